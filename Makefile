@@ -1,0 +1,50 @@
+# Every target works on a fresh clone with python3 >= 3.11, pip and make.
+
+PYTHON ?= python3
+PYTEST_FLAGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE := $(wildcard src tests examples benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## Make .venv and install the package with its tools
+
+# The stamp comes last, so that a broken installation is tried again.
+$(READY): pyproject.toml
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+demo: $(READY) ## List the tools of an example and call one
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: $(READY) ## Run the tests, with branch coverage
+	@$(BIN)/python -m pytest --cov $(PYTEST_FLAGS)
+
+check: $(READY) ## Check format, style, types and layers
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## Format the code and apply the safe fixes
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: $(READY) ## Measure the speed and print a table
+	@$(BIN)/python benchmarks/run.py
+
+fuzz: $(READY) ## Run the fuzz tests at full size
+	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

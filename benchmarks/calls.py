@@ -1,0 +1,156 @@
+"""Measure one call, from JSON text to the text of its result, and many sync calls at once.
+
+Lives here: which contenders run against which floor, and the limits of the design for ours.
+Not here: how they are made (`floors`, `ours`, `peers`) and timed (`measure`).
+"""
+
+import asyncio
+import gc
+import importlib
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import ModuleType
+
+import floors
+import peers
+import samples
+from measure import Call, Contender, Row, Table, race, verdict
+from samples import Sample
+
+COLUMNS = ("cpu µs", "wall µs (best)", "× floor")
+NAPS, NAPS_LIMIT_MS = 100, 25.0
+
+# For each sample: the highest ratio with `timeout=None`, and with all defaults.
+LIMITS = {
+    samples.TWO_INTS: (2.0, 3.0),
+    samples.FIVE: (2.0, 3.0),
+    samples.LARGE_IN: (1.2, 1.2),
+    samples.LARGE_BOTH: (1.2, 1.2),
+    samples.WRONG: (6.0, 6.0),
+}
+
+
+def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Measure calls that never leave the loop."""
+    ours, notes = _ours()
+    tables = []
+    for sample, (bare, usual) in LIMITS.items():
+        floor = floors.refused if sample is samples.WRONG else floors.on_loop
+        contenders = [Contender("floor: pydantic-core", floor(sample))]
+        if ours:
+            contenders += [
+                Contender("toolwright, timeout=None", ours.on_loop(sample, timeout=None), bare),
+                Contender("toolwright, all defaults", ours.on_loop(sample), usual),
+                Contender('toolwright, runs_on="loop", timeout=None', ours.plain_on_loop(sample, timeout=None), bare),
+                Contender('toolwright, runs_on="loop"', ours.plain_on_loop(sample), usual),
+            ]
+        makers = {name: lambda name=name, sample=sample: peers.for_loop(name, sample) for name in peers.PEERS}
+        tables.append(_race(f"Call: {sample.name}", sample, contenders, makers if with_peers else {}, rounds, notes))
+    return tables
+
+
+def in_thread(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Measure sync tools that leave the loop for a thread."""
+    ours, notes = _ours()
+    tables = []
+    for sample in (samples.TWO_INTS, samples.FIVE):
+        contenders = [
+            Contender("floor: anyio.to_thread", floors.hop_by_anyio(sample)),
+            Contender("asyncio.to_thread", floors.hop_by_asyncio(sample)),
+        ]
+        if ours:
+            contenders += [
+                Contender("toolwright, timeout=None", ours.in_thread(sample, timeout=None), 0.6),
+                Contender("toolwright, all defaults", ours.in_thread(sample), 0.6),
+            ]
+        makers = {name: lambda name=name, sample=sample: peers.PEERS[name](sample.plain) for name in peers.IN_THREAD}
+        title = f"Sync tool in a thread: {sample.name}"
+        tables.append(_race(title, sample, contenders, makers if with_peers else {}, rounds, notes))
+    return [*tables, _naps(ours, notes, rounds, with_peers=with_peers)]
+
+
+def _ours() -> tuple[ModuleType | None, list[str]]:
+    try:
+        return importlib.import_module("ours"), []
+    except ImportError as missing:
+        return None, [f"Toolwright is not measured: {missing}."]
+
+
+def _race(  # noqa: PLR0913, PLR0917 - a table is its parts
+    title: str,
+    sample: Sample,
+    contenders: Sequence[Contender],
+    makers: Mapping[str, Callable[[], Call]],
+    rounds: int,
+    notes: Iterable[str],
+) -> Table:
+    with asyncio.Runner() as runner:
+        others, problems = _working(runner, makers, sample)
+        gc.collect()
+        gc.freeze()  # a collection must not cost more because a peer has many modules
+        rows = race(runner, [*contenders, *others], sample.text, rounds)
+    return Table(title, COLUMNS, rows, [*notes, *problems])
+
+
+def _working(
+    runner: asyncio.Runner, makers: Mapping[str, Callable[[], Call]], sample: Sample
+) -> tuple[list[Contender], list[str]]:
+    found, problems = [], []
+    for name, make in makers.items():
+        try:
+            call = peers.forgiving(make()) if sample is samples.WRONG else make()
+            runner.run(_once(call, sample.text))
+        except Exception as error:  # noqa: BLE001 - a peer that cannot do it is a line of the report
+            problems.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        else:
+            found.append(Contender(name, call))
+    return found, problems
+
+
+async def _once(call: Call, text: str) -> object:
+    return await call(text)
+
+
+# --- many at once --------------------------------------------------------------------------------
+
+Batch = Callable[[], Awaitable[object]]
+
+
+def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, with_peers: bool) -> Table:
+    texts = [f'{{"number": {number}}}' for number in range(NAPS)]
+    sample = Sample("nap", samples.nap, samples.nap, texts[0])
+    batches: dict[str, Batch] = {"anyio.to_thread (gather)": _gathered(floors.hop_by_anyio(sample), texts)}
+    if ours:
+        batches["toolwright, call_all"] = ours.batch(samples.nap, texts)
+    if with_peers:
+        batches |= {f"{name} (gather)": _gathered(peers.PEERS[name](samples.nap), texts) for name in peers.IN_THREAD}
+    walls: dict[str, list[float]] = {name: [] for name in batches}
+    with asyncio.Runner() as runner:
+        for turn in range(rounds + 1):
+            for name, batch in batches.items():
+                took = runner.run(_timed(batch))
+                if turn:  # the first round makes the threads
+                    walls[name].append(took * 1000)
+    rows = [_nap_row(name, taken) for name, taken in walls.items()]
+    title = f"{NAPS} naps of 10 ms at once (`time.sleep`)"
+    return Table(title, ("wall ms (best)", "wall ms (median)"), rows, notes)
+
+
+def _nap_row(name: str, walls: Sequence[float]) -> Row:
+    limit = NAPS_LIMIT_MS if name.startswith("toolwright") else None
+    best = min(walls)
+    return Row(name, (best, statistics.median(walls)), f"≤ {limit:g} ms" if limit else "", verdict(best, limit))
+
+
+def _gathered(call: Call, texts: Sequence[str]) -> Batch:
+    async def batch() -> object:
+        return await asyncio.gather(*map(call, texts))
+
+    return batch
+
+
+async def _timed(batch: Batch) -> float:
+    start = time.perf_counter()
+    await batch()
+    return time.perf_counter() - start

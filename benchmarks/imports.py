@@ -1,0 +1,79 @@
+"""Measure what an import costs, each time in a fresh process: cpu, wall, memory.
+
+Lives here: the statements, and the difference to an interpreter that imports nothing.
+Not here: what is done after the import.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import peers
+from measure import Row, Table, verdict
+
+COLUMNS = ("cpu ms", "wall ms (best)", "× floor", "modules", "RSS MB")
+RATIO_LIMIT, MEMORY_LIMIT_MB = 1.25, 30.0
+
+EMPTY, FLOOR, OURS = "(empty interpreter)", "floor: pydantic, asyncio", "toolwright"
+STATEMENTS = {
+    EMPTY: "pass",
+    FLOOR: "import pydantic, asyncio; pydantic.BaseModel, pydantic.TypeAdapter",
+    OURS: "import toolwright; toolwright.tool, toolwright.Toolbox",
+}
+
+# The memory is read by the process itself: `ru_maxrss` would still hold what its parent had before it.
+REPORT = """
+import sys
+try:
+    with open("/proc/self/status", encoding="utf-8") as status:
+        memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+except OSError:
+    memory = 0
+print(len(sys.modules), memory)
+"""
+
+
+def table(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Import each in a fresh process in each round; the first round fills the caches and is not counted."""
+    statements = STATEMENTS | (peers.IMPORT if with_peers else {})
+    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in statements}
+    notes = ["Net of the empty interpreter, whose own line is gross; RSS is gross everywhere."]
+    for turn in range(rounds + 1):
+        for name in list(taken):
+            try:
+                figures = _fresh(statements[name])
+            except subprocess.CalledProcessError as failed:
+                del taken[name]
+                notes.append(f"Not measured: {name}: {failed.stderr.strip().splitlines()[-1]}")
+            else:
+                if turn:
+                    taken[name].append(figures)
+    return [Table("Import, fresh processes", COLUMNS, [_row(name, taken) for name in taken], notes)]
+
+
+def _fresh(statement: str) -> tuple[float, ...]:
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", statement + REPORT], capture_output=True, text=True, check=True)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    modules, memory = map(int, done.stdout.split())
+    return cpu * 1000, wall * 1000, modules, memory / 1024
+
+
+def _row(name: str, taken: dict[str, list[tuple[float, ...]]]) -> Row:
+    cpu, wall, modules, memory = zip(*taken[name], strict=True)
+    empty_cpu, empty_wall, empty_modules, _ = zip(*taken[EMPTY], strict=True)
+    rss = statistics.median(memory)
+    if name == EMPTY:
+        return Row(name, (statistics.median(cpu), min(wall), None, modules[0], rss))
+    net = [mine - empty for mine, empty in zip(cpu, empty_cpu, strict=True)]
+    floor = [one[0] - empty for one, empty in zip(taken[FLOOR], empty_cpu, strict=True)]
+    ratio = statistics.median(mine / base for mine, base in zip(net, floor, strict=True))
+    figures = (statistics.median(net), min(wall) - min(empty_wall), ratio, modules[0] - empty_modules[0], rss)
+    if name != OURS:
+        return Row(name, figures)
+    kept = {verdict(ratio, RATIO_LIMIT), verdict(rss, MEMORY_LIMIT_MB)}
+    limit = f"≤ {RATIO_LIMIT:g} ×, ≤ {MEMORY_LIMIT_MB:g} MB"
+    return Row(name, figures, limit, "over" if "over" in kept else "ok")

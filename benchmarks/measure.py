@@ -1,0 +1,137 @@
+"""Time contenders in interleaved rounds and lay the figures out as a table.
+
+Lives here: rounds, medians, how busy the rest of the machine was, Markdown.
+Not here: what is measured (`calls`, `define`, `imports`).
+"""
+
+import asyncio
+import gc
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Call = Callable[[str], Awaitable[object]]
+
+BATCH_SECONDS = 0.03
+"""Long enough for the clock of the process, short enough that one round sees one state of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One line of a table before it is measured; the first of a list is the floor."""
+
+    name: str
+    call: Call
+    limit: float | None = None
+    """The highest ratio to the floor that the design allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: figures by column, and what the design allows."""
+
+    name: str
+    figures: Sequence[float | None]
+    limit: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table, with what the reader must know beside the figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default=())
+
+    def markdown(self) -> str:
+        """Lay the table out, numbers with three significant digits."""
+        head = ["what", *self.columns, "limit", "verdict"]
+        body = [[row.name, *map(_number, row.figures), row.limit, row.verdict] for row in self.rows]
+        widths = [max(len(line[index]) for line in (head, *body)) for index in range(len(head))]
+        rule = ["-" * width for width in widths]
+        lines = ("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in (head, rule, *body))
+        return "\n".join([f"### {self.title}", "", *lines, *(f"\n{note}" for note in self.notes)])
+
+
+def verdict(value: float, limit: float | None) -> str:
+    """Say whether a figure keeps its limit; nothing where there is none."""
+    if limit is None:
+        return ""
+    return "ok" if value <= limit else "over"
+
+
+def race(runner: asyncio.Runner, contenders: Sequence[Contender], text: str, rounds: int) -> list[Row]:
+    """Measure all contenders in each round and compare each with the floor of the same round."""
+    counts = [_count_for(runner, contender.call, text) for contender in contenders]
+    cpu: list[list[float]] = [[] for _ in contenders]
+    wall: list[list[float]] = [[] for _ in contenders]
+    for turn in range(rounds):
+        for place in range(len(contenders)):
+            index = (place + turn) % len(contenders)  # nobody always runs after the same neighbour
+            used, took = _batch(runner, contenders[index].call, text, counts[index])
+            cpu[index].append(used * 1e6)
+            wall[index].append(took * 1e6)
+    return [_row(contender, cpu[index], wall[index], cpu[0]) for index, contender in enumerate(contenders)]
+
+
+def _row(contender: Contender, cpu: Sequence[float], wall: Sequence[float], floor: Sequence[float]) -> Row:
+    ratio = statistics.median(mine / base for mine, base in zip(cpu, floor, strict=True))
+    limit = "" if contender.limit is None else f"≤ {contender.limit:g} ×"
+    return Row(contender.name, (statistics.median(cpu), min(wall), ratio), limit, verdict(ratio, contender.limit))
+
+
+def _count_for(runner: asyncio.Runner, call: Call, text: str) -> int:
+    count = 1
+    while True:
+        _, took = _batch(runner, call, text, count)
+        if took >= BATCH_SECONDS / 4:
+            return max(1, int(count * BATCH_SECONDS / took))
+        count *= 4
+
+
+def _batch(runner: asyncio.Runner, call: Call, text: str, count: int) -> tuple[float, float]:
+    gc.collect()
+    used, took = runner.run(_repeat(call, text, count))
+    return used / count, took / count
+
+
+async def _repeat(call: Call, text: str, count: int) -> tuple[float, float]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in range(count):
+        await call(text)
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+class Neighbours:
+    """How much of the machine others used since this was made."""
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    def share(self) -> str:
+        """Give the share of all cores that was neither idle nor ours."""
+        before, now = self._start, self._read()
+        if before is None or now is None:
+            return "an unknown share"
+        total, idle, own = (new - old for new, old in zip(now, before, strict=True))
+        return f"{max(0.0, (total - idle - own) / total) if total else 0:.0%}"
+
+    @staticmethod
+    def _read() -> tuple[float, float, float] | None:
+        try:
+            first = Path("/proc/stat").read_text("utf-8").splitlines()[0]
+        except OSError:
+            return None
+        ticks = [int(word) / os.sysconf("SC_CLK_TCK") for word in first.split()[1:9]]
+        return sum(ticks), ticks[3] + ticks[4], sum(os.times()[:4])

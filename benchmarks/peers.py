@@ -1,0 +1,258 @@
+"""Other libraries as contenders, each called the way its own documentation or its own loop calls a tool.
+
+Lives here: for each peer, a function as its tool, JSON text in, the text or value for the model out.
+Not here: the environment they live in (`environment`).
+"""
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from measure import Call
+from pydantic_core import to_json
+from samples import Sample
+
+Function = Callable[..., Any]
+
+
+def fastmcp_server(function: Function) -> Call:
+    """FastMCP, by the public call of a server."""
+    from fastmcp import FastMCP
+
+    server, name = FastMCP("bench"), function.__name__
+    server.tool(function)
+
+    async def call(text: str) -> str:
+        return (await server.call_tool(name, json.loads(text))).content[0].text
+
+    return call
+
+
+def fastmcp_tool(function: Function) -> Call:
+    """FastMCP, the tool alone."""
+    from fastmcp.tools import Tool
+
+    tool = Tool.from_function(function)
+
+    async def call(text: str) -> str:
+        return (await tool.run(json.loads(text))).content[0].text
+
+    return call
+
+
+def mcp_server(function: Function) -> Call:
+    """The MCP SDK, by the public call of its high-level server."""
+    from mcp.server import MCPServer
+
+    server, name = MCPServer("bench"), function.__name__
+    server.add_tool(function)
+
+    async def call(text: str) -> str:
+        return (await server.call_tool(name, json.loads(text))).content[0].text
+
+    return call
+
+
+def pydantic_ai(function: Function) -> Call:
+    """Pydantic AI, by the manager that its agent uses in each step."""
+    from pydantic_ai import FunctionToolset, RunContext
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.tool_manager import ToolManager
+    from pydantic_ai.usage import RunUsage
+
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage(), run_step=1)
+    managers: list[ToolManager[None]] = []
+    name = function.__name__
+
+    async def call(text: str) -> bytes:
+        if not managers:
+            toolset = FunctionToolset[None]([function], max_retries=9)
+            managers.append(await ToolManager(toolset).for_run_step(context))
+        return to_json(await managers[0].handle_call(ToolCallPart(name, text, "1")))
+
+    return call
+
+
+def langchain(function: Function) -> Call:
+    """LangChain, by `ainvoke` with a tool call, as its agents do."""
+    from langchain_core.tools import StructuredTool
+
+    on_loop = inspect.iscoroutinefunction(function)
+    tool = StructuredTool.from_function(**{"coroutine" if on_loop else "func": function})
+    name = function.__name__
+
+    async def call(text: str) -> object:
+        asked = {"type": "tool_call", "id": "1", "name": name, "args": json.loads(text)}
+        return (await tool.ainvoke(asked)).content
+
+    return call
+
+
+def openai_agents(function: Function) -> Call:
+    """The OpenAI Agents SDK, by what its runner invokes."""
+    from agents import function_tool
+    from agents.tool_context import ToolContext
+
+    tool, name = function_tool(function), function.__name__
+
+    async def call(text: str) -> str:
+        context: ToolContext[None] = ToolContext(None, tool_name=name, tool_call_id="1", tool_arguments=text)
+        return str(await tool.on_invoke_tool(context, text))
+
+    return call
+
+
+def anthropic(function: Function) -> Call:
+    """The Anthropic SDK's tool helper."""
+    from anthropic import beta_async_tool, beta_tool
+
+    if inspect.iscoroutinefunction(function):
+        on_loop = beta_async_tool(function)
+
+        async def call(text: str) -> bytes:
+            return to_json(await on_loop.call(json.loads(text)))
+
+        return call
+    plain = beta_tool(function)
+
+    async def call_plain(text: str) -> bytes:  # noqa: RUF029 - a call is awaited, whatever it does
+        return to_json(plain.call(json.loads(text)))
+
+    return call_plain
+
+
+def llm(function: Function) -> Call:
+    """The llm library, by the step that its chain runs."""
+    from llm import AsyncModel, Tool, ToolCall
+    from llm.models import AsyncResponse, Prompt
+
+    class Silent(AsyncModel):
+        model_id, supports_tools = "silent", True
+
+        async def execute(self, *_: Any, **__: Any) -> AsyncIterator[str]:  # noqa: RUF029 - never asked
+            yield ""
+
+    model, name = Silent(), function.__name__
+    response = AsyncResponse(Prompt("", model, tools=[Tool.function(function)]), model, stream=False)
+
+    async def call(text: str) -> str:
+        asked = ToolCall(name=name, arguments=json.loads(text), tool_call_id="1")
+        return (await response.execute_tool_calls(tool_calls_list=[asked]))[0].output
+
+    return call
+
+
+def smolagents(function: Function) -> Call:
+    """Smolagents, by the step of its agent; it knows sync functions only."""
+    from smolagents import Model, ToolCallingAgent, tool
+    from smolagents.monitoring import LogLevel
+
+    agent = ToolCallingAgent([tool(function)], Model(), verbosity_level=LogLevel.OFF)
+    name = function.__name__
+
+    async def call(text: str) -> str:  # noqa: RUF029 - a call is awaited, whatever it does
+        return str(agent.execute_tool_call(name, json.loads(text)))
+
+    return call
+
+
+PEERS: dict[str, Callable[[Function], Call]] = {
+    "fastmcp, server.call_tool": fastmcp_server,
+    "fastmcp, Tool.run": fastmcp_tool,
+    "mcp, MCPServer.call_tool": mcp_server,
+    "pydantic-ai, ToolManager": pydantic_ai,
+    "langchain-core, ainvoke": langchain,
+    "openai-agents, on_invoke_tool": openai_agents,
+    "anthropic, beta_tool": anthropic,
+    "llm, execute_tool_calls": llm,
+    "smolagents, execute_tool_call": smolagents,
+}
+
+IN_THREAD = [name for name in PEERS if not name.startswith(("anthropic", "llm", "smolagents"))]
+"""Those that take a sync function off the loop; the others run it where they are."""
+
+
+def for_loop(name: str, sample: Sample) -> Call:
+    """Make a peer's call of the async form, or of the sync form where it knows no other."""
+    return PEERS[name](sample.plain if name.startswith("smolagents") else sample.on_loop)
+
+
+def forgiving(call: Call) -> Call:
+    """Take an exception as an answer: that is how most peers report wrong arguments."""
+
+    async def forgive(text: str) -> object:
+        try:
+            return await call(text)
+        except Exception as error:  # noqa: BLE001 - each peer has its own
+            return error
+
+    return forgive
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+def _fastmcp(function: Function) -> object:
+    from fastmcp.tools import Tool
+
+    return Tool.from_function(function).parameters
+
+
+def _mcp(function: Function) -> object:
+    from mcp.server.mcpserver.tools import Tool
+
+    return Tool.from_function(function).parameters
+
+
+def _pydantic_ai(function: Function) -> object:
+    from pydantic_ai import Tool
+
+    return Tool(function).tool_def.parameters_json_schema
+
+
+def _langchain(function: Function) -> object:
+    from langchain_core.tools import StructuredTool
+
+    return StructuredTool.from_function(coroutine=function).tool_call_schema.model_json_schema()
+
+
+def _openai_agents(function: Function) -> object:
+    from agents import function_tool
+
+    return function_tool(function).params_json_schema
+
+
+def _anthropic(function: Function) -> object:
+    from anthropic import beta_async_tool
+
+    return beta_async_tool(function).to_dict()
+
+
+def _llm(function: Function) -> object:
+    from llm import Tool
+
+    return Tool.function(function).input_schema
+
+
+DEFINE: dict[str, Callable[[Function], object]] = {
+    "fastmcp": _fastmcp,
+    "mcp": _mcp,
+    "pydantic-ai": _pydantic_ai,
+    "langchain-core": _langchain,
+    "openai-agents": _openai_agents,
+    "anthropic": _anthropic,
+    "llm": _llm,
+}
+
+IMPORT = {
+    "fastmcp": "from fastmcp import FastMCP",
+    "mcp": "from mcp.server import MCPServer",
+    "pydantic-ai": "from pydantic_ai import Agent",
+    "langchain-core": "from langchain_core.tools import tool",
+    "openai-agents": "from agents import function_tool",
+    "anthropic": "from anthropic import beta_tool",
+    "llm": "from llm import Tool",
+    "smolagents": "from smolagents import tool",
+}

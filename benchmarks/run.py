@@ -1,0 +1,87 @@
+"""Measure the speed of Toolwright against its floor, and against its peers with `--peers`.
+
+Usage: python benchmarks/run.py [call|thread|define|import|all] [--peers] [--rounds N] [--write]
+"""
+
+import argparse
+import datetime
+import logging
+import os
+import platform
+import re
+import subprocess
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import calls
+import define
+import environment
+import imports
+from measure import Neighbours
+
+README = Path(__file__).with_name("README.md")
+SUBJECTS = {"call": calls.on_loop, "thread": calls.in_thread, "define": define.table, "import": imports.table}
+OWN = ("toolwright", "pydantic", "pydantic-core", "anyio")
+
+
+def main() -> int:
+    """Measure what the command line names, print the tables, write them down if asked."""
+    parser = argparse.ArgumentParser(description="Measure the speed of Toolwright.")
+    parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, "all"])
+    parser.add_argument("--peers", action="store_true", help="measure other libraries too, in benchmarks/.peers")
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="interleaved rounds (default: 9)")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    if options.peers and not environment.is_current():
+        return subprocess.run([environment.python(), __file__, *sys.argv[1:]], check=False).returncode
+    _be_quiet()
+    for subject in SUBJECTS if options.subject == "all" else [options.subject]:
+        text = _report(subject, options.rounds, with_peers=options.peers)
+        print(text, end="\n\n", flush=True)
+        if options.write:
+            _write(subject, text)
+    return 0
+
+
+def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
+    neighbours = Neighbours()
+    tables = SUBJECTS[subject](rounds, with_peers=with_peers)
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    head = (
+        f"{today}, {rounds} rounds, Python {platform.python_version()}, {os.cpu_count()} cores; "
+        f"others used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."
+    )
+    return "\n\n".join([head, *(table.markdown() for table in tables)])
+
+
+def _versions(*, with_peers: bool) -> str:
+    wanted = re.findall(r"^([\w-]+)==", environment.WANTED.read_text("utf-8"), re.MULTILINE) if with_peers else []
+    return ", ".join(f"{name} {_version(name)}" for name in dict.fromkeys([*OWN, *wanted]))
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _be_quiet() -> None:
+    # A peer that logs or warns about each refused call would be timed for its output.
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+
+def _write(subject: str, text: str) -> None:
+    start, end = f"<!-- {subject}: begin -->", f"<!-- {subject}: end -->"
+    before, _, rest = README.read_text("utf-8").partition(start)
+    _, _, after = rest.partition(end)
+    README.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

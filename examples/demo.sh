@@ -1,0 +1,10 @@
+# What `make demo` shows. Run it from the root of the repository.
+set -eu
+
+show() {
+    printf '$ toolwright %s\n' "$*"
+    toolwright "$@"
+}
+
+show list examples/shop.py:box
+show call examples/shop.py:box quote_price sku=TEA-01 quantity=3

@@ -1,0 +1,35 @@
+"""A bundle of tools about a small shop; `make demo` lists them and calls one."""
+
+from typing import Annotated
+
+from toolwright import Toolbox, ToolError, tool
+
+PRICES = {"TEA-01": 4.5, "TEA-02": 6.0, "CUP-01": 12.0}
+
+
+class Shop:
+    """What a customer may ask about."""
+
+    @tool(read_only=True)
+    def find_products(self, text: Annotated[str, "Part of the article number"] = "") -> list[str]:
+        """List the articles on sale."""
+        return [sku for sku in PRICES if text.upper() in sku]
+
+    @tool(read_only=True)
+    async def quote_price(
+        self, sku: Annotated[str, "Article number"], quantity: Annotated[int, "How many"] = 1
+    ) -> float:
+        """Quote the price of an article in euros."""
+        if sku not in PRICES:
+            raise ToolError(f"No article {sku!r}. On sale: {', '.join(PRICES)}.")
+        return PRICES[sku] * quantity
+
+    @tool(destructive=True)
+    def cancel_order(self, order: Annotated[str, "Order number, as on the receipt"]) -> None:
+        """Cancel an order."""
+
+
+box = Toolbox(Shop())
+
+if __name__ == "__main__":
+    print(box.call_sync("quote_price", {"sku": "TEA-01", "quantity": 3}).text)

@@ -1,0 +1,1 @@
+"""The path of a call: no SDK, no network. Modules are listed in dependency order in ARCHITECTURE.md."""

@@ -1,0 +1,295 @@
+"""Arguments as they came → values that fit, with every repair recorded; or every problem at once.
+
+Lives here: reading, bounds, null as absent, what to do with names nobody asked for, errors with a path.
+Clean arguments go straight from JSON through the validator; the rest of this module is for the others.
+Not here: the lenient rules themselves (`repair`), or the schema (`inputs`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from toolwright._core.inputs import Inputs, SchemaMisfit
+from toolwright._core.policy import Settings
+from toolwright._core.repair import Repairs, fits, kind_of
+from toolwright._core.values import Arguments, Repair
+from toolwright.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
+
+_log = logging.getLogger("toolwright")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_GOT_LENGTH: Final = 60
+
+
+def bind(inputs: Inputs, raw: Arguments, tool: str, settings: Settings) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+    """Return the values for a call, and what was repaired on the way.
+
+    Raises:
+        InvalidArguments: they do not fit; names every problem with its path.
+    """
+    if isinstance(raw, str | bytes):
+        try:
+            if not _within_bounds(inputs, raw, settings):
+                _refuse_bounds(inputs, raw, tool, settings)
+            values = inputs.validate_json(raw, strict=True)
+        except ValueError as error:
+            return _recover(inputs, raw, tool, error)
+        if len(raw) <= settings.duplicate_key_bytes and raw.count(":" if isinstance(raw, str) else b":") != len(values):
+            _refuse_duplicates(raw, tool)
+        return values, ()
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, Mapping):
+        _fail(tool, "$", "the arguments must be a JSON object", "object", _got(raw))
+    try:
+        return inputs.validate_python(dict(raw), strict=True), ()
+    except ValueError:
+        return _bind_mapping(inputs, raw, tool, settings)
+
+
+def _bind_mapping(
+    inputs: Inputs, raw: Mapping[str, Any], tool: str, settings: Settings
+) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+    # Values such as dates may come as JSON writes them, so a mapping that is not right as it stands
+    # takes the same way as a text does.
+    try:
+        text = to_json(dict(raw), inf_nan_mode="constants")
+    except (PydanticSerializationError, UnicodeError, RecursionError, TypeError) as error:
+        _fail(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
+    return bind(inputs, text, tool, settings)
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+
+def _within_bounds(inputs: Inputs, raw: str | bytes, settings: Settings) -> bool:
+    """Tell quickly whether a text is certainly within bounds; `False` means "look closer"."""
+    if len(raw) > settings.argument_bytes:
+        return False
+    if isinstance(raw, bytes):
+        suspect = inputs.floats and (b"NaN" in raw or b"Infinity" in raw)
+        return not suspect and not (inputs.deep and raw.count(b"[") + raw.count(b"{") > settings.json_depth)
+    suspect = inputs.floats and ("NaN" in raw or "Infinity" in raw)
+    return not suspect and not (inputs.deep and raw.count("[") + raw.count("{") > settings.json_depth)
+
+
+def _refuse_bounds(inputs: Inputs, raw: str | bytes, tool: str, settings: Settings) -> None:
+    if len(raw) > settings.argument_bytes:
+        limit = f"argument_bytes of {settings.argument_bytes}"
+        _fail(tool, "$", f"the arguments are over the limit {limit}", f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
+    data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
+    if inputs.deep and nesting(data, settings.json_depth) > settings.json_depth:
+        limit = f"json_depth of {settings.json_depth}"
+        _fail(tool, "$", f"the arguments are nested deeper than the limit {limit}", f"at most {settings.json_depth} levels", "more")
+    from_json(raw, allow_inf_nan=False)
+
+
+def nesting(data: bytes, enough: int) -> int:
+    """Return how deep brackets nest, counting no further than one past `enough`. Linear in the text for real JSON."""
+    brackets = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_BRACKETS).replace(b'""', b"")
+    if b'"' in brackets:
+        brackets = b"".join(brackets.split(b'"')[::2])
+    for level in range(8):
+        # Flat data is done after a few rounds at the speed of `replace`; only what is left is walked.
+        if not brackets:
+            return level
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    depth = deepest = 8
+    for byte in brackets:
+        depth += 1 if byte in b"[{" else -1
+        deepest = max(deepest, depth)
+        if deepest > enough:
+            break
+    return deepest
+
+
+def _refuse_duplicates(raw: str | bytes, tool: str) -> None:
+    """Refuse an object that says one key twice: which of the two was meant cannot be known."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            seen: set[str] = set()
+            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            _fail(tool, "$", f"the key {clip(twice)!r} is given twice in one object", "each key once", "twice")
+        return found
+
+    json.loads(raw, object_pairs_hook=pairs)
+
+
+# --- what is not clean -------------------------------------------------------------------------
+
+
+def _recover(
+    inputs: Inputs, raw: str | bytes, tool: str, error: ValueError
+) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+    data = _parsed(raw, tool)
+    cleaned = _without_strangers(inputs, data, tool)
+    repairs = Repairs(inputs.schema, inputs.enum_names)
+    known = without_nulls(cleaned, inputs.schema, inputs.schema)
+    fixed = known if inputs.strict_types else repairs.value(known, inputs.schema)
+    if fixed != data or repairs.made or len(fixed) != len(data):
+        try:
+            text = to_json(fixed)
+            return inputs.validate_json(text, strict=True), tuple(repairs.made)
+        except ValueError as still:
+            error = still
+    raise InvalidArguments(problems_of(error, fixed), tool=tool) from None
+
+
+def _parsed(raw: str | bytes, tool: str) -> dict[str, Any]:
+    if not raw.strip():
+        return {}
+    try:
+        data = from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        reason = str(error)
+        text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
+        if reason.startswith("EOF while parsing"):
+            message = f"the JSON text was cut off ({reason}); send the whole object again"
+            problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(text[-40:])}")
+        else:
+            hint = "; send bare JSON, without a code fence" if text.lstrip().startswith("```") else ""
+            problem = ArgumentProblem("$", f"not valid JSON: {clip(reason, 160)}{hint}", "a JSON object", clip(text))
+        raise InvalidArguments([problem], tool=tool, raw=text) from None
+    if isinstance(data, dict):
+        return data
+    more = ""
+    if isinstance(data, str) and data.lstrip().startswith("{"):
+        more = "; this is a JSON text inside a JSON text: send the object itself"
+    _fail(tool, "$", f"the arguments must be a JSON object{more}", "object", _got(data))
+
+
+def _without_strangers(inputs: Inputs, data: dict[str, Any], tool: str) -> dict[str, Any]:
+    known = inputs.schema.get("properties", {})
+    if sent := inputs.injected & data.keys() - known.keys():
+        _log.warning("%s: ignored %s, which the application fills in and a model must not send", tool, sorted(sent))
+        data = {key: value for key, value in data.items() if key not in sent}
+    if inputs.extra == "ignore" and (extra := data.keys() - known.keys()):
+        _log.debug("%s: ignored %d arguments that it does not take", tool, len(extra))
+        data = {key: value for key, value in data.items() if key in known}
+    return data
+
+
+def without_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
+    """Drop a null that stands for "left out": an optional key whose type does not admit null."""
+    if depth > 64 or not isinstance(schema, dict) or not isinstance(data, dict | list):  # noqa: PLR2004 - deeper than any schema of use
+        return data
+    if "$ref" in schema:
+        schema = root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), {})
+    if isinstance(data, list):
+        items = schema.get("items")
+        return [without_nulls(item, items, root, depth + 1) for item in data] if items else data
+    known, required = schema.get("properties", {}), schema.get("required", ())
+    return {
+        key: without_nulls(value, known.get(key), root, depth + 1)
+        for key, value in data.items()
+        if value is not None or key in required or key not in known or _admits_null(known[key], root)
+    }
+
+
+def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    if not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - as above
+        return True
+    if "$ref" in schema:
+        return _admits_null(root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), {}), root, depth + 1)
+    if branches := schema.get("anyOf") or schema.get("oneOf"):
+        return any(_admits_null(branch, root, depth + 1) for branch in branches)
+    return fits(None, schema)
+
+
+# --- problems ----------------------------------------------------------------------------------
+
+
+def problems_of(error: ValueError, data: Any) -> list[ArgumentProblem]:
+    """Return every problem behind a validation error, one for each place."""
+    if isinstance(error, ValidationError):
+        found = [_from_pydantic(item, data) for item in error.errors(include_url=False, include_context=False)]
+    elif isinstance(error, SchemaMisfit):
+        found = [_from_jsonschema(item) for item in error.errors]
+    else:
+        found = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", _got(data))]
+    merged: dict[str, ArgumentProblem] = {}
+    for problem in found:
+        first = merged.setdefault(problem.path, problem)
+        if first is not problem and problem.expected not in first.expected.split(" or "):
+            expected = f"{first.expected} or {problem.expected}"
+            merged[problem.path] = ArgumentProblem(problem.path, f"expected {expected}", expected, problem.got)
+    return list(merged.values())
+
+
+_EXPECTED: Final = {
+    "int_type": "integer",
+    "int_parsing": "integer",
+    "int_from_float": "integer",
+    "float_type": "number",
+    "decimal_type": "number",
+    "finite_number": "a finite number",
+    "bool_type": "boolean",
+    "string_type": "string",
+    "list_type": "array",
+    "set_type": "array",
+    "tuple_type": "array",
+    "dict_type": "object",
+    "model_type": "object",
+    "dataclass_type": "object",
+    "none_required": "null",
+}
+
+
+def _from_pydantic(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
+    kind, message = item["type"], item["msg"]
+    path = path_in(data, item["loc"], whole=kind == "missing")
+    if kind == "missing":
+        return ArgumentProblem(path, "required, and missing", "a value", "nothing")
+    if kind == "extra_forbidden":
+        return ArgumentProblem(path, "there is no such argument", "no such argument", _got(item["input"]))
+    expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
+    return ArgumentProblem(path, message[0].lower() + message[1:], expected, _got(item["input"]))
+
+
+def _from_jsonschema(item: Any) -> ArgumentProblem:
+    path = path_of(item.absolute_path)
+    expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
+    return ArgumentProblem(path, clip(item.message, 200), expected, _got(item.instance))
+
+
+def path_in(data: Any, location: Iterable[int | str], *, whole: bool = False) -> str:
+    """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
+    steps = list(location)
+    kept: list[int | str] = []
+    for index, step in enumerate(steps):
+        if isinstance(data, dict) and step in data:
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data):
+            data = data[step]
+        elif not (whole and index == len(steps) - 1):
+            continue
+        kept.append(step)
+    return path_of(kept)
+
+
+def path_of(steps: Iterable[int | str]) -> str:
+    """Return steps as a JSON path: `$.items[2].count`."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{clip(step)}" for step in steps)
+
+
+def _got(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return f"{kind_of(value)} of {len(value)}"
+    if value is None:
+        return "null"
+    return f"{kind_of(value)} {clip(repr(value) if isinstance(value, str) else str(value), _GOT_LENGTH)}" if _small(value) else kind_of(value)
+
+
+def _small(value: Any) -> bool:
+    return not isinstance(value, int) or abs(value) < 10**30
+
+
+def _fail(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
+    raise InvalidArguments([ArgumentProblem(path, message, expected, got)], tool=tool)

@@ -1,0 +1,158 @@
+"""The ordered, checked set of tools and prompts: clashes, look-up, views.
+
+Lives here: names. Two tools of one name are an error that names both; look-up is exact, then by a unique
+match that ignores case; never a guess. Not here: running anything.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any, Protocol, runtime_checkable
+
+from toolwright._core.declare import declared_on
+from toolwright._core.definition import Naming, apply_naming
+from toolwright._core.discovery import has_members, prompts_from, tools_from
+from toolwright._core.prompts import Prompt
+from toolwright._core.tool import Tool, tool_from
+from toolwright.errors import DefinitionError, DuplicateTool
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Something that a toolbox takes tools from."""
+
+    def __tools__(self) -> Iterable[Tool | Prompt]:
+        """Yield its tools and prompts."""
+
+
+@runtime_checkable
+class Resolver(Protocol):
+    """Something that finds a tool by name."""
+
+    def resolve(self, name: str) -> Tool | None:
+        """Return the tool of that name, or `None`."""
+
+
+@dataclass
+class Catalog:
+    """Tools and prompts by name."""
+
+    tools: dict[str, Tool] = field(default_factory=dict)
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+
+    def add(self, item: Tool | Prompt, *, replace_same: bool = False) -> None:
+        """Add a tool or prompt.
+
+        Raises:
+            DuplicateTool: its name is taken; names both origins.
+        """
+        held: dict[str, Any] = self.tools if isinstance(item, Tool) else self.prompts
+        if not replace_same and item.name in held and held[item.name] is not item:
+            raise DuplicateTool(item.name, held[item.name].origin, item.origin)
+        held[item.name] = item
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name: exactly, else the only one that differs in case alone."""
+        if (exact := self.tools.get(name)) is not None:
+            return exact
+        folded = name.casefold()
+        close = [tool for known, tool in self.tools.items() if known.casefold() == folded]
+        return close[0] if len(close) == 1 else None
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(sorted(self.tools.values(), key=lambda tool: tool.name))
+
+    def where(self, keep: Callable[[Tool], bool]) -> Catalog:
+        """Return a catalog with the tools that `keep` keeps, and every prompt."""
+        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, self.prompts)
+
+    def named(self, rename: Callable[[str], str]) -> Catalog:
+        """Return a catalog with the tools under other names."""
+        renamed = Catalog(prompts=self.prompts)
+        for tool in self.tools.values():
+            renamed.add(as_named(tool, rename(tool.name)))
+        return renamed
+
+    def joined(self, other: Catalog) -> Catalog:
+        """Return a catalog with the tools and prompts of both."""
+        both = Catalog(dict(self.tools), dict(self.prompts))
+        for item in (*other.tools.values(), *other.prompts.values()):
+            both.add(item)
+        return both
+
+
+def as_named(tool: Tool, name: str) -> Tool:
+    """Return the tool under another name; everything else is shared."""
+    if name == tool.name:
+        return tool
+    twin = copy.copy(tool)
+    twin.definition = replace(tool.definition, name=name)
+    return twin
+
+
+def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Tool | Prompt]:
+    """Yield the tools and prompts of any kind of source.
+
+    Raises:
+        DefinitionError: it is none; says what a source can be.
+    """
+    if isinstance(source, Tool | Prompt):
+        yield source
+    elif isinstance(source, ToolSource):
+        yield from source.__tools__()
+    elif isinstance(source, str):
+        yield _resolved(source, resolvers)
+    elif isinstance(source, list | tuple | set | frozenset):
+        for item in source:
+            yield from items_from(item, naming, resolvers)
+    elif (declared := declared_on(source)) is not None and not isinstance(source, type):
+        if declared.kind == "prompt":
+            yield Prompt(source, declared)
+        else:
+            yield _renamed(tool_from(source, declared), naming, fixed=declared.name is not None)
+    elif isinstance(source, type | ModuleType) or has_members(source):
+        found = list(prompts_from(source))
+        yield from found
+        if not found or any(True for _ in _tools_of(source)):
+            for tool in tools_from(source):
+                declaration = declared_on(getattr(tool, "fn", None))
+                yield _renamed(tool, naming, fixed=declaration is not None and declaration.name is not None)
+    elif callable(source):
+        yield _renamed(tool_from(source), naming, fixed=False)
+    else:
+        raise DefinitionError(
+            f"{source!r} is not a source of tools. Give functions, objects or classes with @tool methods, modules, "
+            "Tool objects, other toolboxes, or names that a resolver knows."
+        )
+
+
+def _tools_of(source: Any) -> list[Tool]:
+    try:
+        return tools_from(source)
+    except DefinitionError:
+        return []
+
+
+def _renamed(tool: Tool, naming: Naming | None, *, fixed: bool) -> Tool:
+    # A name that the developer wrote is kept; `naming=` is for names that come from code.
+    return tool if fixed else as_named(tool, apply_naming(tool.name, naming))
+
+
+def _resolved(name: str, resolvers: Iterable[Resolver]) -> Tool:
+    for resolver in resolvers:
+        if (tool := resolver.resolve(name)) is not None:
+            return tool
+    raise DefinitionError(
+        f"No resolver knows a tool named {name!r}. Give `resolvers=[...]` that does, or the tool itself."
+    )
+
+
+def matches(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool]) -> bool:
+    """Tell whether a tool carries one of the tags (any, where none are given) and says these effects."""
+    wanted = frozenset(tags)
+    return (not wanted or bool(wanted & tool.options.tags)) and all(
+        bool(getattr(tool.options, name)) is value for name, value in effects.items()
+    )

@@ -1,0 +1,103 @@
+"""Settings in layers; later wins: defaults < TOML < .properties < environment < code.
+
+Lives here: reading files and the environment into one flat, dotted mapping. Not here: what a key means
+to the part that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from toolwright.errors import ConfigError
+
+PREFIX = "TOOLWRIGHT_"
+"""Environment variables of ours: `TOOLWRIGHT_LIMITS__CALL_TIMEOUT` is the key `limits.call_timeout`."""
+
+
+class Config(Mapping[str, Any]):
+    """Settings by dotted key. `Config()` holds the environment; `Config.load(...)` reads files below it."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None, /, *, environ: Mapping[str, str] | None = None) -> None:
+        layers = {**_from_environment(os.environ if environ is None else environ), **_flat(values or {})}
+        self._values = MappingProxyType(layers)
+
+    @classmethod
+    def load(
+        cls, *paths: str | Path, values: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    ) -> Config:
+        """Read files, TOML first and `.properties` over it, then the environment, then `values`.
+
+        Raises:
+            ConfigError: a file is missing or cannot be read; names the file and the place.
+        """
+        files = [Path(path) for path in paths]
+        merged: dict[str, Any] = {}
+        for path in sorted(files, key=lambda path: path.suffix == ".properties"):
+            merged.update(_read(path))
+        merged.update(_from_environment(os.environ if environ is None else environ))
+        return cls({**merged, **_flat(values or {})}, environ={})
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        # Values may be secrets, so only the keys are shown.
+        return f"Config({', '.join(sorted(self._values))})"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(PREFIX).lower().replace("__", "."): value
+        for name, value in environ.items()
+        if name.startswith(PREFIX)
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration file {str(path)!r}: {error}. Check the path.") from error
+    if path.suffix == ".properties":
+        return _properties(text, path)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}. Correct the file at that place.") from error
+    return _flat(data.get("tool", {}).get("toolwright", {}) if path.name == "pyproject.toml" else data)
+
+
+def _properties(text: str, path: Path) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = line.strip()
+        if not entry or entry[0] in "#!":
+            continue
+        key, equals, value = entry.partition("=")
+        if not equals:
+            raise ConfigError(f"{path}:{number}: expected `key=value`, got {entry!r}.")
+        values[key.strip()] = value.strip()
+    return values

@@ -1,0 +1,223 @@
+"""What the application knows and the model must not: context values, dependencies, injection markers.
+
+Lives here: `ToolContext`, the markers of injected parameters, and how each finds its value.
+Not here: which parameters are injected (`signature`), or who makes a context for a call (`dispatch`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, cast
+
+from typing_extensions import TypeVar
+
+from toolwright._core.config import Config
+from toolwright._core.values import ToolCall
+from toolwright.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+DepsT = TypeVar("DepsT", default=Any)
+
+Progress = Callable[[float, float | None, str | None], None]
+
+
+class Inject:
+    """Mark a parameter as filled by the application: `Annotated[Db, Inject]` or `Annotated[str, Inject("tenant")]`."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: str | None = None) -> None:
+        self.key = key
+
+    def __repr__(self) -> str:
+        return f"Inject({self.key!r})"
+
+
+@dataclass(frozen=True)
+class _ProjectDir:
+    """Mark a parameter as filled with the project directory: `Annotated[Path, ProjectDir]`."""
+
+
+ProjectDir: Final = _ProjectDir()
+
+
+@dataclass(slots=True)
+class CallState:
+    """What one call shares with its context: who it is, how long it has, whether it was called off."""
+
+    call: ToolCall | None = None
+    attempt: int = 1
+    deadline: float | None = None
+    cancelled: bool = False
+    report: Progress | None = None
+
+
+_NO_CALL: Final = CallState()
+
+
+class _Done:
+    """Something to await where the work is done already, so that sync tools need no await."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return iter(())  # type: ignore[return-value]  # an empty iterator is all that `await` asks for
+
+
+_DONE: Final = _Done()
+
+
+class ToolContext(Mapping[str, Any], Generic[DepsT]):
+    """What the application gives to its tools. A mapping of values, `deps`, and facts about the call. Frozen.
+
+    Nothing of it reaches a model.
+    """
+
+    __slots__ = ("_config", "_project_dir", "_state", "_values", "deps")
+
+    deps: DepsT
+
+    def __init__(self, deps: DepsT | None = None, **values: Any) -> None:
+        set_field = object.__setattr__
+        set_field(self, "deps", deps)
+        set_field(self, "_values", MappingProxyType(values))
+        set_field(self, "_state", _NO_CALL)
+        set_field(self, "_config", None)
+        set_field(self, "_project_dir", None)
+
+    def merged(self, other: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any]:
+        """Return this context with the other's values over its own, key by key."""
+        if other is None:
+            return self
+        theirs = other if isinstance(other, ToolContext) else ToolContext(**other)
+        deps = self.deps if theirs.deps is None else theirs.deps
+        return self._derived(deps=deps, _values=MappingProxyType({**self._values, **theirs._values}))
+
+    def for_call(self, state: CallState) -> ToolContext[DepsT]:
+        """Return this context as one call sees it."""
+        return self._derived(_state=state)
+
+    def within(self, config: Config | None, project_dir: Path | None) -> ToolContext[DepsT]:
+        """Return this context with the toolbox's configuration and project directory."""
+        return self._derived(_config=config, _project_dir=project_dir)
+
+    def _derived(self, **changes: Any) -> ToolContext[Any]:
+        twin = object.__new__(type(self))
+        for name in ToolContext.__slots__:
+            object.__setattr__(twin, name, changes[name] if name in changes else getattr(self, name))
+        return twin
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"cannot set {name!r}: a ToolContext is frozen. Give values when you make it.")
+
+    def __repr__(self) -> str:
+        # Values may be secrets, so only their names are shown.
+        return f"ToolContext({', '.join(self._values)})"
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call that is running."""
+        return self._call.id
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool that is running."""
+        return self._call.name
+
+    @property
+    def call(self) -> ToolCall:
+        """The call that is running: id, name, arguments as they came."""
+        return self._call
+
+    @property
+    def _call(self) -> ToolCall:
+        if self._state.call is None:
+            raise ConfigError("This ToolContext belongs to no call. Read it inside a tool, from its own parameter.")
+        return self._state.call
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that the call belongs to, where the application gave one."""
+        return cast("str | None", self._values.get("session_id"))
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is; 1 is the first."""
+        return self._state.attempt
+
+    @property
+    def deadline(self) -> float | None:
+        """When the call must be done, on the clock of `time.monotonic()`; `None` where there is no limit."""
+        return self._state.deadline
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for this call any more. A long sync tool looks at it now and then."""
+        return self._state.cancelled
+
+    @property
+    def config(self) -> Config:
+        """The toolbox's configuration."""
+        return self._config if self._config is not None else Config()
+
+    @property
+    def project_dir(self) -> Path:
+        """The directory that the tools work in."""
+        if self._project_dir is None:
+            raise ConfigError(
+                "No project directory is set. Give one with `Toolbox(..., project_dir=...)` or the key `project_dir`."
+            )
+        return cast("Path", self._project_dir)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that carries the call's id and the tool's name."""
+        logger = logging.getLogger(f"toolwright.tools.{self._call.name}")
+        return logging.LoggerAdapter(logger, {"call_id": self._call.id, "tool": self._call.name})
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> _Done:
+        """Report progress. Never waits: `await` it in async tools, simply call it in sync ones."""
+        if self._state.report is not None:
+            self._state.report(done, total, message)
+        return _DONE
+
+
+def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted: Any) -> Any:
+    """Return the value for an `Inject` parameter.
+
+    With a key: the context's value of that name, else that key or attribute of `deps`. Without one: `deps`
+    itself where it is of the wanted type, else what the context or `deps` hold under the parameter's name.
+
+    Raises:
+        ConfigError: nothing fits; names the parameter and what to give.
+    """
+    key = marker.key or name
+    if marker.key is None and isinstance(wanted, type) and isinstance(context.deps, wanted):
+        return context.deps
+    if key in context:
+        return context[key]
+    deps = context.deps
+    if isinstance(deps, Mapping):
+        if key in deps:
+            return deps[key]
+        if marker.key is None and wanted in deps:
+            return deps[wanted]
+    elif deps is not None and hasattr(deps, key):
+        return getattr(deps, key)
+    raise ConfigError(
+        f"Parameter {name!r} is injected and nothing was given for it. "
+        f"Pass `context={{{key!r}: ...}}`, or `ToolContext(deps=...)` that holds {key!r}."
+    )

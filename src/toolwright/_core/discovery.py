@@ -1,0 +1,163 @@
+"""Objects, classes, modules and targets → tools and prompts; the one place that loads user code.
+
+Lives here: which members count, inheritance, `module:name` and file targets.
+Not here: name clashes between sources (`catalog`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from toolwright._core.declare import Declaration, declared_on
+from toolwright._core.prompts import Prompt
+from toolwright._core.signature import inner_function
+from toolwright._core.tool import FunctionTool, Tool, tool_from
+from toolwright.errors import ConfigError, DefinitionError
+
+
+def tools_from(source: Any) -> list[Tool]:
+    """Return every tool of an object, class or module, in the order it is written.
+
+    A class gives its static and class methods. Inherited tools are found; an override keeps the metadata
+    of what it overrides unless it is decorated again.
+
+    Raises:
+        DefinitionError: there is none, or a class has instance methods that are tools; names them.
+    """
+    tools = [_tool(item, declaration) for item, declaration in _members(source, "tool")]
+    if not tools:
+        raise DefinitionError(f"No @tool found on {_named(source)}. Decorate a function or method with `@tool`.")
+    return tools
+
+
+def prompts_from(source: Any) -> list[Prompt]:
+    """Return every prompt of an object, class or module; an empty list where there is none."""
+    return [Prompt(item, declaration) for item, declaration in _members(source, "prompt")]
+
+
+def has_members(source: Any) -> bool:
+    """Tell whether an object, class or module holds tools or prompts."""
+    kinds: tuple[Literal["tool", "prompt"], ...] = ("tool", "prompt")
+    return any(True for kind in kinds for _ in _members(source, kind))
+
+
+def _tool(item: Any, declaration: Declaration) -> Tool:
+    if isinstance(item, Tool):
+        return item
+    if declaration.description is None and not inner_function(item).__doc__ and (text := inspect.getdoc(item)):
+        return FunctionTool(item, declaration, description=text)
+    return tool_from(item, declaration)
+
+
+def _members(source: Any, kind: Literal["tool", "prompt"]) -> Iterator[tuple[Any, Declaration]]:
+    if isinstance(source, ModuleType):
+        yield from _of_module(source, kind)
+        return
+    is_class = isinstance(source, type)
+    declared = _declared_in(source if is_class else type(source), kind)
+    if is_class and (unbound := [name for name, (item, _) in declared.items() if not _is_free(item)]):
+        raise DefinitionError(
+            f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(unbound)}. "
+            f"Give an instance, `{source.__name__}(...)`, or make them static or class methods."
+        )
+    for name, (_, declaration) in declared.items():
+        yield getattr(source, name), declaration
+
+
+def _of_module(module: ModuleType, kind: str) -> Iterator[tuple[Any, Declaration]]:
+    seen: set[int] = set()
+    for item in vars(module).values():
+        if id(item) in seen or isinstance(item, type):
+            continue
+        seen.add(id(item))
+        declaration = Declaration("tool") if isinstance(item, Tool) else declared_on(item)
+        if declaration is not None and declaration.kind == kind:
+            yield item, declaration
+
+
+def _declared_in(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
+    """Return the members of a class that are declared, by name, the oldest ancestor's first."""
+    found: dict[str, tuple[Any, Declaration]] = {}
+    for owner in reversed(cls.__mro__):
+        for name, item in vars(owner).items():
+            declaration = declared_on(item)
+            if declaration is not None and declaration.kind == kind:
+                found[name] = (item, declaration)
+            elif declaration is not None or not (callable(item) or isinstance(item, staticmethod | classmethod)):
+                found.pop(name, None)
+            elif name in found:
+                found[name] = (item, found[name][1])
+    return found
+
+
+def _is_free(item: Any) -> bool:
+    return isinstance(item, staticmethod | classmethod)
+
+
+def _named(source: Any) -> str:
+    if isinstance(source, ModuleType):
+        return f"module {source.__name__!r}"
+    kind = source if isinstance(source, type) else type(source)
+    return f"{'class' if source is kind else 'an object of class'} {kind.__qualname__!r}"
+
+
+def load_target(target: str) -> Any:
+    """Load what a target names: `package.module`, `package.module:name`, `path/file.py` or `path/file.py:name`.
+
+    Raises:
+        ConfigError: it cannot be found or loaded; says which part and why.
+    """
+    place, colon, name = target.rpartition(":") if ":" in target else (target, "", "")
+    if not colon:
+        place = target
+    module = _load_file(Path(place), target) if place.endswith(".py") else _load_module(place, target)
+    if not name:
+        return module
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{target!r}: {place!r} has no {part!r}. Check the name after the colon.")
+        found = getattr(found, part)
+    return found
+
+
+def _load_module(name: str, target: str) -> ModuleType:
+    if not name:
+        raise ConfigError(f"{target!r} names no module. Write `package.module:name` or `path/file.py:name`.")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"{target!r}: there is no module {error.name!r}. Check the spelling, or run from the project's folder."
+            ) from error
+        raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
+    except Exception as error:
+        raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
+
+
+def _load_file(path: Path, target: str) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"{target!r}: there is no file {str(path)!r}.")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{target!r}: {str(path)!r} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    # Modules beside the file are found, as when Python runs it.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules.setdefault(name, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,150 @@
+"""A tool and its values → what came of it: where it runs, and until when.
+
+Lives here: loop and thread, deadline, cancellation, tasks that overstay. A result is given at the deadline also
+when the tool swallows its cancellation. Not here: retries and policy (`dispatch`), wording (`result`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolwright._core import eager
+from toolwright._core.context import CallState, ToolContext
+from toolwright._core.policy import Settings
+from toolwright._core.threads import workers
+from toolwright._core.tool import Tool
+
+_log = logging.getLogger("toolwright")
+
+
+class DeadlinePassed(Exception):  # noqa: N818 - a signal between two steps, not an error
+    """The deadline passed before the tool was done."""
+
+
+@dataclass(slots=True)
+class Late:
+    """Tasks whose caller was answered at the deadline and that run on; kept so that they are not lost."""
+
+    tasks: set[asyncio.Future[Any]] = field(default_factory=set)
+    dropped: int = 0
+    """How many of their values came too late."""
+
+    def keep(self, task: asyncio.Future[Any], name: str) -> None:
+        """Hold on to a task until it ends."""
+
+        def ended(finished: asyncio.Future[Any]) -> None:
+            self.tasks.discard(finished)
+            self.dropped += 1
+            _log.warning("%s finished after its deadline; its result was dropped (%d so far)", name, self.dropped)
+            if not finished.cancelled():
+                finished.exception()
+
+        self.tasks.add(task)
+        task.add_done_callback(ended)
+
+
+LATE: Final = Late()
+
+
+async def run(
+    tool: Tool, values: dict[str, Any], context: ToolContext[Any], state: CallState, settings: Settings,
+    seconds: float | None, *, in_thread: bool
+) -> Any:
+    """Run a tool and return its value.
+
+    Raises:
+        DeadlinePassed: `seconds` were not enough.
+        BaseException: whatever the tool raised, and our own cancellation.
+    """
+    loop = asyncio.get_running_loop()
+    if in_thread:
+        started = loop.time()
+        value = await _in_thread(tool, values, context, state, settings, seconds, loop)
+        if not inspect.isawaitable(value):
+            return value
+        left = None if seconds is None else max(0.001, seconds - (loop.time() - started))
+        return await _on_loop(value, state, settings, left, loop, tool.name)
+    value = tool.start(values, context)
+    if tool.kind == "sync" and not inspect.isawaitable(value):
+        return value
+    return await _on_loop(value, state, settings, seconds, loop, tool.name)
+
+
+async def _guarded(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """Keep what a tool raises away from its task: asyncio would let SystemExit end the loop."""
+    try:
+        return await awaitable, None
+    except (GeneratorExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
+            return None, error
+        raise
+    except BaseException as error:  # noqa: BLE001 - see above
+        return None, error
+
+
+async def _on_loop(
+    awaitable: Awaitable[Any], state: CallState, settings: Settings, seconds: float | None,
+    loop: asyncio.AbstractEventLoop, name: str,
+) -> Any:
+    task = eager.start(_guarded(awaitable), loop)
+    if not task.done():
+        try:
+            await asyncio.wait((task,), timeout=seconds)
+        except asyncio.CancelledError:
+            state.cancelled = True
+            await _call_off(task, settings.cancel_grace, name)
+            raise
+        if not task.done():
+            state.cancelled = True
+            await _call_off(task, settings.cancel_grace, name)
+            raise DeadlinePassed
+    value, error = task.result()
+    if error is not None:
+        raise error
+    return value
+
+
+async def _call_off(task: asyncio.Future[Any], grace: float, name: str) -> None:
+    """Cancel a task, give it a moment to clean up, and let it go on alone where that is not enough."""
+    task.cancel()
+    try:
+        await asyncio.wait((task,), timeout=grace)
+    finally:
+        if not task.done():
+            LATE.keep(task, name)
+
+
+async def _in_thread(
+    tool: Tool, values: dict[str, Any], context: ToolContext[Any], state: CallState, settings: Settings,
+    seconds: float | None, loop: asyncio.AbstractEventLoop,
+) -> Any:
+    pool = workers(settings.threads)
+    job = pool.submit(lambda: tool.start(values, context), copy_context(), loop)
+    timer = None if seconds is None else loop.call_later(seconds, _wake, job.future)
+    try:
+        value, error = await job.future
+    except asyncio.CancelledError:
+        state.cancelled = True
+        pool.give_up(job)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if isinstance(error, DeadlinePassed):
+        state.cancelled = True
+        pool.give_up(job)
+    if error is not None:
+        raise error
+    return value
+
+
+def _wake(future: asyncio.Future[tuple[Any, BaseException | None]]) -> None:
+    if not future.done():
+        future.set_result((None, DeadlinePassed()))

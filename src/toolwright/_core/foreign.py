@@ -1,0 +1,122 @@
+"""Types that pydantic does not know: attrs classes and msgspec Structs, made readable for it.
+
+Lives here: a hint with such classes → the same hint with each one explained to pydantic. Neither package
+is imported: a class of theirs can only exist where its package is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from functools import lru_cache
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import NotRequired, TypedDict
+
+from toolwright.errors import UnsupportedType
+
+
+def is_attrs(kind: Any) -> bool:
+    """Tell whether `kind` is an attrs class."""
+    return isinstance(kind, type) and "__attrs_attrs__" in vars(kind)
+
+
+def is_struct(kind: Any) -> bool:
+    """Tell whether `kind` is a msgspec Struct."""
+    return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
+
+
+def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
+    """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
+    if isinstance(hint, type) and get_origin(hint) is None:
+        if is_struct(hint):
+            return Annotated[hint, _Struct()]
+        return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
+    inner = get_args(hint)
+    origin = get_origin(hint)
+    if not inner or origin in (typing.Literal, typing.ForwardRef) or origin is None:
+        return hint
+    if origin is Annotated:
+        changed = explained(inner[0], within)
+        return hint if changed is inner[0] else Annotated[(changed, *hint.__metadata__)]
+    new = tuple([explained(i, w) for i in arg] if isinstance(arg, list) else explained(arg, w) for arg, w in _with(inner, within))
+    if all(a is b for a, b in zip(new, inner, strict=True)):
+        return hint
+    return Union[new] if origin in (Union, types.UnionType) else origin[new if len(new) > 1 else new[0]]  # noqa: UP007
+
+
+def _with(inner: tuple[Any, ...], within: tuple[type, ...]) -> list[tuple[Any, tuple[type, ...]]]:
+    return [(arg, within) for arg in inner]
+
+
+class _Struct:
+    """Explains a msgspec Struct: its own schema, its own conversion."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del handler
+        msgspec = sys.modules["msgspec"]
+
+        def convert(value: Any) -> Any:
+            try:
+                return value if isinstance(value, source) else msgspec.convert(value, source)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(
+            convert, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        del handler
+        kind = schema["function"]["function"].__closure__  # type: ignore[index]
+        source = next(cell.cell_contents for cell in kind if is_struct(cell.cell_contents))
+        result: JsonSchemaValue = sys.modules["msgspec"].json.schema(source)
+        return result
+
+
+class _Attrs:
+    """Explains an attrs class: its fields as an object, then its own constructor."""
+
+    def __init__(self, kind: type, within: tuple[type, ...]) -> None:
+        if kind in within:
+            raise UnsupportedType(
+                f"The attrs class {kind.__qualname__!r} contains itself. Use a dataclass or a pydantic model for it."
+            )
+        self.within = (*within, kind)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = handler.generate_schema(_fields_of(source, self.within))
+        return core_schema.no_info_after_validator_function(
+            lambda values: source(**values),
+            inner,
+            serialization=core_schema.plain_serializer_function_ser_schema(plain),
+        )
+
+
+@lru_cache(maxsize=256)
+def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
+    attr = sys.modules["attr"]
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in attr.fields(kind):
+        if field.init:
+            hint = explained(hints.get(field.name, Any), within)
+            fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
+    return TypedDict(kind.__name__, fields)  # type: ignore[operator]  # the functional form, from names known at run time
+
+
+def plain(value: Any) -> Any:
+    """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if is_struct(type(value)):
+        return sys.modules["msgspec"].to_builtins(value)
+    if is_attrs(type(value)):
+        return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+    raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

@@ -1,0 +1,227 @@
+"""What a tool takes, compiled: a schema, a validator, and the facts that binding needs.
+
+Lives here: `Inputs`, made from a signature or from a hand-written JSON Schema.
+Not here: what happens to arguments that do not fit (`arguments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, ValidationError, WithJsonSchema
+from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
+from typing_extensions import NotRequired, Required
+
+from toolwright._core.definition import Extra, JsonSchema
+from toolwright._core.schema import (
+    EnumNames,
+    TypeSchema,
+    admits_anything,
+    admits_float,
+    compile_object,
+    compile_type,
+    resolved_root,
+)
+from toolwright._core.signature import MISSING, Parameter, Signature, place_of
+from toolwright.errors import DefinitionError, UnsupportedType
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+
+class SchemaMisfit(ValueError):
+    """Arguments that do not fit a hand-written schema; `errors` are jsonschema's."""
+
+    def __init__(self, errors: Sequence[Any]) -> None:
+        super().__init__("the arguments do not fit the schema")
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a tool takes."""
+
+    schema: JsonSchema
+    validate_json: Callable[..., Any]
+    """JSON text → values by parameter name; raises ValueError."""
+    validate_python: Callable[..., Any]
+    extra: Extra = "ignore"
+    strict_types: bool = False
+    injected: frozenset[str] = frozenset()
+    """Names that the application fills; a model that sends them is ignored."""
+    enum_names: EnumNames = field(default_factory=dict)
+
+    @cached_property
+    def deep(self) -> bool:
+        """Whether arguments of unbounded depth could fit."""
+        return admits_anything(self.schema)
+
+    @cached_property
+    def floats(self) -> bool:
+        """Whether a NaN could fit."""
+        return admits_float(self.schema)
+
+
+def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:
+    """Compile what a function takes.
+
+    Raises:
+        DefinitionError: a type without a schema, or a default that does not fit; names the parameter and the fix.
+    """
+    sent = [parameter for parameter in signature.parameters if parameter.filler is None]
+    injected = frozenset(p.label for p in signature.parameters if p.filler is not None)
+    if flatten:
+        return _flattened(fn, sent, injected, strict_types=strict_types)
+    _check_labels(fn, sent)
+    open_ended = extra == "allow" or signature.extra_hint is not MISSING
+    fields = {parameter.name: _field_of(fn, parameter) for parameter in sent}
+    items = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
+    try:
+        compiled = compile_object(fields, "allow" if open_ended else "forbid", items)
+    except UnsupportedType as error:
+        raise _blame(fn, sent, error) from error
+    _check_defaults(fn, sent, compiled)
+    return Inputs(
+        schema=compiled.schema,
+        validate_json=compiled.validator.validate_json,
+        validate_python=compiled.validator.validate_python,
+        extra="allow" if open_ended else extra,
+        strict_types=strict_types,
+        injected=injected,
+        enum_names=compiled.enum_names,
+    )
+
+
+def _field_of(fn: Any, parameter: Parameter) -> Any:
+    param = parameter.param
+    more: dict[str, Any] = {}
+    if parameter.description:
+        more["description"] = parameter.description
+    if param.name:
+        more["alias"] = param.name
+    if param.examples:
+        more["examples"] = list(param.examples)
+    if parameter.default not in (MISSING, None) and not param.template:
+        try:
+            more["json_schema_extra"] = {"default": to_jsonable_python(parameter.default)}
+        except PydanticSerializationError:
+            more.pop("json_schema_extra", None)
+    hint = parameter.hint
+    if param.schema is not None:
+        hint = Annotated[hint, WithJsonSchema(dict(param.schema))]
+    if more:
+        hint = Annotated[hint, Field(**more)]
+    del fn
+    return Required[hint] if parameter.required else NotRequired[hint]
+
+
+def _check_labels(fn: Any, sent: Sequence[Parameter]) -> None:
+    labels: dict[str, str] = {}
+    for parameter in sent:
+        other = labels.setdefault(parameter.label, parameter.name)
+        if other != parameter.name:
+            raise DefinitionError(
+                f"{place_of(fn)}: parameters {other!r} and {parameter.name!r} are both called {parameter.label!r}. "
+                "Give each its own `Param(name=...)`."
+            )
+
+
+def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) -> None:
+    given = {p.label: p.default for p in sent if p.default not in (MISSING, None) and not p.param.template}
+    given.update({p.label: None for p in sent if p.default is None and p.param.default is MISSING})
+    if not given:
+        return
+    try:
+        compiled.validator.validate_python(given)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            if problem["type"] != "missing" and problem["loc"][0] in given:
+                label = problem["loc"][0]
+                fix = f"write `... | None = None`" if given[label] is None else "change the default or the type"  # noqa: F541
+                raise DefinitionError(
+                    f"{place_of(fn)}: the default {given[label]!r} of parameter {label!r} does not fit its type: "
+                    f"{problem['msg']}. Either {fix}."
+                ) from error
+
+
+def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
+    """Find the parameter whose type has no schema, for the message."""
+    for parameter in sent:
+        try:
+            compile_type(parameter.hint)
+        except UnsupportedType as cause:
+            return UnsupportedType(
+                f"{place_of(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
+                f"({cause}). Use a supported type, give one with `Param(schema=...)` on `Any`, or fill it in with `Inject`."
+            )
+    return UnsupportedType(f"{place_of(fn)}: {error}")
+
+
+def _flattened(fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, strict_types: bool) -> Inputs:
+    if len(sent) != 1:
+        names = ", ".join(repr(parameter.name) for parameter in sent) or "none"
+        raise DefinitionError(
+            f"{place_of(fn)}: flatten=True needs exactly one parameter that the model fills, a model class; "
+            f"there are: {names}."
+        )
+    [parameter] = sent
+    try:
+        compiled = compile_type(parameter.hint)
+    except UnsupportedType as error:
+        raise _blame(fn, sent, error) from error
+    schema = resolved_root(compiled.schema)
+    if schema.get("type") != "object":
+        raise DefinitionError(
+            f"{place_of(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
+        )
+    name, validator = parameter.name, compiled.validator
+    root = {"properties": {}, "required": [], **schema, "additionalProperties": schema.get("additionalProperties", False)}
+    return Inputs(
+        schema=root,
+        validate_json=lambda text, **how: {name: validator.validate_json(text, **how)},
+        validate_python=lambda value, **how: {name: validator.validate_python(value, **how)},
+        strict_types=strict_types,
+        injected=injected,
+        enum_names=compiled.enum_names,
+    )
+
+
+def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, strict_types: bool) -> Inputs:
+    """Compile a hand-written JSON Schema.
+
+    Raises:
+        DefinitionError: the schema is not one, or does not describe an object.
+    """
+    if schema.get("type", "object") != "object":
+        raise DefinitionError(f"Tool {name!r}: its input schema is of type {schema['type']!r}; a tool takes an object.")
+    whole: JsonSchema = {"type": "object", "properties": {}, **schema}
+    checker = _Checker(name, whole)
+    return Inputs(whole, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
+
+
+class _Checker:
+    """A hand-written schema as a validator; jsonschema is loaded with the first one."""
+
+    def __init__(self, name: str, schema: JsonSchema) -> None:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
+
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise DefinitionError(
+                f"Tool {name!r}: its input schema is not valid JSON Schema at {error.json_path}: {error.message}"
+            ) from error
+        self.validator: Validator = Draft202012Validator(schema)
+
+    def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
+        return self.validate_python(from_json(text), strict=strict)
+
+    def validate_python(self, value: Any, *, strict: bool = True) -> Any:
+        del strict
+        if errors := sorted(self.validator.iter_errors(value), key=lambda error: error.json_path):
+            raise SchemaMisfit(errors)
+        return dict(value)

@@ -1,0 +1,100 @@
+"""How calls are treated, as data: time, retries, batches, limits.
+
+Lives here: frozen settings and the arithmetic on them. Not here: anything that waits, runs or decides.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias
+
+from toolwright._core.values import ToolResult
+from toolwright.errors import DefinitionError, ToolCallError
+
+
+class Inherit(Enum):
+    """The type of `INHERIT`."""
+
+    INHERIT = "inherit"
+
+    def __repr__(self) -> str:
+        return "INHERIT"
+
+
+INHERIT: Final = Inherit.INHERIT
+"""An option left out: the next level decides (call > tool > toolbox > setting). `None` says "none"."""
+
+Timeout: TypeAlias = float | None | Literal[Inherit.INHERIT]
+RunsOn: TypeAlias = Literal["loop", "thread"]
+OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
+"""What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Run a failed call again: `attempts` in all, waiting `delay * factor ** n` seconds in between."""
+
+    attempts: int = 3
+    delay: float = 0.2
+    factor: float = 2.0
+    jitter: bool = True
+    """Wait a random part (half to whole) of each delay, so that many callers do not come back at once."""
+    on: tuple[type[BaseException], ...] = (TimeoutError, ConnectionError, OSError)
+    """Which failures are worth another attempt; `TimeoutError` stands for our own time-outs too."""
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise DefinitionError(f"Retry(attempts={self.attempts!r}): there is always one attempt; give 1 or more.")
+        if self.delay < 0 or self.factor < 1:
+            raise DefinitionError(
+                f"Retry(delay={self.delay!r}, factor={self.factor!r}): give a delay of 0 or more and a factor of 1 or more."
+            )
+
+    def wait(self, failed: int) -> float:
+        """Return the seconds to wait after the `failed`-th failure (1 is the first)."""
+        seconds = self.delay * self.factor ** (failed - 1)
+        return seconds * random.uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, hides nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Run the calls of a batch side by side, at most `limit` at once."""
+
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise DefinitionError(f"Parallel(limit={self.limit!r}): give 1 or more, or None for the toolbox's own cap.")
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """Run the calls of a batch one after the other, in order."""
+
+
+Strategy: TypeAlias = Parallel | Sequential
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every limit by name. Errors that come from one of them say its name and number."""
+
+    call_timeout: float | None = 60.0
+    """Seconds for one attempt of a call."""
+    max_timeout: float = 600.0
+    """No call runs longer than this unless it says `timeout=None`."""
+    cancel_grace: float = 0.2
+    """Seconds that a cancelled tool may take to clean up before its result is given anyway."""
+    max_concurrency: int = 64
+    """Calls of one batch that run at once."""
+    threads: int = 64
+    """Worker threads for sync tools; transports never share them."""
+    json_depth: int = 128
+    """Nesting of arguments."""
+    argument_bytes: int = 4 * 1024 * 1024
+    """Size of one argument text."""
+    duplicate_key_bytes: int = 32 * 1024
+    """Argument texts up to this size are searched for duplicate keys; above it the last one wins."""

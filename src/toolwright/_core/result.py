@@ -1,0 +1,215 @@
+"""What a tool returned or raised → the result that the model and the application read.
+
+Lives here: conversion, what a failure is called, what is shown of it. Not here: running anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from toolwright._core.declare import MISSING
+from toolwright._core.foreign import plain
+from toolwright._core.policy import OnError
+from toolwright._core.template import expand
+from toolwright._core.tool import Tool
+from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolResult, ToolReturn, note_of
+from toolwright.errors import ExecutionError, ResultError, ToolCallError, ToolError, clip
+
+_log = logging.getLogger("toolwright")
+VOID: Final = "Success"
+NO_OUTPUT: Final = "(no output)"
+_SCALARS: Final = frozenset({int, float, bool, dict})
+_DEEPEST: Final = 200
+
+
+def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result for what a tool returned.
+
+    Raises:
+        ResultError: it cannot be sent; says where and why.
+    """
+    if type(value) is str and tool.options.converter is None:
+        text = expand(value, values) if tool.options.substitute_result else value
+        if not text.isascii():
+            _check_text(tool, text)
+        shape = "wrapped text" if tool.definition.output_schema is not None else None
+        return {"value": value, "text": text or NO_OUTPUT, "structured_from": shape if text else None}
+    if type(value) is ToolReturn:
+        return _from_return(tool, value, values)
+    if tool.options.converter is not None:
+        return {"value": value, **_parts(tool, tool.options.converter(value, _type_of(tool)))}
+    if value is None and (tool.returns in (MISSING, None, type(None))):
+        return {"value": None, "text": VOID}
+    if type(value) not in _SCALARS and _is_content(value):
+        return {"value": value, **_parts(tool, value)}
+    text = to_text(tool, value)
+    if (schema := tool.definition.output_schema) is None:
+        return {"value": value, "text": text}
+    own = tool.output is not None and schema.get("properties", {}).keys() == {"result"} and text[:1] != "{"
+    wrapped = own or not text.startswith("{")
+    return {"value": value, "text": text, "structured_from": "wrapped json" if wrapped else "json"}
+
+
+def _type_of(tool: Tool) -> Any:
+    return None if tool.returns is MISSING else tool.returns
+
+
+def _from_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> dict[str, Any]:
+    fields = convert(tool, returned.value, values) if returned.content is None else _parts(tool, returned.content)
+    return {**fields, "value": returned.value, "meta": dict(returned.meta)}
+
+
+def _is_content(value: Any) -> bool:
+    if type(value) in CONTENT_TYPES:
+        return True
+    return isinstance(value, list | tuple) and not CONTENT_TYPES.isdisjoint(map(type, value))
+
+
+def _parts(tool: Tool, given: Any) -> dict[str, Any]:
+    items = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
+    parts: list[Content] = []
+    for item in items:
+        if isinstance(item, str):
+            _check_text(tool, item)
+            parts.append(Text(item))
+        elif type(item) in CONTENT_TYPES:
+            parts.append(item)
+        else:
+            parts.append(Text(to_text(tool, item, typed=False)))
+    content = tuple(parts) or (Text(NO_OUTPUT),)
+    return {"content": content, "text": "\n".join(map(note_of, content)) or NO_OUTPUT}
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
+    """Return a value as compact JSON, by the tool's return type where it has one.
+
+    Raises:
+        ResultError: it has no JSON form.
+    """
+    try:
+        data = _serialized(tool, value, typed=typed)
+        if (b"NaN" in data or b"Infinity" in data or b"null" in data) and (where := _not_finite(value)):
+            raise ResultError(tool.name, f"the number at {where} is not finite, and JSON has no word for it.")
+        return data.decode()
+    except ResultError:
+        raise
+    except RecursionError:
+        raise ResultError(tool.name, "it is nested too deep.") from None
+    except Exception as error:  # noqa: BLE001 - a foreign serializer may raise anything
+        raise ResultError(tool.name, f"{clip(_reason(error), 200)}. Return JSON-like data, a model or a text.") from error
+
+
+def _serialized(tool: Tool, value: Any, *, typed: bool) -> bytes:
+    if inspect.isgenerator(value):
+        value = list(value)
+    output = tool.output if typed else None
+    if output is not None:
+        try:
+            return output.serializer.to_json(value, warnings="error", by_alias=True)
+        except (PydanticSerializationError, TypeError, ValueError):
+            return _as_declared(tool, value)
+    return to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=plain)
+
+
+def _as_declared(tool: Tool, value: Any) -> bytes:
+    """Read a value that is not quite of the declared type as that type; a tuple for a list, a dict for a model."""
+    output = tool.output
+    assert output is not None  # noqa: S101 - the caller has looked
+    try:
+        read = output.validator.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the value"
+        raise ResultError(
+            tool.name, f"it does not fit the declared return type at {where}: {clip(first['msg'], 160)}."
+        ) from error
+    return output.serializer.to_json(read, by_alias=True)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if "Circular reference" in text:
+        return "it contains itself"
+    return text.removeprefix("Error calling function `plain`: ") or type(error).__name__
+
+
+def _not_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
+    """Return where a NaN or infinity is, if there is one."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if depth > _DEEPEST:
+        return None
+    items: Any = ()
+    if isinstance(value, Mapping):
+        items = ((f"{path}.{key}", item) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        items = ((f"{path}.{key}", item) for key, item in vars(value).items())
+    return next((found for where, item in items if (found := _not_finite(item, where, depth + 1))), None)
+
+
+def _check_text(tool: Tool, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ResultError(tool.name, f"character {error.start} is half a surrogate pair, which no encoding takes.") from None
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+def named(tool: str, error: BaseException) -> ToolCallError:
+    """Return what a tool raised as the error that its result carries."""
+    if isinstance(error, ToolCallError):
+        if not error.tool:
+            error.tool = tool
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return ExecutionError(tool, RuntimeError("the tool cancelled itself"))
+    return ExecutionError(tool, error, retryable=isinstance(error, TimeoutError | ConnectionError))
+
+
+def shown(error: ToolCallError, policy: OnError) -> dict[str, Any]:
+    """Return the fields of a failed result: what the model is shown, by policy.
+
+    Raises:
+        ToolCallError: the policy is to raise.
+    """
+    if policy == "message":
+        return {"error": error}
+    if policy == "raise":
+        raise error
+    if policy == "redact":
+        return {"error": error, "text": to_json(_redacted(error)).decode()}
+    told = policy(error)
+    if isinstance(told, ToolResult):
+        return {"error": told.error, "text": told.text, "content": told.content, "value": told.value}
+    return {"error": error, "text": str(told) or NO_OUTPUT}
+
+
+def _redacted(error: ToolCallError) -> dict[str, Any]:
+    """Return the model's form without the words of a failure; the log has them, under the same id."""
+    form = error.to_model()
+    if isinstance(error, ExecutionError | ResultError):
+        error_id = secrets.token_hex(6)
+        _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
+        again = "Trying again may help." if error.retryable else "Trying again will not help."
+        form["error"]["message"] = f"{error.tool} failed because of an internal error. {again} Error id: {error_id}."
+        form["error"]["id"] = error_id
+    return form
+
+
+__all__ = ["NO_OUTPUT", "VOID", "ToolError", "convert", "named", "shown", "to_text"]

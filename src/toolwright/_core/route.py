@@ -1,0 +1,139 @@
+"""A tool in a toolbox → how its calls are treated, worked out once.
+
+Lives here: the order of policy (call > tool > toolbox > setting) as one frozen value for each tool.
+Not here: applying it (`dispatch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from typing_extensions import TypedDict
+
+from toolwright._core.catalog import Resolver
+from toolwright._core.config import Config
+from toolwright._core.context import ToolContext
+from toolwright._core.definition import Naming
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout
+from toolwright._core.tool import Tool
+from toolwright.errors import ConfigError, DefinitionError
+
+
+class BoxWords(TypedDict, total=False):
+    """What `Toolbox(...)` takes beside its sources."""
+
+    context: ToolContext[Any] | Mapping[str, Any] | None
+    project_dir: str | Path | None
+    on_error: OnError
+    rethrow: tuple[type[BaseException], ...]
+    timeout: Timeout
+    retry: Retry | None
+    max_concurrency: int
+    resolvers: list[Resolver]
+    naming: Naming | None
+    config: Config | Mapping[str, Any] | None
+    settings: Settings
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxPolicy:
+    """How a toolbox treats its calls, where a tool or a call does not say otherwise."""
+
+    context: ToolContext[Any] = field(default_factory=ToolContext)
+    on_error: OnError = "message"
+    rethrow: tuple[type[BaseException], ...] = ()
+    timeout: Timeout = INHERIT
+    retry: Retry | None = None
+    max_concurrency: int = 64
+    resolvers: tuple[Resolver, ...] = ()
+    naming: Naming | None = None
+    settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
+    name: str | None = None
+
+    @classmethod
+    def of(cls, words: BoxWords) -> BoxPolicy:
+        """Read the keywords of `Toolbox(...)`.
+
+        Raises:
+            DefinitionError: a keyword or value that makes no sense.
+        """
+        given: dict[str, Any] = dict(words)
+        known = {item.name for item in fields(cls)} | {"project_dir", "config"}
+        if unknown := given.keys() - known:
+            raise DefinitionError(f"Toolbox takes no {sorted(unknown)[0]!r}. There are: {', '.join(sorted(known))}.")
+        config = given.pop("config", None)
+        config = Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
+        folder = given.pop("project_dir", None) or (config.get("project_dir") if config is not None else None)
+        context = ToolContext[Any]().merged(given.pop("context", None))
+        given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
+        if "resolvers" in given:
+            given["resolvers"] = tuple(given["resolvers"])
+        if config is not None:
+            given = {**_from_config(config), **given}
+        if given.get("max_concurrency", 1) < 1:
+            raise DefinitionError(f"max_concurrency={given['max_concurrency']!r}: give 1 or more.")
+        return cls(**given)
+
+
+def _from_config(config: Config) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if _flag(config, "tools.throw_on_error"):
+        found["on_error"] = "raise"
+    limits = {item.name: item for item in fields(Settings)}
+    own = {key.removeprefix("limits."): key for key in config if key.startswith("limits.")}
+    values: dict[str, Any] = {}
+    for name, key in own.items():
+        if name not in limits:
+            raise ConfigError(f"Unknown key {key!r}. The limits are: {', '.join(sorted(limits))}.")
+        kind = int if limits[name].type == "int" else float
+        try:
+            values[name] = kind(config[key])
+        except (TypeError, ValueError):
+            raise ConfigError(f"{key}={config[key]!r} is not a number. Give seconds, bytes or a count.") from None
+    return {**found, "settings": Settings(**values)} if values else found
+
+
+def _flag(config: Config, key: str) -> bool:
+    value = config.get(key, False)
+    if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+        return value is True or str(value).lower() == "true"
+    raise ConfigError(f"{key}={value!r} is not a yes or no. Write true or false.")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One tool of a toolbox, with everything decided that does not depend on the call."""
+
+    tool: Tool
+    name: str
+    box: BoxPolicy
+    timeout: float | None
+    retry: Retry | None
+    on_error: OnError
+    in_thread: bool
+    plain: bool
+    """Nothing is filled in and no context is needed: the values go to the tool as they are."""
+
+
+def route_to(tool: Tool, box: BoxPolicy) -> Route:
+    """Work out how a toolbox treats a tool."""
+    options = tool.options
+    timeout = next((t for t in (options.timeout, box.timeout) if not isinstance(t, Inherit)), box.settings.call_timeout)
+    if options.retry is not INHERIT:
+        retry = cast("Retry | None", options.retry)
+    else:
+        # A retry for the whole toolbox must not send a mail twice.
+        retry = box.retry if options.repeatable else None
+    on_error = box.on_error if isinstance(options.on_error, Inherit) else options.on_error
+    in_thread = options.runs_on == "thread" or (options.runs_on is None and tool.kind == "sync")
+    plain = not tool.needs_context and not getattr(tool, "standins", ())
+    return Route(tool, tool.name, box, capped(timeout, box.settings), retry, on_error, in_thread, plain)
+
+
+def capped(timeout: float | None, settings: Settings) -> float | None:
+    """Return a time-out within the hard maximum; `None` stays "none"."""
+    return None if timeout is None else min(timeout, settings.max_timeout)

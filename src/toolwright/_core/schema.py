@@ -1,0 +1,195 @@
+"""Type hints → JSON Schema 2020-12 and a validator.
+
+Lives here: what pydantic makes of a type, in the form that models read best. Not here: which parameters a
+function has (`signature`), or what to do with a value that does not fit (`arguments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema
+from typing_extensions import TypedDict
+
+from toolwright._core.foreign import explained
+from toolwright.errors import UnsupportedType
+
+EnumNames: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
+"""For the values of an enum in a schema: member names → values, so that a model may say either."""
+
+_NO_SCHEMA = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's generator, without the titles that repeat names, and with numbers for decimals."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.enum_names: EnumNames = {}
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        # Fields stay in the order the developer wrote; it is stable, and it reads better.
+        del parent_key
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        del schema
+        return False
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        result: JsonSchemaValue = {"type": "number"}
+        bounds = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
+        bounds["multiple_of"] = "multipleOf"
+        for name, keyword in bounds.items():
+            if (bound := schema.get(name)) is not None:
+                result[keyword] = float(bound)  # type: ignore[arg-type]  # every bound is a Decimal
+        return result
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        result = super().enum_schema(schema)
+        result.pop("title", None)
+        if (text := result.get("description")) and text == "An enumeration.":
+            del result["description"]
+        values = result.get("enum", [result.get("const")])
+        self.enum_names[tuple(values)] = {m.name: v for m, v in zip(schema["members"], values, strict=False)}
+        return result
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _untitled(super().model_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _untitled(super().dataclass_schema(schema), schema["cls"])
+
+
+def _untitled(result: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    if kind is None or result.get("title") == kind.__name__:
+        result.pop("title", None)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSchema:
+    """A type, compiled."""
+
+    schema: JsonSchemaValue
+    validator: SchemaValidator
+    serializer: SchemaSerializer
+    enum_names: EnumNames = field(default_factory=dict)
+
+
+def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
+    """Return the schema and validator of a type.
+
+    Raises:
+        UnsupportedType: the type has no JSON Schema; the cause says why.
+    """
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(explained(hint))
+        generator = _Generator(by_alias=True)
+        schema = generator.generate(adapter.core_schema, mode)
+    except _NO_SCHEMA as error:
+        raise UnsupportedType(str(error).split("\n", 1)[0]) from error
+    return TypeSchema(_hoisted(schema), adapter.validator, adapter.serializer, generator.enum_names)  # type: ignore[arg-type]
+
+
+def compile_object(fields: Mapping[str, Any], extra: Literal["forbid", "allow"], extra_items: Any = None) -> TypeSchema:
+    """Return the schema and validator of an object with these fields, each a hint with its metadata."""
+    options = {} if extra_items is None else {"extra_items": extra_items}
+    kind: Any = TypedDict("Arguments", dict(fields), **options)  # type: ignore[operator]  # names known at run time
+    kind.__pydantic_config__ = ConfigDict(extra=extra, regex_engine="python-re", allow_inf_nan=False)
+    compiled = compile_type(kind)
+    schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
+    if extra_items is None:
+        schema["additionalProperties"] = extra == "allow"
+    if defs := schema.pop("$defs", None):
+        schema["$defs"] = defs
+    return TypeSchema(schema, compiled.validator, compiled.serializer, compiled.enum_names)
+
+
+@lru_cache(maxsize=1024)
+def compile_return(hint: Any) -> TypeSchema | None:
+    """Return the schema and serializer of a return type, or `None` where it has none."""
+    try:
+        return compile_type(hint, "serialization")
+    except UnsupportedType:
+        return None
+
+
+def _hoisted(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Move `$defs` that a foreign type brought along up to the root, where its references look for them."""
+    nested = [node for node in subschemas(schema) if node is not schema and "$defs" in node]
+    for node in nested:
+        for name, definition in node.pop("$defs").items():
+            schema.setdefault("$defs", {}).setdefault(name, definition)
+    return schema
+
+
+def resolved_root(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return a schema whose root says what it is: a type that contains itself is written as a reference there."""
+    if "$ref" not in schema:
+        return schema
+    name = schema["$ref"].removeprefix("#/$defs/")
+    return {**schema["$defs"][name], "$defs": schema["$defs"]}
+
+
+_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+
+
+def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the schema and every schema in it; references are not followed."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, dict):
+            continue
+        yield node
+        for key in _MAPS:
+            stack.extend(node.get(key, {}).values())
+        for key in _LISTS:
+            stack.extend(node.get(key, ()))
+        stack.extend(node[key] for key in _SINGLE if key in node)
+
+
+def admits_anything(schema: JsonSchemaValue) -> bool:
+    """Tell whether values of unbounded depth fit: anything goes somewhere, or a type contains itself."""
+    for node in subschemas(schema):
+        if "$ref" in node:
+            return True
+        kind = node.get("type")
+        if kind is None and not node.keys() & {"anyOf", "oneOf", "allOf", "enum", "const"}:
+            return True
+        if kind == "array" and not node.keys() & {"items", "prefixItems"}:
+            return True
+        if kind == "object" and node.get("additionalProperties", "properties" not in node) is True:
+            return True
+    return False
+
+
+def admits_float(schema: JsonSchemaValue) -> bool:
+    """Tell whether a number that is not whole fits somewhere."""
+    return any(node.get("type") == "number" for node in subschemas(schema)) or admits_anything(schema)
+
+
+__all__ = [
+    "CoreSchema",
+    "EnumNames",
+    "TypeSchema",
+    "admits_anything",
+    "admits_float",
+    "compile_object",
+    "compile_return",
+    "compile_type",
+    "resolved_root",
+    "subschemas",
+]

@@ -1,0 +1,73 @@
+"""The sync face: run a coroutine to its end, from code that is not async.
+
+Lives here: one function over one background loop, in a daemon thread that starts with the first use. It works
+with no loop and inside a running one (notebooks), and a tool that overstays its deadline holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_lock = threading.Lock()
+_background: dict[int, asyncio.AbstractEventLoop] = {}
+"""The loop, by process: a forked child starts its own."""
+
+
+def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine to its end and return its result, or raise what it raises."""
+    loop = _background_loop()
+    if _running_loop() is loop:
+        # A tool on the background loop asks for another sync call: waiting here would wait for ourselves.
+        return _in_new_thread(coro)
+    done: concurrent.futures.Future[_T] = concurrent.futures.Future()
+    tasks: list[asyncio.Task[_T]] = []
+
+    def begin() -> None:
+        task = loop.create_task(coro)
+        tasks.append(task)
+        task.add_done_callback(lambda finished: _hand_over(finished, done))
+
+    loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
+    try:
+        return done.result()
+    except BaseException:
+        if not done.done():
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        raise
+
+
+def _hand_over(task: asyncio.Task[_T], done: concurrent.futures.Future[_T]) -> None:
+    if task.cancelled():
+        done.set_exception(asyncio.CancelledError())
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _background_loop() -> asyncio.AbstractEventLoop:
+    with _lock:
+        loop = _background.get(os.getpid())
+        if loop is None:
+            loop = _background[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="toolwright-sync", daemon=True).start()
+        return loop
+
+
+def _in_new_thread(coro: Coroutine[Any, Any, _T]) -> _T:
+    with concurrent.futures.ThreadPoolExecutor(1, "toolwright-sync") as pool:
+        return pool.submit(contextvars.copy_context().run, asyncio.run, coro).result()

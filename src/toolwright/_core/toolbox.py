@@ -1,0 +1,237 @@
+"""`Toolbox`: an ordered, checked set of tools, and the one place where calls run.
+
+Lives here: the public face over `catalog` (which tools), `route` (how they are treated) and `dispatch` (running).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import Self, TypedDict, Unpack
+
+from toolwright._core.catalog import Catalog, items_from
+from toolwright._core.context import ToolContext
+from toolwright._core.dispatch import Batch, perform
+from toolwright._core.execute import LATE
+from toolwright._core.messages import Message
+from toolwright._core.policy import INHERIT, Inherit, Parallel, Retry, Sequential, Strategy, Timeout
+from toolwright._core.prompts import Prompt
+from toolwright._core.result import shown
+from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
+from toolwright._core.sync import run_to_end
+from toolwright._core.tool import Tool
+from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright._core.views import Views
+from toolwright.errors import UnknownTool
+
+_ids = itertools.count(1)
+
+ContextLike = ToolContext[Any] | Mapping[str, Any] | None
+
+
+class CallWords(TypedDict, total=False):
+    """What a call may say for itself."""
+
+    context: ToolContext[Any] | Mapping[str, Any] | None
+    timeout: Timeout
+    retry: Retry | None | Inherit
+
+
+class Toolbox(Views):
+    """An ordered, checked set of tools from any number of sources; the one place where calls run."""
+
+    def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
+        self._policy = BoxPolicy.of(options)
+        self._catalog = Catalog()
+        self._routes: dict[str, Route] = {}
+        for source in sources:
+            self.add(source)
+
+    def _with(self, catalog: Catalog) -> Self:
+        twin = object.__new__(type(self))
+        twin._policy, twin._catalog, twin._routes = self._policy, catalog, {}
+        return twin
+
+    def add(self, source: Any, *, replace: bool = False) -> None:
+        """Add the tools and prompts of a source.
+
+        Raises:
+            DuplicateTool: a name is taken and `replace` is not set; names both origins.
+            DefinitionError: the source cannot give tools; says why.
+        """
+        for item in items_from(source, self._policy.naming, self._policy.resolvers):
+            self._catalog.add(item, replace_same=replace)
+        self._routes.clear()
+
+    def __tools__(self) -> Iterator[Tool | Prompt]:
+        yield from self._catalog.tools.values()
+        yield from self._catalog.prompts.values()
+
+    @property
+    def name(self) -> str | None:
+        """What this toolbox is called, where it has a name."""
+        return self._policy.name
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools, sorted by name, so that the order is the same in every run."""
+        return list(self._catalog)
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """The prompts, sorted by name."""
+        return sorted(self._catalog.prompts.values(), key=lambda prompt: prompt.name)
+
+    def __getitem__(self, name: str) -> Tool:
+        found = self._catalog.find(name)
+        if found is None:
+            raise KeyError(str(UnknownTool(name, sorted(self._catalog.tools))))
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._catalog.find(name) is not None
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._catalog)
+
+    def __len__(self) -> int:
+        return len(self._catalog.tools)
+
+    def __repr__(self) -> str:
+        return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
+
+    async def list(self) -> list[Tool]:
+        """Return the tools, sorted by name."""
+        return self.tools
+
+    async def resolve(self, name: str) -> Tool | None:
+        """Return the tool that a call of this name would run, or `None`."""
+        route = self._route(name)
+        return None if route is None else route.tool
+
+    def _route(self, name: str) -> Route | None:
+        if (known := self._routes.get(name)) is not None:
+            return known
+        tool = self._catalog.find(name)
+        if tool is None:
+            found = (resolver.resolve(name) for resolver in self._policy.resolvers)
+            tool = next((item for item in found if item is not None), None)
+        if tool is None:
+            return None
+        route = self._routes[name] = route_to(tool, self._policy)
+        return route
+
+    async def call(
+        self,
+        call: str | ToolCall,
+        arguments: Arguments = None,
+        *,
+        context: ContextLike = None,
+        timeout: Timeout = INHERIT,
+        retry: Retry | None | Inherit = INHERIT,
+    ) -> ToolResult:
+        """Run one call and return its result; what a tool or a model did wrong is in the result, not raised.
+
+        `call` is a tool's name, with `arguments`, or a `ToolCall`.
+        """
+        if isinstance(call, str):
+            name, call_id, raw = call, f"call_{next(_ids)}", arguments
+        else:
+            name, call_id, raw = call.name, call.id, call.arguments
+        route = self._routes.get(name) or self._route(name)
+        if route is None:
+            error = UnknownTool(name, sorted(self._catalog.tools))
+            return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
+        own = context if context is None or isinstance(context, ToolContext) else ToolContext(**context)
+        return await perform(route, call_id, raw, own, timeout, retry)
+
+    async def call_all(
+        self,
+        calls: Iterable[ToolCall | tuple[str, Arguments]],
+        *,
+        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
+        context: ContextLike = None,
+        timeout: float | None = None,
+        results: list[ToolResult] | None = None,
+    ) -> list[ToolResult]:
+        """Run the calls of one turn; one result for each, in call order, whatever fails.
+
+        `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
+        what was done keeps its result, the rest is `ToolCancelled`.
+        """
+        wanted = [_as_call(call) for call in calls]
+        width = _width(strategy, self._policy.max_concurrency)
+
+        async def run_one(call: ToolCall, left: float | None) -> ToolResult:
+            return await self.call(call, context=context, timeout=self._within(call.name, left))
+
+        batch = Batch(wanted, results if results is not None else [], width, timeout)
+        return await batch.run(run_one, [self._is_barrier(call.name) for call in wanted])
+
+    def _within(self, name: str, left: float | None) -> Timeout:
+        route = self._route(name)
+        if left is None or route is None:
+            return INHERIT
+        return left if route.timeout is None else min(left, route.timeout)
+
+    def _is_barrier(self, name: str) -> bool:
+        route = self._route(name)
+        return route is not None and route.tool.options.sequential
+
+    def call_sync(
+        self,
+        call: str | ToolCall,
+        arguments: Arguments = None,
+        *,
+        context: ContextLike = None,
+        timeout: Timeout = INHERIT,
+        retry: Retry | None | Inherit = INHERIT,
+    ) -> ToolResult:
+        """Run `call` to its end, from code that is not async."""
+        return run_to_end(self.call(call, arguments, context=context, timeout=timeout, retry=retry))
+
+    def call_all_sync(
+        self,
+        calls: Iterable[ToolCall | tuple[str, Arguments]],
+        *,
+        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
+        context: ContextLike = None,
+        timeout: float | None = None,
+        results: list[ToolResult] | None = None,
+    ) -> list[ToolResult]:
+        """Run `call_all` to its end, from code that is not async."""
+        return run_to_end(self.call_all(calls, strategy=strategy, context=context, timeout=timeout, results=results))
+
+    async def prompt(
+        self, name: str, arguments: Arguments = None, *, context: ContextLike = None
+    ) -> list[Message]:
+        """Return the messages of a prompt.
+
+        Raises:
+            KeyError: there is no such prompt; names those there are.
+            InvalidArguments: the arguments do not fit.
+        """
+        found = self._catalog.prompts.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._catalog.prompts)) or "none"
+            raise KeyError(f"No prompt named {name!r}. There are: {known}.")
+        own = context if context is None or isinstance(context, ToolContext) else ToolContext(**context)
+        return await found.render(arguments, self._policy.context.merged(own))
+
+    def prompt_sync(
+        self, name: str, arguments: Arguments = None, *, context: ContextLike = None
+    ) -> list[Message]:
+        """Run `prompt` to its end, from code that is not async."""
+        return run_to_end(self.prompt(name, arguments, context=context))
+
+
+def _as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
+    return call if isinstance(call, ToolCall) else ToolCall(f"call_{next(_ids)}", *call)
+
+
+def _width(strategy: Strategy, most: int) -> int:
+    if isinstance(strategy, Sequential):
+        return 1
+    return most if strategy.limit is None else min(strategy.limit, most)

@@ -1,0 +1,1 @@
+"""The `toolwright` command: one file for each subcommand, loaded when it is used."""

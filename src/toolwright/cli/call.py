@@ -1,0 +1,56 @@
+"""`toolwright call TARGET NAME key=value …`: run one call and print its result."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from pydantic_core import to_jsonable_python
+
+from toolwright._core.values import ToolResult
+from toolwright.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
+from toolwright.cli.target import arguments_from, fail, toolbox_at
+from toolwright.errors import InvalidArguments, UnknownTool
+
+
+@click.command("call")
+@click.argument("target")
+@click.argument("name")
+@click.argument("arguments", nargs=-1)
+@click.option("--json", "documents", multiple=True, is_flag=False, flag_value="", metavar="[OBJECT]",
+              help="Alone: print the whole result as JSON. With an object: take the arguments from it.")
+@click.option("--timeout", type=float, help="Seconds the call may take.")
+def command(target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None) -> None:
+    """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input."""
+    box = toolbox_at(target)
+    if name not in box:
+        fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
+    # `--json key=value` is the flag and an argument; only an object is taken as the option's value.
+    objects = [text for text in documents if text.lstrip().startswith("{")]
+    words = [*arguments, *(text for text in documents if text and text not in objects)]
+    given = arguments_from(words, objects, box[name].definition.input_schema)
+    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    result = box.call_sync(name, given, **options)
+    if any(text not in objects for text in documents):
+        click.echo(json.dumps(_entry(result), indent=2))
+    elif result.error is None:
+        click.echo(result.text)
+    else:
+        click.echo(f"Error: {result.error}", err=True)
+    if result.error is not None:
+        raise click.exceptions.Exit(USAGE if isinstance(result.error, InvalidArguments) else TOOL_ERROR)
+
+
+def _entry(result: ToolResult) -> dict[str, Any]:
+    return {
+        "call_id": result.call_id,
+        "name": result.name,
+        "ok": result.ok,
+        "text": result.text,
+        "structured": result.structured,
+        "error": None if result.error is None else result.error.to_model()["error"],
+        "repairs": to_jsonable_python(result.repairs),
+        "attempts": result.attempts,
+        "duration": result.duration,
+    }

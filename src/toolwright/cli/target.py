@@ -1,0 +1,100 @@
+"""A target on the command line → a toolbox, and words on the command line → arguments.
+
+Lives here: what every subcommand shares. Not here: printing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import click
+from pydantic_core import from_json
+
+from toolwright._core.discovery import load_target
+from toolwright._core.toolbox import Toolbox
+from toolwright.cli.main import NOT_FOUND
+from toolwright.errors import ConfigError
+
+
+def toolbox_at(target: str) -> Toolbox:
+    """Load a target; exits with "not found" where there is none."""
+    try:
+        found = load_target(target)
+    except ConfigError as error:
+        fail(str(error), NOT_FOUND)
+    if isinstance(found, Toolbox):
+        return found
+    if isinstance(found, ModuleType):
+        boxes = {id(box): box for box in vars(found).values() if isinstance(box, Toolbox)}
+        if len(boxes) == 1:
+            return next(iter(boxes.values()))
+    return Toolbox(found)
+
+
+def fail(message: str, code: int) -> Any:
+    """Say what is wrong on standard error, and exit."""
+    click.echo(f"Error: {message}", err=True)
+    raise click.exceptions.Exit(code)
+
+
+def arguments_from(words: Iterable[str], documents: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments from `key=value`, `key:=json`, `-` for standard input, and whole JSON objects."""
+    arguments: dict[str, Any] = {}
+    for document in documents:
+        arguments.update(_object(document))
+    for word in words:
+        if word == "-":
+            arguments.update(_object(sys.stdin.read()))
+            continue
+        key, equals, value = word.partition("=")
+        if not equals or not key.rstrip(":"):
+            raise click.UsageError(f"{word!r} is not an argument. Write key=value, key:=json, or - for standard input.")
+        if key.endswith(":"):
+            arguments[key[:-1]] = _json(value, word)
+        else:
+            _put(arguments, key, value, schema)
+    return arguments
+
+
+def _put(arguments: dict[str, Any], key: str, value: str, schema: Mapping[str, Any]) -> None:
+    kinds = kinds_of(schema.get("properties", {}).get(key, {}), schema)
+    if "array" in kinds and not value.lstrip().startswith("["):
+        arguments.setdefault(key, []).append(value)
+    elif "string" in kinds or not kinds:
+        arguments[key] = value
+    else:
+        try:
+            arguments[key] = from_json(value)
+        except ValueError:
+            arguments[key] = value
+
+
+def kinds_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """Return the JSON types that a parameter takes."""
+    if not isinstance(schema, dict):
+        return set()
+    if "$ref" in schema:
+        return kinds_of(root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/")), root)
+    branches = schema.get("anyOf") or schema.get("oneOf") or ()
+    own = schema.get("type", ())
+    return {own} if isinstance(own, str) else set(own).union(*(kinds_of(branch, root) for branch in branches))
+
+
+def _json(text: str, word: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise click.UsageError(f"{word!r}: not valid JSON after `:=`: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = from_json(text)
+    except ValueError as error:
+        raise click.UsageError(f"The arguments are not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise click.UsageError("The arguments must be a JSON object, in braces.")
+    return value

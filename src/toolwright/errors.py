@@ -1,0 +1,270 @@
+"""The error tree: everything this package raises on purpose, split by who must act.
+
+    ToolwrightError
+    ├─ DefinitionError       the developer: a tool, toolbox or prompt that cannot be built
+    │  ├─ DuplicateTool
+    │  └─ UnsupportedType
+    ├─ ConfigError           the developer or operator: a setting, file or injected value
+    ├─ ToolCallError         what one call came to; results carry it, the model reads it
+    │  ├─ UnknownTool        refusal: the model named something that is not there
+    │  ├─ InvalidArguments   refusal: the model's arguments do not fit
+    │  ├─ ToolError          the tool's own words for the model
+    │  ├─ ExecutionError     failure: the tool raised something else
+    │  ├─ ToolTimeout        failure: the deadline passed
+    │  ├─ ToolCancelled      the call was called off
+    │  └─ ResultError        failure: the tool ran, its result cannot be sent
+    └─ Abort                 raised by a tool to stop the whole run; never turned into text
+
+Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
+redacting policy (`_core.result`). Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "Abort",
+    "ArgumentProblem",
+    "ConfigError",
+    "DefinitionError",
+    "DuplicateTool",
+    "ExecutionError",
+    "InvalidArguments",
+    "ResultError",
+    "ToolCallError",
+    "ToolCancelled",
+    "ToolError",
+    "ToolTimeout",
+    "ToolwrightError",
+    "UnknownTool",
+    "UnsupportedType",
+]
+
+NAMES_SHOWN = 20
+"""How many tool names an `UnknownTool` message lists, so that a large toolbox does not fill the context."""
+
+_E = TypeVar("_E", bound="ToolwrightError")
+
+
+class ToolwrightError(Exception):
+    """Root of everything this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A tool may run in another process: an error that cannot be pickled is lost there.
+        return _rebuild, (type(self), self.args, _picklable(self.__dict__), _picklable_cause(self.__cause__))
+
+
+def _rebuild(
+    kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], cause: BaseException | None = None
+) -> _E:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    error.__cause__ = cause
+    return error
+
+
+def _picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(fields)
+    for name, value in fields.items():
+        try:
+            pickle.dumps(value)
+        except Exception:  # noqa: BLE001 - whatever a foreign __reduce__ raises, the error must still travel
+            kept[name] = repr(value)
+    return kept
+
+
+def _picklable_cause(cause: BaseException | None) -> BaseException | None:
+    try:
+        pickle.loads(pickle.dumps(cause))  # noqa: S301 - our own bytes, made one call before
+    except Exception:  # noqa: BLE001 - the cause is foreign; its text survives even if its type cannot
+        return RuntimeError(f"{type(cause).__name__}: {cause}")
+    return cause
+
+
+class DefinitionError(ToolwrightError):
+    """A tool, prompt or toolbox that cannot be built as written; names the place and the fix."""
+
+
+class DuplicateTool(DefinitionError):
+    """Two tools of one name in one toolbox."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        self.name, self.first, self.second = name, first, second
+        super().__init__(
+            f"Two tools are named {name!r}: {first} and {second}. "
+            "Rename one with `name=`, give one a prefix with `.prefixed(...)`, or mean it with `add(..., replace=True)`."
+        )
+
+
+class UnsupportedType(DefinitionError):
+    """A parameter whose type has no JSON Schema."""
+
+
+class ConfigError(ToolwrightError):
+    """A setting or injected value that is missing or wrong."""
+
+
+class Abort(ToolwrightError):  # noqa: N818 - a signal in the contract's own word
+    """Raise it from a tool to stop the whole run; it is never turned into text for the model."""
+
+
+class ToolCallError(ToolwrightError):
+    """What went wrong with one call; a result carries it, and `to_model()` is what the model reads."""
+
+    code: ClassVar[str] = "tool_call_error"
+    """Stable word for this kind of failure."""
+
+    def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.tool = tool
+        self.retryable = retryable
+
+    def to_model(self) -> dict[str, Any]:
+        """Return the JSON object that the model reads."""
+        return {
+            "error": {"code": self.code, "message": self.message, "tool": self.tool, "retryable": self.retryable}
+        }
+
+
+class UnknownTool(ToolCallError):
+    """The model asked for a tool that the toolbox does not hold."""
+
+    code = "unknown_tool"
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        self.close = tuple(get_close_matches(name[:128], self.known, n=3, cutoff=0.6))
+        if self.close:
+            hint = f"Did you mean {' or '.join(map(repr, self.close))}?"
+        elif not self.known:
+            hint = "There are no tools here."
+        else:
+            shown = ", ".join(self.known[:NAMES_SHOWN])
+            more = f" and {len(self.known) - NAMES_SHOWN} more" if len(self.known) > NAMES_SHOWN else ""
+            hint = f"There are: {shown}{more}."
+        super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """One thing that is wrong with the arguments."""
+
+    path: str
+    """Where, as a JSON path: `$.items[2].count`."""
+    message: str
+    """What is wrong, in words."""
+    expected: str
+    """What fits here, e.g. `integer`."""
+    got: str
+    """What came, e.g. `string "abc"`."""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the problem as the model reads it."""
+        return {"path": self.path, "message": self.message, "expected": self.expected, "got": self.got}
+
+
+class InvalidArguments(ToolCallError):
+    """The model's arguments do not fit; every problem at once. The tool was not run."""
+
+    code = "invalid_arguments"
+
+    def __init__(self, problems: Iterable[ArgumentProblem], *, tool: str = "", raw: str | None = None) -> None:
+        self.problems = tuple(problems)
+        self.raw = raw
+        """The text as it came, where it could not be read as JSON."""
+        lines = "; ".join(f"{p.path}: {p.message}" for p in self.problems)
+        super().__init__(f"The arguments do not fit: {lines}", tool=tool, retryable=True)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the text ended too early, as against being malformed."""
+        return any(problem.expected == CUT_OFF for problem in self.problems)
+
+    def to_model(self) -> dict[str, Any]:
+        """Return the JSON object that the model reads, with one entry for each problem."""
+        form = super().to_model()
+        form["error"]["parameters"] = [problem.to_dict() for problem in self.problems]
+        return form
+
+
+CUT_OFF = "the rest of the JSON text"
+"""What is expected where an argument text ends too early."""
+
+
+class ToolError(ToolCallError):
+    """Raise it from a tool: its text goes to the model as it is.
+
+    `data` stays with the application; the model never sees it.
+    """
+
+    code = "tool_error"
+
+    def __init__(self, message: str, *, retryable: bool = False, data: Any = None) -> None:
+        super().__init__(message, retryable=retryable)
+        self.data = data
+
+
+class ExecutionError(ToolCallError):
+    """The tool raised something that it did not mean for the model; the cause is kept."""
+
+    code = "execution_error"
+
+    def __init__(self, tool: str, cause: BaseException, *, retryable: bool = False) -> None:
+        detail = text_of(cause)
+        message = f"{tool} failed: {type(cause).__name__}" + (f": {detail}" if detail else "")
+        super().__init__(message, tool=tool, retryable=retryable)
+        self.__cause__ = cause
+
+
+class ToolTimeout(ToolCallError):
+    """The deadline passed before the tool was done; its outcome is unknown."""
+
+    code = "timeout"
+
+    def __init__(self, tool: str, seconds: float, *, limit: str = "timeout", retryable: bool = False) -> None:
+        self.seconds, self.limit = seconds, limit
+        super().__init__(
+            f"{tool} did not finish within its {limit} of {seconds:g} s. It may still have had an effect.",
+            tool=tool,
+            retryable=retryable,
+        )
+
+
+class ToolCancelled(ToolCallError):
+    """The call was called off before it was done."""
+
+    code = "cancelled"
+
+    def __init__(self, tool: str, reason: str = "the run was cancelled") -> None:
+        super().__init__(f"{tool} was called off: {reason}.", tool=tool)
+
+
+class ResultError(ToolCallError):
+    """The tool ran, but its result cannot be sent: NaN, a cycle, an object without a JSON form."""
+
+    code = "result_error"
+
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(f"{tool} ran, but its result cannot be sent: {reason}", tool=tool)
+
+
+def clip(text: str, limit: int = 80) -> str:
+    """Shorten `text` for a message, so that a huge value cannot fill a context or a log."""
+    text = text if text.isprintable() else text.encode("ascii", "backslashreplace").decode("ascii")
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def text_of(error: BaseException) -> str:
+    """Return `str(error)`, also for an exception whose own `__str__` fails or cannot be encoded."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
+    except Exception:  # noqa: BLE001 - a broken __str__ must not replace the error that it describes
+        return ""

@@ -1,0 +1,12 @@
+"""The low level, for dynamic tools, computed schemas and tools read from files.
+
+The high level is built on these. They are public and change under the same rules as the root names.
+"""
+
+from toolwright._core.catalog import Resolver, ToolSource
+from toolwright._core.declare import ParamSpec
+from toolwright._core.policy import INHERIT, Settings
+from toolwright._core.prompts import Prompt
+from toolwright._core.tool import FunctionTool, SchemaTool
+
+__all__ = ["INHERIT", "FunctionTool", "ParamSpec", "Prompt", "Resolver", "SchemaTool", "Settings", "ToolSource"]

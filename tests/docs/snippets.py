@@ -1,0 +1,148 @@
+"""A Markdown page → what it shows, run as a reader would run it.
+
+Lives here: finding the fenced blocks of a page, running Python blocks and console blocks in a folder.
+Not here: which pages there are (the test beside this file).
+"""
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+FENCE = re.compile(
+    r"^ *(?P<fence>`{3,})(?P<language>python|console)\b[^\n]*\n(?P<body>.*?)^ *(?P=fence) *$",
+    re.MULTILINE | re.DOTALL,
+)
+FILE_NAME = re.compile(r"# (?P<name>[\w./-]+\.py)\s*\Z")
+ANYTHING = "..."
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its text, and the line of the page where the text starts."""
+
+    language: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a console block, and the lines that the page shows below it."""
+
+    text: str
+    shown: tuple[str, ...]
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Return the Python and console blocks of a page, in order."""
+    return [
+        Block(found["language"], textwrap.dedent(found["body"]), page.count("\n", 0, found.start()) + 2)
+        for found in FENCE.finditer(page)
+    ]
+
+
+def commands_of(block: Block) -> list[Command]:
+    """Return the commands of a console block; a line that ends in a backslash goes on in the next."""
+    prompts = re.split(r"^\$ ", block.text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
+    lines = [prompt.splitlines() for prompt in prompts]
+    return [Command(first, tuple(line.strip() for line in rest if line.strip())) for first, *rest in lines]
+
+
+def missing_lines(shown: Sequence[str], output: str) -> list[str]:
+    """Return the shown lines that the output does not hold in that order; `...` stands for anything."""
+    actual = iter(output.splitlines())
+    return [line for line in shown if line != ANYTHING and not any(line in candidate for candidate in actual)]
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Run the blocks of a page in order, with one namespace and `folder` as the working directory.
+
+    Raises:
+        AssertionError: a command failed, or its output is not what the page shows.
+    """
+    module = ModuleType(f"page_{page.stem.lower()}")
+    # Pydantic and pickle look a class up through the module that it names.
+    sys.modules[module.__name__] = module
+    try:
+        with asyncio.Runner() as runner:
+            for block in blocks_of(page.read_text("utf-8")):
+                if block.language == "python":
+                    _run_python(block, page, folder, module, runner)
+                else:
+                    _run_console(block, page, folder)
+    finally:
+        _forget_modules_of(folder)
+        del sys.modules[module.__name__]
+
+
+def _run_python(block: Block, page: Path, folder: Path, module: ModuleType, runner: asyncio.Runner) -> None:
+    first, _, _ = block.text.partition("\n")
+    if name := FILE_NAME.match(first):
+        (folder / name["name"]).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name["name"]).write_text(block.text, "utf-8")
+    # The blank lines make a traceback point at the line of the page.
+    text = "\n" * (block.line - 1) + block.text
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(text, str(page), "exec", flags=flags, dont_inherit=True)
+    run = FunctionType(code, vars(module))
+    if code.co_flags & inspect.CO_COROUTINE:
+        runner.run(run())
+    else:
+        run()
+
+
+def _run_console(block: Block, page: Path, folder: Path) -> None:
+    code = 0
+    for command in commands_of(block):
+        where = f"{page.name}:{block.line}: $ {command.text}"
+        if command.text == "echo $?":
+            assert command.shown == (str(code),), f"{where}\nshown {command.shown}, but the exit code is {code}"
+            code = 0
+        elif command.text.partition(" ")[0] == "toolwright":
+            assert code == 0, f"{where}\nthe command before it ended with exit code {code}"
+            code, output = _run_command(command.text, folder)
+            missing = missing_lines(command.shown, output)
+            assert not missing, f"{where}\nnot in the output: {missing}\nthe output:\n{output}"
+    # A command may fail on purpose; the page then shows `$ echo $?` and the code below it.
+    assert code == 0, f"{page.name}:{block.line}: the last command ended with exit code {code}"
+
+
+def _run_command(text: str, folder: Path) -> tuple[int, str]:
+    scripts = str(Path(sys.executable).parent)
+    path = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    # A page shows a line for a shell, pipes and quotes included.
+    done = subprocess.run(  # noqa: S602 - the line comes from our own page
+        text,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def _forget_modules_of(folder: Path) -> None:
+    for name in list(_modules_in(folder)):
+        del sys.modules[name]
+
+
+def _modules_in(folder: Path) -> Iterator[str]:
+    for name, module in sys.modules.items():
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder):
+            yield name

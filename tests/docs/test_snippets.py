@@ -1,0 +1,103 @@
+"""Every Python and console block of the README and of docs/ runs, in page order.
+
+A block that must not run is marked `text`.
+"""
+
+import pytest
+
+from docs.snippets import Block, blocks_of, commands_of, missing_lines, run_page
+from house.source import ROOT
+
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working directory that imports look into first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def run_text(folder, text):
+    page = folder / "page.md"
+    page.write_text(text, "utf-8")
+    run_page(page, folder)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_page_runs(page, folder):
+    assert page.is_file(), f"{page.name} is missing: a repository without it has no page to run"
+
+    run_page(page, folder)
+
+
+def test_the_readme_shows_code_and_a_command():
+    languages = {block.language for block in blocks_of(README.read_text("utf-8"))}
+
+    assert languages == {"python", "console"}
+
+
+def test_blocks_share_one_namespace_and_may_await(folder):
+    run_text(
+        folder,
+        "```python\nimport asyncio\nx = await asyncio.sleep(0, 20)\n```\ntext\n```python\nassert x + 1 == 21\n```\n",
+    )
+
+
+def test_a_block_with_a_file_name_can_be_imported(folder):
+    run_text(folder, "```python\n# weather.py\ncity = 'Prague'\n```\n```python\nimport weather\nweather.city\n```\n")
+
+    assert (folder / "weather.py").read_text("utf-8").endswith("city = 'Prague'\n")
+
+
+def test_a_failing_block_fails_at_its_line_of_the_page(folder):
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_text(folder, "# Title\n\n```python\nx = 1\nx / 0\n```\n")
+
+    assert caught.traceback[-1].lineno + 1 == 5
+    assert caught.traceback[-1].path.name == "page.md"
+
+
+def test_an_indented_block_and_a_block_of_another_language():
+    page = "1. First:\n\n   ```python\n   x = 1\n   ```\n\n```text\nnot run\n```\n"
+
+    assert blocks_of(page) == [Block("python", "x = 1\n", 4)]
+
+
+def test_a_console_block_is_split_into_commands_and_what_they_show():
+    block = Block("console", "$ toolwright list \\\n  a:b\none\n\n  two\n$ toolwright --help\n", 1)
+
+    first, second = commands_of(block)
+
+    assert first.text.split() == ["toolwright", "list", "a:b"]
+    assert first.shown == ("one", "two")
+    assert (second.text, second.shown) == ("toolwright --help", ())
+
+
+@pytest.mark.parametrize(
+    ("shown", "missing"),
+    [
+        pytest.param(["a", "c"], [], id="in order"),
+        pytest.param(["a", "...", "c"], [], id="anything between"),
+        pytest.param(["a", "x"], ["x"], id="not there"),
+        pytest.param(["c", "a"], ["a"], id="other order"),
+    ],
+)
+def test_shown_lines_are_looked_up_in_order(shown, missing):
+    assert missing_lines(shown, "a 1\nb 2\nc 3\n") == missing
+
+
+def test_a_command_that_fails_is_seen(folder):
+    with pytest.raises(AssertionError, match="exit code 2"):
+        run_text(folder, "```console\n$ toolwright no-such-command\n```\n")
+
+
+def test_a_command_may_fail_where_the_page_shows_its_exit_code(folder):
+    run_text(folder, "```console\n$ toolwright no-such-command\n...\n$ echo $?\n2\n```\n")
+
+
+def test_output_that_the_page_invents_is_seen(folder):
+    with pytest.raises(AssertionError, match="not in the output"):
+        run_text(folder, "```console\n$ toolwright --help\nno such line at all\n```\n")

@@ -1,0 +1,91 @@
+"""`import toolwright` loads no optional or slow package, configures nothing and reads no setting."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+REPORT = """
+import json, logging, os, signal, sys, threading, warnings
+
+reads = []
+
+
+class Watched(type(os.environ)):
+    def __getitem__(self, key):
+        frame = sys._getframe(1)
+        while frame.f_globals.get("__name__") in {"os", "collections.abc"}:
+            frame = frame.f_back
+        reads.append((frame.f_globals.get("__name__"), key))
+        return super().__getitem__(key)
+
+
+def state():
+    root = logging.getLogger()
+    return {
+        "root logger": [root.level, [repr(h) for h in root.handlers]],
+        "our handlers": [repr(h) for h in logging.getLogger("toolwright").handlers],
+        "logger class": repr(logging.getLoggerClass()),
+        "excepthook": repr(sys.excepthook),
+        "interrupt": repr(signal.getsignal(signal.SIGINT)),
+        "threads": threading.active_count(),
+    }
+
+
+# Pydantic adds its own filters and settings when it is loaded; only what we do is measured.
+import pydantic
+
+os.environ.__class__ = Watched
+before = state()
+IMPORT
+after = state()
+print(json.dumps({
+    "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
+    "changed": [key for key in before if before[key] != after[key]],
+    "reads": [key for module, key in reads if (module or "").partition(".")[0] in {"toolwright", "__main__"}],
+}))
+"""
+
+
+def fresh_import(statement="import toolwright"):
+    # Coverage starts itself in child processes through these, and would load modules there.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("COV", "COVERAGE", "PYTHON"))}
+    command = [sys.executable, "-c", REPORT.replace("IMPORT", textwrap.dedent(statement))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *printed, report = done.stdout.splitlines()
+    return {**json.loads(report), "printed": [*printed, *done.stderr.splitlines()]}
+
+
+@pytest.fixture(scope="module")
+def report():
+    return fresh_import()
+
+
+@pytest.mark.parametrize("package", ["anthropic", "click", "httpx", "jsonschema", "mcp", "openai", "rich"])
+def test_import_does_not_load(package, report):
+    assert "toolwright" in report["loaded"]
+    assert package not in report["loaded"]
+
+
+def test_import_changes_no_global_state(report):
+    assert report["changed"] == []
+
+
+def test_import_reads_no_environment_variable(report):
+    assert report["reads"] == []
+
+
+def test_import_prints_nothing(report):
+    assert report["printed"] == []
+
+
+def test_a_change_of_global_state_would_be_seen():
+    report = fresh_import("logging.basicConfig(level=10); os.environ.get('HOME'); import click")
+
+    assert report["changed"] == ["root logger"]
+    assert report["reads"] == ["HOME"]
+    assert "click" in report["loaded"]

@@ -1,0 +1,60 @@
+"""Sizes are limits (module 400 lines, function 60, class 15 public methods, test file 600), with no exceptions list."""
+
+import pytest
+
+from house.source import PACKAGE, ROOT, function_lengths, method_counts, parse, read_package
+
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+PUBLIC_METHODS = 15
+TEST_FILE_LINES = 600
+
+
+@pytest.fixture(scope="module")
+def modules():
+    found = read_package(PACKAGE)
+    assert found, f"no Python files under {PACKAGE}"
+    return found.values()
+
+
+def test_no_module_is_longer_than_400_lines(modules):
+    assert [f"{m.name}: {m.lines} lines" for m in modules if m.lines > MODULE_LINES] == []
+
+
+def test_no_function_is_longer_than_60_lines(modules):
+    lengths = [pair for m in modules for pair in function_lengths(m)]
+
+    assert [f"{place}: {length} lines" for place, length in lengths if length > FUNCTION_LINES] == []
+
+
+def test_no_class_has_more_than_15_public_methods(modules):
+    counts = [pair for m in modules for pair in method_counts(m)]
+
+    assert [f"{place}: {count} methods" for place, count in counts if count > PUBLIC_METHODS] == []
+
+
+def test_no_test_file_is_longer_than_600_lines():
+    lengths = {p.relative_to(ROOT): len(p.read_text("utf-8").splitlines()) for p in (ROOT / "tests").rglob("*.py")}
+
+    assert [f"{path}: {length} lines" for path, length in lengths.items() if length > TEST_FILE_LINES] == []
+
+
+def test_the_docstring_does_not_count_as_length():
+    plain = parse("plain", "def f():\n    a = 1\n    return a\n")
+    documented = parse("documented", 'def f():\n    """One.\n\n    Two.\n    """\n    a = 1\n    return a\n')
+
+    assert dict(function_lengths(plain)) == {"plain:1 f": 3}
+    assert dict(function_lengths(documented)) == {"documented:1 f": 3}
+
+
+def test_a_nested_function_counts_by_itself_and_in_its_parent():
+    module = parse("m", "async def outer():\n    def inner():\n        pass\n    inner()\n")
+
+    assert dict(function_lengths(module)) == {"m:1 outer": 4, "m:2 inner": 2}
+
+
+def test_private_and_repeated_methods_do_not_count():
+    body = "    def a(self): ...\n    def a(self, x): ...\n    def _b(self): ...\n    async def c(self): ...\n"
+    module = parse("m", f"class C:\n{body}")
+
+    assert dict(method_counts(module)) == {"m:1 C": 2}
