@@ -98,8 +98,8 @@ class DuplicateTool(DefinitionError):
     def __init__(self, name: str, first: str, second: str) -> None:
         self.name, self.first, self.second = name, first, second
         super().__init__(
-            f"Two tools are named {name!r}: {first} and {second}. "
-            "Rename one with `name=`, give one a prefix with `.prefixed(...)`, or mean it with `add(..., replace=True)`."
+            f"Two tools are named {name!r}: {first} and {second}. Rename one with `name=`, "
+            "give one a prefix with `.prefixed(...)`, or mean it with `add(..., replace=True)`."
         )
 
 
@@ -111,7 +111,7 @@ class ConfigError(ToolwrightError):
     """A setting or injected value that is missing or wrong."""
 
 
-class Abort(ToolwrightError):  # noqa: N818 - a signal in the contract's own word
+class Abort(ToolwrightError):
     """Raise it from a tool to stop the whole run; it is never turned into text for the model."""
 
 
@@ -129,9 +129,7 @@ class ToolCallError(ToolwrightError):
 
     def to_model(self) -> dict[str, Any]:
         """Return the JSON object that the model reads."""
-        return {
-            "error": {"code": self.code, "message": self.message, "tool": self.tool, "retryable": self.retryable}
-        }
+        return {"error": {"code": self.code, "message": self.message, "tool": self.tool, "retryable": self.retryable}}
 
 
 class UnknownTool(ToolCallError):

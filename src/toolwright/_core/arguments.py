@@ -39,32 +39,36 @@ def bind(inputs: Inputs, raw: Arguments, tool: str, settings: Settings) -> tuple
             values = inputs.validate_json(raw, strict=True)
         except ValueError as error:
             return _recover(inputs, raw, tool, error)
-        if len(raw) <= settings.duplicate_key_bytes and raw.count(":" if isinstance(raw, str) else b":") != len(values):
+        if len(raw) <= settings.duplicate_key_bytes and _colons(raw) != len(values):
             _refuse_duplicates(raw, tool)
         return values, ()
-    if raw is None:
-        raw = {}
-    if not isinstance(raw, Mapping):
+    try:
+        given = dict(raw or {})
+    except (TypeError, ValueError):
         _fail(tool, "$", "the arguments must be a JSON object", "object", _got(raw))
     try:
-        return inputs.validate_python(dict(raw), strict=True), ()
+        return inputs.validate_python(given, strict=True), ()
     except ValueError:
-        return _bind_mapping(inputs, raw, tool, settings)
+        return _bind_mapping(inputs, given, tool, settings)
 
 
 def _bind_mapping(
-    inputs: Inputs, raw: Mapping[str, Any], tool: str, settings: Settings
+    inputs: Inputs, raw: dict[str, Any], tool: str, settings: Settings
 ) -> tuple[dict[str, Any], tuple[Repair, ...]]:
     # Values such as dates may come as JSON writes them, so a mapping that is not right as it stands
     # takes the same way as a text does.
     try:
-        text = to_json(dict(raw), inf_nan_mode="constants")
+        text = to_json(raw, inf_nan_mode="constants")
     except (PydanticSerializationError, UnicodeError, RecursionError, TypeError) as error:
         _fail(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
     return bind(inputs, text, tool, settings)
 
 
 # --- bounds ------------------------------------------------------------------------------------
+
+
+def _colons(raw: str | bytes) -> int:
+    return raw.count(":") if isinstance(raw, str) else raw.count(b":")
 
 
 def _within_bounds(inputs: Inputs, raw: str | bytes, settings: Settings) -> bool:
@@ -81,11 +85,23 @@ def _within_bounds(inputs: Inputs, raw: str | bytes, settings: Settings) -> bool
 def _refuse_bounds(inputs: Inputs, raw: str | bytes, tool: str, settings: Settings) -> None:
     if len(raw) > settings.argument_bytes:
         limit = f"argument_bytes of {settings.argument_bytes}"
-        _fail(tool, "$", f"the arguments are over the limit {limit}", f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
+        _fail(
+            tool,
+            "$",
+            f"the arguments are over the limit {limit}",
+            f"at most {settings.argument_bytes} bytes",
+            f"{len(raw)} bytes",
+        )
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
     if inputs.deep and nesting(data, settings.json_depth) > settings.json_depth:
         limit = f"json_depth of {settings.json_depth}"
-        _fail(tool, "$", f"the arguments are nested deeper than the limit {limit}", f"at most {settings.json_depth} levels", "more")
+        _fail(
+            tool,
+            "$",
+            f"the arguments are nested deeper than the limit {limit}",
+            f"at most {settings.json_depth} levels",
+            "more",
+        )
     from_json(raw, allow_inf_nan=False)
 
 
@@ -162,7 +178,9 @@ def _parsed(raw: str | bytes, tool: str) -> dict[str, Any]:
     more = ""
     if isinstance(data, str) and data.lstrip().startswith("{"):
         more = "; this is a JSON text inside a JSON text: send the object itself"
-    _fail(tool, "$", f"the arguments must be a JSON object{more}", "object", _got(data))
+    raise InvalidArguments(
+        [ArgumentProblem("$", f"the arguments must be a JSON object{more}", "object", _got(data))], tool=tool
+    )
 
 
 def _without_strangers(inputs: Inputs, data: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -261,12 +279,12 @@ def _from_jsonschema(item: Any) -> ArgumentProblem:
 
 def path_in(data: Any, location: Iterable[int | str], *, whole: bool = False) -> str:
     """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
-    steps = list(location)
+    steps: list[Any] = list(location)
     kept: list[int | str] = []
     for index, step in enumerate(steps):
-        if isinstance(data, dict) and step in data:
-            data = data[step]
-        elif isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data):
+        if (isinstance(data, dict) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
+        ):
             data = data[step]
         elif not (whole and index == len(steps) - 1):
             continue
@@ -284,7 +302,11 @@ def _got(value: Any) -> str:
         return f"{kind_of(value)} of {len(value)}"
     if value is None:
         return "null"
-    return f"{kind_of(value)} {clip(repr(value) if isinstance(value, str) else str(value), _GOT_LENGTH)}" if _small(value) else kind_of(value)
+    return (
+        f"{kind_of(value)} {clip(repr(value) if isinstance(value, str) else str(value), _GOT_LENGTH)}"
+        if _small(value)
+        else kind_of(value)
+    )
 
 
 def _small(value: Any) -> bool:

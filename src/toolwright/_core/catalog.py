@@ -26,6 +26,7 @@ class ToolSource(Protocol):
 
     def __tools__(self) -> Iterable[Tool | Prompt]:
         """Yield its tools and prompts."""
+        ...
 
 
 @runtime_checkable
@@ -34,6 +35,7 @@ class Resolver(Protocol):
 
     def resolve(self, name: str) -> Tool | None:
         """Return the tool of that name, or `None`."""
+        ...
 
 
 @dataclass
@@ -79,8 +81,10 @@ class Catalog:
     def joined(self, other: Catalog) -> Catalog:
         """Return a catalog with the tools and prompts of both."""
         both = Catalog(dict(self.tools), dict(self.prompts))
-        for item in (*other.tools.values(), *other.prompts.values()):
-            both.add(item)
+        for tool in other.tools.values():
+            both.add(tool)
+        for prompt in other.prompts.values():
+            both.add(prompt)
         return both
 
 
@@ -108,20 +112,12 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
     elif isinstance(source, list | tuple | set | frozenset):
         for item in source:
             yield from items_from(item, naming, resolvers)
-    elif (declared := declared_on(source)) is not None and not isinstance(source, type):
-        if declared.kind == "prompt":
-            yield Prompt(source, declared)
-        else:
-            yield _renamed(tool_from(source, declared), naming, fixed=declared.name is not None)
+    elif not isinstance(source, type) and (declared := declared_on(source)) is not None:
+        yield Prompt(source, declared) if declared.kind == "prompt" else _renamed(tool_from(source, declared), naming)
     elif isinstance(source, type | ModuleType) or has_members(source):
-        found = list(prompts_from(source))
-        yield from found
-        if not found or any(True for _ in _tools_of(source)):
-            for tool in tools_from(source):
-                declaration = declared_on(getattr(tool, "fn", None))
-                yield _renamed(tool, naming, fixed=declaration is not None and declaration.name is not None)
+        yield from _members_of(source, naming)
     elif callable(source):
-        yield _renamed(tool_from(source), naming, fixed=False)
+        yield _renamed(tool_from(source), naming)
     else:
         raise DefinitionError(
             f"{source!r} is not a source of tools. Give functions, objects or classes with @tool methods, modules, "
@@ -129,16 +125,20 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         )
 
 
-def _tools_of(source: Any) -> list[Tool]:
-    try:
-        return tools_from(source)
-    except DefinitionError:
-        return []
+def _members_of(source: Any, naming: Naming | None) -> Iterator[Tool | Prompt]:
+    prompts = prompts_from(source)
+    yield from prompts
+    if not prompts or has_members(source, "tool"):
+        for tool in tools_from(source):
+            yield _renamed(tool, naming)
 
 
-def _renamed(tool: Tool, naming: Naming | None, *, fixed: bool) -> Tool:
+def _renamed(tool: Tool, naming: Naming | None) -> Tool:
     # A name that the developer wrote is kept; `naming=` is for names that come from code.
-    return tool if fixed else as_named(tool, apply_naming(tool.name, naming))
+    written = declared_on(getattr(tool, "fn", None))
+    if naming is None or (written is not None and written.name is not None):
+        return tool
+    return as_named(tool, apply_naming(tool.name, naming))
 
 
 def _resolved(name: str, resolvers: Iterable[Resolver]) -> Tool:

@@ -65,7 +65,7 @@ class _Done:
     """Something to await where the work is done already, so that sync tools need no await."""
 
     def __await__(self) -> Generator[None, None, None]:
-        return iter(())  # type: ignore[return-value]  # an empty iterator is all that `await` asks for
+        yield from ()
 
 
 _DONE: Final = _Done()
@@ -80,6 +80,10 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     __slots__ = ("_config", "_project_dir", "_state", "_values", "deps")
 
     deps: DepsT
+    _config: Config | None
+    _project_dir: Path | None
+    _state: CallState
+    _values: Mapping[str, Any]
 
     def __init__(self, deps: DepsT | None = None, **values: Any) -> None:
         set_field = object.__setattr__
@@ -95,7 +99,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
             return self
         theirs = other if isinstance(other, ToolContext) else ToolContext(**other)
         deps = self.deps if theirs.deps is None else theirs.deps
-        return self._derived(deps=deps, _values=MappingProxyType({**self._values, **theirs._values}))
+        return self._derived(deps=deps, _values=MappingProxyType({**self._values, **theirs}))
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return this context as one call sees it."""
@@ -180,7 +184,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
             raise ConfigError(
                 "No project directory is set. Give one with `Toolbox(..., project_dir=...)` or the key `project_dir`."
             )
-        return cast("Path", self._project_dir)
+        return self._project_dir
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

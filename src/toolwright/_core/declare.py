@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -87,7 +86,7 @@ class OptionWords(TypedDict, total=False):
     return_direct: bool
     converter: Converter | None
     timeout: Timeout
-    retry: Retry | None | Inherit
+    retry: Retry | Inherit | None
     sequential: bool
     strict_types: bool
     extra: Extra
@@ -132,7 +131,7 @@ def options_from(words: Mapping[str, Any]) -> ToolOptions:
     """
     known = {field.name for field in fields(ToolOptions)}
     if unknown := words.keys() - known:
-        raise DefinitionError(f"Unknown tool option {sorted(unknown)[0]!r}. There are: {', '.join(sorted(known))}.")
+        raise DefinitionError(f"Unknown tool option {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
     given = dict(words)
     if "tags" in given:
         tags = given["tags"]
@@ -183,6 +182,16 @@ def _local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
     return None if frame.f_code.co_name == "<module>" or not found else found
 
 
+def _caller() -> types.FrameType:
+    """Return the frame that applies a decorator, for the names around it."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    if frame is None:
+        raise DefinitionError("This Python keeps no frames. Use `Tool.from_function(...)` instead of a decorator.")
+    return frame
+
+
 class _ToolDecorator:
     """Make a typed function a tool: `@tool` or `@tool(read_only=True)`.
 
@@ -196,14 +205,14 @@ class _ToolDecorator:
     def __call__(self, fn: None = None, /, **words: Unpack[ToolWords]) -> Callable[[_F], _F]: ...
     def __call__(self, fn: Any = None, /, **words: Any) -> Any:
         declaration = declaration_from(words)
-        frame = sys._getframe(1)  # noqa: SLF001 - the documented way to see the caller's names
+        frame = _caller()
         if fn is not None:
             return _attach(fn, declaration, frame)
         return lambda item: _attach(item, declaration, frame)
 
     def exclude(self, fn: _F) -> _F:
         """Drop an inherited tool: `@tool.exclude` on the override."""
-        return _attach(fn, Declaration("excluded"), sys._getframe(1))  # noqa: SLF001 - as above
+        return _attach(fn, Declaration("excluded"), _caller())
 
 
 tool: Final = _ToolDecorator()
@@ -225,7 +234,7 @@ def prompt(
     if role not in ("user", "assistant", "system"):
         raise DefinitionError(f'@prompt(role={role!r}): give "user", "assistant" or "system".')
     declaration = Declaration("prompt", name=name, description=description, role=role)
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to see the caller's names
+    frame = _caller()
     if fn is not None:
         return _attach(fn, declaration, frame)
     return lambda item: _attach(item, declaration, frame)

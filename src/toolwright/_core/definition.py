@@ -76,7 +76,7 @@ class ToolOptions:
     """Its result goes to the caller, not back to the model."""
     converter: Converter | None = None
     timeout: Timeout = INHERIT
-    retry: Retry | None | Inherit = INHERIT
+    retry: Retry | Inherit | None = INHERIT
     sequential: bool = False
     """In a batch it runs alone: calls before it finish first, calls after it wait."""
     strict_types: bool = False

@@ -13,13 +13,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from toolwright._core.declare import Declaration, declared_on
 from toolwright._core.prompts import Prompt
 from toolwright._core.signature import inner_function
 from toolwright._core.tool import FunctionTool, Tool, tool_from
 from toolwright.errors import ConfigError, DefinitionError
+
+_KINDS: Final[tuple[Literal["tool", "prompt"], ...]] = ("tool", "prompt")
 
 
 def tools_from(source: Any) -> list[Tool]:
@@ -42,10 +44,9 @@ def prompts_from(source: Any) -> list[Prompt]:
     return [Prompt(item, declaration) for item, declaration in _members(source, "prompt")]
 
 
-def has_members(source: Any) -> bool:
-    """Tell whether an object, class or module holds tools or prompts."""
-    kinds: tuple[Literal["tool", "prompt"], ...] = ("tool", "prompt")
-    return any(True for kind in kinds for _ in _members(source, kind))
+def has_members(source: Any, *kinds: Literal["tool", "prompt"]) -> bool:
+    """Tell whether an object, class or module holds tools or prompts, or those of one kind."""
+    return any(True for kind in kinds or _KINDS for _ in _members(source, kind))
 
 
 def _tool(item: Any, declaration: Declaration) -> Tool:

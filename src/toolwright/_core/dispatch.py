@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from toolwright._core import eager
 from toolwright._core.arguments import bind
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.execute import DeadlinePassed, run
+from toolwright._core.execute import Attempt, DeadlinePassed, run
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
 from toolwright._core.result import convert, named, shown
 from toolwright._core.route import Route, capped
@@ -30,7 +30,7 @@ Context: TypeAlias = ToolContext[Any] | None
 
 
 async def perform(
-    route: Route, call_id: str, raw: Arguments, context: Context, timeout: Timeout, retry: Retry | None | Inherit
+    route: Route, call_id: str, raw: Arguments, context: Context, timeout: Timeout, retry: Retry | Inherit | None
 ) -> ToolResult:
     """Run one call through every step. Raises only what `passes_through` lets through, and for `on_error="raise"`."""
     started = perf_counter()
@@ -39,7 +39,7 @@ async def perform(
     state: CallState | None = None
     try:
         values, repairs = bind(tool.inputs, raw, route.name, box.settings)
-        seconds = route.timeout if timeout is INHERIT else capped(timeout, box.settings)  # type: ignore[arg-type]
+        seconds = route.timeout if timeout is INHERIT else capped(timeout, box.settings)
         policy = route.retry if retry is INHERIT else retry
         if route.plain and policy is None and seconds is None and tool.kind == "async":
             fields = convert(tool, await tool.start(values, box.context), values)
@@ -47,7 +47,7 @@ async def perform(
             fields = convert(tool, tool.start(values, box.context), values)
         else:
             state = CallState(ToolCall(call_id, route.name, raw))
-            value, values = await _attempts(route, values, context, state, seconds, policy)  # type: ignore[arg-type]
+            value, values = await _attempts(route, values, context, state, seconds, policy)
             fields = convert(tool, value, values)
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
         fields = _failed(route, error)
@@ -59,8 +59,8 @@ async def perform(
         fields["return_direct"] = True
     duration = perf_counter() - started
     if _log.isEnabledFor(_debug):
-        error = fields.get("error")
-        _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, error.code if error else "ok", duration * 1000)
+        failure = fields.get("error")
+        _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, failure.code if failure else "ok", duration * 1000)
     return ToolResult(call_id, route.name, duration=duration, **fields)
 
 
@@ -76,12 +76,22 @@ async def _attempts(
         mine = known.for_call(replace(state) if state.attempt > 1 else state)
         complete = tool.complete(dict(values), mine)
         try:
-            value = await run(tool, complete, mine, state, settings, seconds, in_thread=route.in_thread)
-        except BaseException as error:
-            failure = ToolTimeout(route.name, seconds or 0.0, retryable=tool.options.repeatable) if isinstance(error, DeadlinePassed) else error
+            value = await run(Attempt(tool, complete, mine, state, settings, seconds, route.in_thread))
+        except BaseException as error:  # noqa: BLE001 - raised again unless another attempt is worth it
+            failure = (
+                ToolTimeout(route.name, seconds or 0.0, retryable=tool.options.repeatable)
+                if isinstance(error, DeadlinePassed)
+                else error
+            )
             if retry is None or state.attempt >= retry.attempts or not _worth_another(failure, retry):
                 raise failure from None if failure is not error else error.__cause__
-            _log.debug("%s [%s] attempt %d failed: %s", route.name, state.call and state.call.id, state.attempt, type(failure).__name__)
+            _log.debug(
+                "%s [%s] attempt %d failed: %s",
+                route.name,
+                state.call and state.call.id,
+                state.attempt,
+                type(failure).__name__,
+            )
             await asyncio.sleep(retry.wait(state.attempt))
             state.attempt += 1
             state.cancelled = False
@@ -103,7 +113,9 @@ def _failed(route: Route, error: BaseException) -> dict[str, Any]:
         raise error
     failure = named(route.name, error)
     if not isinstance(error, ToolCallError):
-        _log.info("%s failed: %s", route.name, type(error).__name__, exc_info=error if _log.isEnabledFor(_debug) else None)
+        _log.info(
+            "%s failed: %s", route.name, type(error).__name__, exc_info=error if _log.isEnabledFor(_debug) else None
+        )
     return shown(failure, route.on_error)
 
 
@@ -203,4 +215,6 @@ class Batch:
     def _result(self, index: int) -> ToolResult:
         call = self.calls[index]
         found = self._done.get(index)
-        return found if found is not None else ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
+        return (
+            found if found is not None else ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
+        )

@@ -20,20 +20,24 @@ if sys.version_info >= (3, 12):
         return asyncio.Task(coro, loop=loop, eager_start=True)
 
 else:
+    # Asyncio documents these for tasks that are not its own, underscores and all.
+    _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
+    _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
+    _register: Any = asyncio._register_task  # noqa: SLF001 - see above
 
     def start(coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
         """Run a coroutine up to its first wait; return its task, done or not."""
         task = _EagerTask(coro, loop)
         outer = asyncio.current_task(loop)
         if outer is not None:
-            asyncio._leave_task(loop, outer)
+            _leave(loop, outer)
         try:
             task.get_context().run(task.step)
         finally:
             if outer is not None:
-                asyncio._enter_task(loop, outer)
+                _enter(loop, outer)
         if not task.done():
-            asyncio._register_task(task)
+            _register(task)
         return task
 
     class _EagerTask(asyncio.Future[Any]):
@@ -83,7 +87,7 @@ else:
                 error, self._must_cancel = asyncio.CancelledError(), False
             self._fut_waiter = None
             loop = self.get_loop()
-            asyncio._enter_task(loop, self)
+            _enter(loop, self)
             try:
                 waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
             except StopIteration as end:
@@ -93,18 +97,18 @@ else:
             except (KeyboardInterrupt, SystemExit) as stop:
                 self.set_exception(stop)
                 raise
-            except BaseException as failure:
+            except BaseException as failure:  # noqa: BLE001 - a task keeps whatever its coroutine raised
                 self.set_exception(failure)
             else:
                 self._wait_for(waits_for, loop)
             finally:
-                asyncio._leave_task(loop, self)
+                _leave(loop, self)
 
         def _wait_for(self, awaited: Any, loop: asyncio.AbstractEventLoop) -> None:
             if awaited is None:
                 loop.call_soon(self.step, context=self._context)
             elif getattr(awaited, "_asyncio_future_blocking", None):
-                awaited._asyncio_future_blocking = False
+                awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
                 awaited.add_done_callback(self._wake, context=self._context)
                 self._fut_waiter = awaited
                 if self._must_cancel and awaited.cancel():

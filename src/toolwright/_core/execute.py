@@ -20,11 +20,12 @@ from toolwright._core.context import CallState, ToolContext
 from toolwright._core.policy import Settings
 from toolwright._core.threads import workers
 from toolwright._core.tool import Tool
+from toolwright.errors import ExecutionError
 
 _log = logging.getLogger("toolwright")
 
 
-class DeadlinePassed(Exception):  # noqa: N818 - a signal between two steps, not an error
+class DeadlinePassed(Exception):
     """The deadline passed before the tool was done."""
 
 
@@ -53,28 +54,39 @@ class Late:
 LATE: Final = Late()
 
 
-async def run(
-    tool: Tool, values: dict[str, Any], context: ToolContext[Any], state: CallState, settings: Settings,
-    seconds: float | None, *, in_thread: bool
-) -> Any:
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of one call: what to run, with what, where, and how long it may take."""
+
+    tool: Tool
+    values: dict[str, Any]
+    context: ToolContext[Any]
+    state: CallState
+    settings: Settings
+    seconds: float | None
+    in_thread: bool
+
+
+async def run(attempt: Attempt) -> Any:
     """Run a tool and return its value.
 
     Raises:
-        DeadlinePassed: `seconds` were not enough.
+        DeadlinePassed: the time was not enough.
         BaseException: whatever the tool raised, and our own cancellation.
     """
     loop = asyncio.get_running_loop()
-    if in_thread:
+    if attempt.in_thread:
         started = loop.time()
-        value = await _in_thread(tool, values, context, state, settings, seconds, loop)
+        value = await _in_thread(attempt, loop)
         if not inspect.isawaitable(value):
             return value
-        left = None if seconds is None else max(0.001, seconds - (loop.time() - started))
-        return await _on_loop(value, state, settings, left, loop, tool.name)
-    value = tool.start(values, context)
-    if tool.kind == "sync" and not inspect.isawaitable(value):
+        if attempt.seconds is not None:
+            attempt.seconds = max(0.0, attempt.seconds - (loop.time() - started))
+        return await _on_loop(value, attempt, loop)
+    value = attempt.tool.start(attempt.values, attempt.context)
+    if attempt.tool.kind == "sync" and not inspect.isawaitable(value):
         return value
-    return await _on_loop(value, state, settings, seconds, loop, tool.name)
+    return await _on_loop(value, attempt, loop)
 
 
 async def _guarded(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
@@ -89,21 +101,16 @@ async def _guarded(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None
         return None, error
 
 
-async def _on_loop(
-    awaitable: Awaitable[Any], state: CallState, settings: Settings, seconds: float | None,
-    loop: asyncio.AbstractEventLoop, name: str,
-) -> Any:
+async def _on_loop(awaitable: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     task = eager.start(_guarded(awaitable), loop)
     if not task.done():
         try:
-            await asyncio.wait((task,), timeout=seconds)
+            await asyncio.wait((task,), timeout=attempt.seconds)
         except asyncio.CancelledError:
-            state.cancelled = True
-            await _call_off(task, settings.cancel_grace, name)
+            await _call_off(task, attempt)
             raise
         if not task.done():
-            state.cancelled = True
-            await _call_off(task, settings.cancel_grace, name)
+            await _call_off(task, attempt)
             raise DeadlinePassed
     value, error = task.result()
     if error is not None:
@@ -111,38 +118,39 @@ async def _on_loop(
     return value
 
 
-async def _call_off(task: asyncio.Future[Any], grace: float, name: str) -> None:
+async def _call_off(task: asyncio.Future[Any], attempt: Attempt) -> None:
     """Cancel a task, give it a moment to clean up, and let it go on alone where that is not enough."""
+    attempt.state.cancelled = True
     task.cancel()
     try:
-        await asyncio.wait((task,), timeout=grace)
+        await asyncio.wait((task,), timeout=attempt.settings.cancel_grace)
     finally:
         if not task.done():
-            LATE.keep(task, name)
+            LATE.keep(task, attempt.tool.name)
 
 
-async def _in_thread(
-    tool: Tool, values: dict[str, Any], context: ToolContext[Any], state: CallState, settings: Settings,
-    seconds: float | None, loop: asyncio.AbstractEventLoop,
-) -> Any:
-    pool = workers(settings.threads)
-    job = pool.submit(lambda: tool.start(values, context), copy_context(), loop)
-    timer = None if seconds is None else loop.call_later(seconds, _wake, job.future)
+async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+    pool = workers(attempt.settings.threads)
+    job = pool.submit(lambda: attempt.tool.start(attempt.values, attempt.context), copy_context(), loop)
+    timer = None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future)
     try:
         value, error = await job.future
     except asyncio.CancelledError:
-        state.cancelled = True
+        attempt.state.cancelled = True
         pool.give_up(job)
         raise
     finally:
         if timer is not None:
             timer.cancel()
+    if error is None:
+        return value
     if isinstance(error, DeadlinePassed):
-        state.cancelled = True
+        attempt.state.cancelled = True
         pool.give_up(job)
-    if error is not None:
-        raise error
-    return value
+    elif not isinstance(error, Exception):
+        # SystemExit, KeyboardInterrupt or CancelledError raised in a thread is the tool's own doing.
+        raise ExecutionError(attempt.tool.name, error)
+    raise error
 
 
 def _wake(future: asyncio.Future[tuple[Any, BaseException | None]]) -> None:

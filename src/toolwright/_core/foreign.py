@@ -10,12 +10,12 @@ import sys
 import types
 import typing
 from functools import lru_cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from toolwright.errors import UnsupportedType
 
@@ -32,37 +32,36 @@ def is_struct(kind: Any) -> bool:
 
 def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
     """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
-    if isinstance(hint, type) and get_origin(hint) is None:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is None and isinstance(hint, type):
         if is_struct(hint):
-            return Annotated[hint, _Struct()]
+            return Annotated[hint, _Struct(hint)]
         return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
-    inner = get_args(hint)
-    origin = get_origin(hint)
-    if not inner or origin in (typing.Literal, typing.ForwardRef) or origin is None:
+    if not inner or origin is typing.Literal:
         return hint
     if origin is Annotated:
         changed = explained(inner[0], within)
         return hint if changed is inner[0] else Annotated[(changed, *hint.__metadata__)]
-    new = tuple([explained(i, w) for i in arg] if isinstance(arg, list) else explained(arg, w) for arg, w in _with(inner, within))
-    if all(a is b for a, b in zip(new, inner, strict=True)):
+    parts = [arg if isinstance(arg, list) else explained(arg, within) for arg in inner]
+    if all(part is arg for part, arg in zip(parts, inner, strict=True)):
         return hint
-    return Union[new] if origin in (Union, types.UnionType) else origin[new if len(new) > 1 else new[0]]  # noqa: UP007
-
-
-def _with(inner: tuple[Any, ...], within: tuple[type, ...]) -> list[tuple[Any, tuple[type, ...]]]:
-    return [(arg, within) for arg in inner]
+    whole: Any = Union if origin is types.UnionType else origin
+    return whole[tuple(parts)]
 
 
 class _Struct:
     """Explains a msgspec Struct: its own schema, its own conversion."""
 
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        del handler
-        msgspec = sys.modules["msgspec"]
+        del source, handler
+        msgspec, kind = sys.modules["msgspec"], self.kind
 
         def convert(value: Any) -> Any:
             try:
-                return value if isinstance(value, source) else msgspec.convert(value, source)
+                return value if isinstance(value, kind) else msgspec.convert(value, kind)
             except msgspec.ValidationError as error:
                 raise ValueError(str(error)) from None
 
@@ -71,10 +70,8 @@ class _Struct:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        del handler
-        kind = schema["function"]["function"].__closure__  # type: ignore[index]
-        source = next(cell.cell_contents for cell in kind if is_struct(cell.cell_contents))
-        result: JsonSchemaValue = sys.modules["msgspec"].json.schema(source)
+        del schema, handler
+        result: JsonSchemaValue = sys.modules["msgspec"].json.schema(self.kind)
         return result
 
 
@@ -106,7 +103,8 @@ def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
         if field.init:
             hint = explained(hints.get(field.name, Any), within)
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
-    return TypedDict(kind.__name__, fields)  # type: ignore[operator]  # the functional form, from names known at run time
+    make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    return make(kind.__name__, fields)
 
 
 def plain(value: Any) -> Any:

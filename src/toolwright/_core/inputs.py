@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
 from pydantic import Field, ValidationError, WithJsonSchema
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
-from typing_extensions import NotRequired, Required
 
+from toolwright._core.declare import MISSING
 from toolwright._core.definition import Extra, JsonSchema
 from toolwright._core.schema import (
     EnumNames,
@@ -25,7 +25,7 @@ from toolwright._core.schema import (
     compile_type,
     resolved_root,
 )
-from toolwright._core.signature import MISSING, Parameter, Signature, place_of
+from toolwright._core.signature import Parameter, Signature, place_of
 from toolwright.errors import DefinitionError, UnsupportedType
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> Unsupp
         except UnsupportedType as cause:
             return UnsupportedType(
                 f"{place_of(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
-                f"({cause}). Use a supported type, give one with `Param(schema=...)` on `Any`, or fill it in with `Inject`."
+                f"({cause}). Use a supported type, write the schema with `Annotated[Any, Param(schema=...)]`, "
+                "or have the application fill it with `Inject`."
             )
     return UnsupportedType(f"{place_of(fn)}: {error}")
 
@@ -178,7 +179,12 @@ def _flattened(fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, 
             f"{place_of(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
         )
     name, validator = parameter.name, compiled.validator
-    root = {"properties": {}, "required": [], **schema, "additionalProperties": schema.get("additionalProperties", False)}
+    root = {
+        "properties": {},
+        "required": [],
+        **schema,
+        "additionalProperties": schema.get("additionalProperties", False),
+    }
     return Inputs(
         schema=root,
         validate_json=lambda text, **how: {name: validator.validate_json(text, **how)},

@@ -25,7 +25,7 @@ class _Recorded(ToolCallError):
             str(form.get("message", "")), tool=str(form.get("tool", "")), retryable=bool(form.get("retryable"))
         )
         self.form = dict(form)
-        self.code = str(form.get("code", "tool_call_error"))  # type: ignore[misc]  # one class stands for every code
+        self.__dict__["code"] = str(form.get("code", "tool_call_error"))
 
     def to_model(self) -> dict[str, Any]:
         return {"error": self.form}

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-from toolwright._core.values import ToolResult
 from toolwright.errors import DefinitionError, ToolCallError
 
 
@@ -27,7 +26,7 @@ class Inherit(Enum):
 INHERIT: Final = Inherit.INHERIT
 """An option left out: the next level decides (call > tool > toolbox > setting). `None` says "none"."""
 
-Timeout: TypeAlias = float | None | Literal[Inherit.INHERIT]
+Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
 RunsOn: TypeAlias = Literal["loop", "thread"]
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
 """What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
@@ -50,7 +49,8 @@ class Retry:
             raise DefinitionError(f"Retry(attempts={self.attempts!r}): there is always one attempt; give 1 or more.")
         if self.delay < 0 or self.factor < 1:
             raise DefinitionError(
-                f"Retry(delay={self.delay!r}, factor={self.factor!r}): give a delay of 0 or more and a factor of 1 or more."
+                f"Retry(delay={self.delay!r}, factor={self.factor!r}): "
+                "give a delay of 0 or more and a factor of 1 or more."
             )
 
     def wait(self, failed: int) -> float:

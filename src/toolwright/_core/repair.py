@@ -73,9 +73,7 @@ class Repairs:
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         known = schema.get("properties", {})
         other = schema.get("additionalProperties")
-        return {
-            key: self.value(item, known.get(key, other), f"{path}.{key}", depth + 1) for key, item in value.items()
-        }
+        return {key: self.value(item, known.get(key, other), f"{path}.{key}", depth + 1) for key, item in value.items()}
 
     def _array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
         first, rest = schema.get("prefixItems", ()), schema.get("items")
@@ -125,7 +123,9 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
     if kinds is None:
         return True
     kind = kind_of(value)
-    return any(k == kind or (k == "number" and kind == "integer") for k in ([kinds] if isinstance(kinds, str) else kinds))
+    return any(
+        k == kind or (k == "number" and kind == "integer") for k in ([kinds] if isinstance(kinds, str) else kinds)
+    )
 
 
 def kind_of(value: Any) -> str:

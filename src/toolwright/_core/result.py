@@ -75,13 +75,14 @@ def _is_content(value: Any) -> bool:
 
 
 def _parts(tool: Tool, given: Any) -> dict[str, Any]:
-    items = given if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
+    several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    items: Sequence[Any] = given if several else [given]
     parts: list[Content] = []
     for item in items:
         if isinstance(item, str):
             _check_text(tool, item)
             parts.append(Text(item))
-        elif type(item) in CONTENT_TYPES:
+        elif isinstance(item, Content):
             parts.append(item)
         else:
             parts.append(Text(to_text(tool, item, typed=False)))
@@ -100,15 +101,17 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     """
     try:
         data = _serialized(tool, value, typed=typed)
-        if (b"NaN" in data or b"Infinity" in data or b"null" in data) and (where := _not_finite(value)):
-            raise ResultError(tool.name, f"the number at {where} is not finite, and JSON has no word for it.")
+        if b"NaN" in data or b"Infinity" in data or b"null" in data:
+            _check_finite(tool, value)
         return data.decode()
     except ResultError:
         raise
     except RecursionError:
         raise ResultError(tool.name, "it is nested too deep.") from None
-    except Exception as error:  # noqa: BLE001 - a foreign serializer may raise anything
-        raise ResultError(tool.name, f"{clip(_reason(error), 200)}. Return JSON-like data, a model or a text.") from error
+    except Exception as error:
+        raise ResultError(
+            tool.name, f"{clip(_reason(error), 200)}. Return JSON-like data, a model or a text."
+        ) from error
 
 
 def _serialized(tool: Tool, value: Any, *, typed: bool) -> bytes:
@@ -145,6 +148,11 @@ def _reason(error: Exception) -> str:
     return text.removeprefix("Error calling function `plain`: ") or type(error).__name__
 
 
+def _check_finite(tool: Tool, value: Any) -> None:
+    if where := _not_finite(value):
+        raise ResultError(tool.name, f"the number at {where} is not finite, and JSON has no word for it.")
+
+
 def _not_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
     """Return where a NaN or infinity is, if there is one."""
     if isinstance(value, float):
@@ -165,7 +173,9 @@ def _check_text(tool: Tool, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ResultError(tool.name, f"character {error.start} is half a surrogate pair, which no encoding takes.") from None
+        raise ResultError(
+            tool.name, f"character {error.start} is half a surrogate pair, which no encoding takes."
+        ) from None
 
 
 # --- failures ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -64,7 +64,7 @@ class BoxPolicy:
         given: dict[str, Any] = dict(words)
         known = {item.name for item in fields(cls)} | {"project_dir", "config"}
         if unknown := given.keys() - known:
-            raise DefinitionError(f"Toolbox takes no {sorted(unknown)[0]!r}. There are: {', '.join(sorted(known))}.")
+            raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
         config = given.pop("config", None)
         config = Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
         folder = given.pop("project_dir", None) or (config.get("project_dir") if config is not None else None)
@@ -123,11 +123,9 @@ def route_to(tool: Tool, box: BoxPolicy) -> Route:
     """Work out how a toolbox treats a tool."""
     options = tool.options
     timeout = next((t for t in (options.timeout, box.timeout) if not isinstance(t, Inherit)), box.settings.call_timeout)
-    if options.retry is not INHERIT:
-        retry = cast("Retry | None", options.retry)
-    else:
-        # A retry for the whole toolbox must not send a mail twice.
-        retry = box.retry if options.repeatable else None
+    # A retry for the whole toolbox must not send a mail twice.
+    inherited = box.retry if options.repeatable else None
+    retry = inherited if isinstance(options.retry, Inherit) else options.retry
     on_error = box.on_error if isinstance(options.on_error, Inherit) else options.on_error
     in_thread = options.runs_on == "thread" or (options.runs_on is None and tool.kind == "sync")
     plain = not tool.needs_context and not getattr(tool, "standins", ())

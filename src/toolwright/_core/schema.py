@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -98,13 +98,15 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
         schema = generator.generate(adapter.core_schema, mode)
     except _NO_SCHEMA as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
-    return TypeSchema(_hoisted(schema), adapter.validator, adapter.serializer, generator.enum_names)  # type: ignore[arg-type]
+    validator = cast("SchemaValidator", adapter.validator)
+    return TypeSchema(_hoisted(schema), validator, adapter.serializer, generator.enum_names)
 
 
 def compile_object(fields: Mapping[str, Any], extra: Literal["forbid", "allow"], extra_items: Any = None) -> TypeSchema:
     """Return the schema and validator of an object with these fields, each a hint with its metadata."""
     options = {} if extra_items is None else {"extra_items": extra_items}
-    kind: Any = TypedDict("Arguments", dict(fields), **options)  # type: ignore[operator]  # names known at run time
+    make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    kind = make("Arguments", dict(fields), **options)
     kind.__pydantic_config__ = ConfigDict(extra=extra, regex_engine="python-re", allow_inf_nan=False)
     compiled = compile_type(kind)
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}

@@ -96,12 +96,9 @@ def inner_function(fn: Any) -> Any:
             fn = fn.func
         elif isinstance(fn, staticmethod | classmethod) or inspect.ismethod(fn):
             fn = fn.__func__
-        elif hasattr(fn, "__code__") or not hasattr(type(fn), "__call__") or inspect.isbuiltin(fn):
-            return fn
-        elif inspect.isfunction(call := type(fn).__call__):
-            return call
         else:
-            return fn
+            call = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted, not whether there is one
+            return call if inspect.isfunction(call) and not inspect.isfunction(fn) else fn
 
 
 def read_signature(
@@ -133,7 +130,9 @@ def read_signature(
         else:
             found.append(_parameter(fn, raw, hint, spec, documented))
     if specs:
-        raise DefinitionError(f"{place_of(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`.")
+        raise DefinitionError(
+            f"{place_of(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
+        )
     return Signature(tuple(found), hints.get("return", MISSING), extra_hint)
 
 
@@ -147,7 +146,9 @@ def _hints_of(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:
             "Import it at run time (not only under `if TYPE_CHECKING`), or define it before the tool."
         ) from error
     except (TypeError, SyntaxError) as error:
-        raise DefinitionError(f"{place_of(fn)}: an annotation cannot be read: {error}. Correct the annotation.") from error
+        raise DefinitionError(
+            f"{place_of(fn)}: an annotation cannot be read: {error}. Correct the annotation."
+        ) from error
 
 
 def _raw_parameters(fn: Any) -> list[inspect.Parameter]:
@@ -181,7 +182,7 @@ def _parameter(
     positional = raw.kind is raw.POSITIONAL_ONLY
     if filler is not None:
         return Parameter(raw.name, hint, filler=filler, positional=positional)
-    core, metadata = (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+    core, metadata = _parted(hint)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _PLAIN)
     texts = [m for m in metadata if isinstance(m, str)]
     infos = [m for m in metadata if isinstance(m, FieldInfo)]
@@ -226,14 +227,14 @@ def _default_of(
 
 
 def _filler_for(name: str, hint: Any) -> Filler | None:
-    core, metadata = (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+    core, metadata = _parted(hint)
     plain = _without_none(core)
     if name == "project_dir" or any(m is ProjectDir for m in metadata):
         return (lambda context: str(context.project_dir)) if plain is str else (lambda context: context.project_dir)
     for mark in metadata:
         if mark is Inject or isinstance(mark, Inject):
-            marker = Inject() if mark is Inject else mark
-            return lambda context: find_dependency(context, marker, name, plain)
+            marker = mark if isinstance(mark, Inject) else Inject()
+            return lambda context, marker=marker: find_dependency(context, marker, name, plain)  # type: ignore[misc]
     kind = get_origin(plain) or plain
     if isinstance(kind, type) and issubclass(kind, ToolContext):
         return lambda context: context
@@ -242,6 +243,11 @@ def _filler_for(name: str, hint: Any) -> Filler | None:
     if kind is ToolCall:
         return lambda context: context.call
     return None
+
+
+def _parted(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a hint without its `Annotated`, and what that said."""
+    return (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
 def _without_none(hint: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from functools import lru_cache
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 _log = logging.getLogger("toolwright")
 _IDLE_SECONDS: Final = 10.0
@@ -30,7 +30,7 @@ class Job:
         self.context = context
         self.loop = loop
         self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        self.state = "queued"
+        self.state: Literal["queued", "running", "late", "dropped", "done"] = "queued"
 
 
 class Workers:
@@ -104,6 +104,9 @@ class Workers:
                 else:
                     self._idle += 1
 
+    def _is_late(self, job: Job) -> bool:
+        return job.state == "late"
+
     def _run(self, job: Job) -> bool:
         """Run one job; `False` where this thread was given up and replaced."""
         with self._lock:
@@ -116,7 +119,7 @@ class Workers:
         except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread unseen
             error = failure
         with self._lock:
-            late = job.state == "late"
+            late = self._is_late(job)
             job.state = "done"
             self.late += late
         if late:
@@ -129,9 +132,7 @@ class Workers:
         return True
 
 
-def _deliver(
-    future: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None
-) -> None:
+def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None) -> None:
     if not future.done():
         future.set_result((value, error))
 

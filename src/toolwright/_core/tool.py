@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import copy
 import inspect
+import types
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import cached_property
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -174,7 +186,7 @@ class FunctionTool(Tool):
         self.inputs = inputs_of(
             fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
         )
-        self.kind, self.start = _caller_of(fn, signature.parameters)  # type: ignore[method-assign,assignment]
+        self.kind, self.start = _caller_of(fn, signature.parameters)  # type: ignore[method-assign]
         self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
         self.standins = _standins(signature.parameters)
         self.needs_context = bool(self._fillers) or any(p.param.template for p in signature.parameters)
@@ -299,7 +311,7 @@ def _awaited(hint: Any) -> Any:
     if origin in (Awaitable, Coroutine) and args:
         return args[-1]
     if origin in _STREAMS and args:
-        return list[args[0]]
+        return types.GenericAlias(list, (args[0],))
     return hint
 
 

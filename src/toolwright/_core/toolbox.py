@@ -5,22 +5,21 @@ Lives here: the public face over `catalog` (which tools), `route` (how they are 
 
 from __future__ import annotations
 
+import builtins
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
-from typing_extensions import Self, TypedDict, Unpack
+from typing_extensions import Unpack
 
 from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import ToolContext
 from toolwright._core.dispatch import Batch, perform
-from toolwright._core.execute import LATE
-from toolwright._core.messages import Message
-from toolwright._core.policy import INHERIT, Inherit, Parallel, Retry, Sequential, Strategy, Timeout
+from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
+from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout
 from toolwright._core.prompts import Prompt
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
-from toolwright._core.sync import run_to_end
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult
 from toolwright._core.views import Views
@@ -28,18 +27,8 @@ from toolwright.errors import UnknownTool
 
 _ids = itertools.count(1)
 
-ContextLike = ToolContext[Any] | Mapping[str, Any] | None
 
-
-class CallWords(TypedDict, total=False):
-    """What a call may say for itself."""
-
-    context: ToolContext[Any] | Mapping[str, Any] | None
-    timeout: Timeout
-    retry: Retry | None | Inherit
-
-
-class Toolbox(Views):
+class Toolbox(Faces, Views):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
     def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
@@ -75,12 +64,12 @@ class Toolbox(Views):
         return self._policy.name
 
     @property
-    def tools(self) -> list[Tool]:
+    def tools(self) -> Tools:
         """The tools, sorted by name, so that the order is the same in every run."""
         return list(self._catalog)
 
     @property
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> builtins.list[Prompt]:
         """The prompts, sorted by name."""
         return sorted(self._catalog.prompts.values(), key=lambda prompt: prompt.name)
 
@@ -102,7 +91,7 @@ class Toolbox(Views):
     def __repr__(self) -> str:
         return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
 
-    async def list(self) -> list[Tool]:
+    async def list(self) -> Tools:
         """Return the tools, sorted by name."""
         return self.tools
 
@@ -130,7 +119,7 @@ class Toolbox(Views):
         *,
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
-        retry: Retry | None | Inherit = INHERIT,
+        retry: Retry | Inherit | None = INHERIT,
     ) -> ToolResult:
         """Run one call and return its result; what a tool or a model did wrong is in the result, not raised.
 
@@ -149,13 +138,13 @@ class Toolbox(Views):
 
     async def call_all(
         self,
-        calls: Iterable[ToolCall | tuple[str, Arguments]],
+        calls: Calls,
         *,
-        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
+        strategy: Strategy = PARALLEL,
         context: ContextLike = None,
         timeout: float | None = None,
-        results: list[ToolResult] | None = None,
-    ) -> list[ToolResult]:
+        results: Results | None = None,
+    ) -> Results:
         """Run the calls of one turn; one result for each, in call order, whatever fails.
 
         `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
@@ -180,33 +169,7 @@ class Toolbox(Views):
         route = self._route(name)
         return route is not None and route.tool.options.sequential
 
-    def call_sync(
-        self,
-        call: str | ToolCall,
-        arguments: Arguments = None,
-        *,
-        context: ContextLike = None,
-        timeout: Timeout = INHERIT,
-        retry: Retry | None | Inherit = INHERIT,
-    ) -> ToolResult:
-        """Run `call` to its end, from code that is not async."""
-        return run_to_end(self.call(call, arguments, context=context, timeout=timeout, retry=retry))
-
-    def call_all_sync(
-        self,
-        calls: Iterable[ToolCall | tuple[str, Arguments]],
-        *,
-        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
-        context: ContextLike = None,
-        timeout: float | None = None,
-        results: list[ToolResult] | None = None,
-    ) -> list[ToolResult]:
-        """Run `call_all` to its end, from code that is not async."""
-        return run_to_end(self.call_all(calls, strategy=strategy, context=context, timeout=timeout, results=results))
-
-    async def prompt(
-        self, name: str, arguments: Arguments = None, *, context: ContextLike = None
-    ) -> list[Message]:
+    async def prompt(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
         """Return the messages of a prompt.
 
         Raises:
@@ -219,12 +182,6 @@ class Toolbox(Views):
             raise KeyError(f"No prompt named {name!r}. There are: {known}.")
         own = context if context is None or isinstance(context, ToolContext) else ToolContext(**context)
         return await found.render(arguments, self._policy.context.merged(own))
-
-    def prompt_sync(
-        self, name: str, arguments: Arguments = None, *, context: ContextLike = None
-    ) -> list[Message]:
-        """Run `prompt` to its end, from code that is not async."""
-        return run_to_end(self.prompt(name, arguments, context=context))
 
 
 def _as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Self
 
-from typing_extensions import Self, TypedDict, Unpack
+from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.catalog import Catalog, matches
 from toolwright.errors import DefinitionError
@@ -42,8 +43,9 @@ class Views(ABC):
         given = {name: bool(value) for name, value in effects.items()}
         return self._with(
             self._catalog.where(
-                lambda tool: (not patterns or any(fnmatchcase(tool.name, p) for p in patterns))
-                and matches(tool, wanted, given)
+                lambda tool: (
+                    (not patterns or any(fnmatchcase(tool.name, p) for p in patterns)) and matches(tool, wanted, given)
+                )
             )
         )
 
@@ -52,8 +54,7 @@ class Views(ABC):
         unwanted = frozenset([tags] if isinstance(tags, str) else tags)
         return self._with(
             self._catalog.where(
-                lambda tool: not any(fnmatchcase(tool.name, p) for p in patterns)
-                and not (unwanted & tool.options.tags)
+                lambda tool: not any(fnmatchcase(tool.name, p) for p in patterns) and not (unwanted & tool.options.tags)
             )
         )
 
@@ -69,7 +70,7 @@ class Views(ABC):
         """
         if unknown := names.keys() - self._catalog.tools.keys():
             there = ", ".join(sorted(self._catalog.tools)) or "none"
-            raise DefinitionError(f"renamed({{{sorted(unknown)[0]!r}: ...}}): there is no such tool. There are: {there}.")
+            raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {there}.")
         return self._with(self._catalog.named(lambda name: names.get(name, name)))
 
     def __or__(self, other: Views) -> Self:

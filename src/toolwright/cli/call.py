@@ -18,10 +18,19 @@ from toolwright.errors import InvalidArguments, UnknownTool
 @click.argument("target")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
-@click.option("--json", "documents", multiple=True, is_flag=False, flag_value="", metavar="[OBJECT]",
-              help="Alone: print the whole result as JSON. With an object: take the arguments from it.")
+@click.option(
+    "--json",
+    "documents",
+    multiple=True,
+    is_flag=False,
+    flag_value="",
+    metavar="[OBJECT]",
+    help="Alone: print the whole result as JSON. With an object: take the arguments from it.",
+)
 @click.option("--timeout", type=float, help="Seconds the call may take.")
-def command(target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None) -> None:
+def command(
+    target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None
+) -> None:
     """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input."""
     box = toolbox_at(target)
     if name not in box:

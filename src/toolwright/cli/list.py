@@ -28,7 +28,9 @@ def command(target: str, *, as_json: bool) -> None:
         _print_table(tools)
     else:
         for tool in tools:
-            click.echo(f"{tool.name}({parameters_of(tool)})  {effects_of(tool)}  ~{tokens_of(tool)} tokens  {summary_of(tool)}")
+            click.echo(
+                f"{tool.name}({parameters_of(tool)})  {effects_of(tool)}  ~{tokens_of(tool)} tokens  {summary_of(tool)}"
+            )
 
 
 def _print_table(tools: list[Tool]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from pydantic_core import from_json
@@ -34,7 +34,7 @@ def toolbox_at(target: str) -> Toolbox:
     return Toolbox(found)
 
 
-def fail(message: str, code: int) -> Any:
+def fail(message: str, code: int) -> NoReturn:
     """Say what is wrong on standard error, and exit."""
     click.echo(f"Error: {message}", err=True)
     raise click.exceptions.Exit(code)
