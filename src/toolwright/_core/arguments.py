@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from toolwright._core.inputs import Inputs, SchemaMisfit
 from toolwright._core.policy import Settings
@@ -26,87 +26,87 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _GOT_LENGTH: Final = 60
 
 
-def bind(inputs: Inputs, raw: Arguments, tool: str, settings: Settings) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-    """Return the values for a call, and what was repaired on the way.
+Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
+"""The values for a call, and what was repaired on the way."""
 
-    Raises:
-        InvalidArguments: they do not fit; names every problem with its path.
+
+def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Arguments], Bound]:
+    """Return the function that binds a tool's arguments; it raises InvalidArguments with every problem.
+
+    What does not depend on the call is worked out here, once: this is the hottest path there is.
     """
-    if isinstance(raw, str | bytes):
+    validate, careful = inputs.validate_json, inputs.deep or inputs.floats
+    longest, searched = settings.argument_bytes, settings.duplicate_key_bytes
+
+    def bind(raw: Arguments) -> Bound:
+        if type(raw) is not str:
+            return _bind_other(inputs, raw, tool, bind)
+        if careful or len(raw) > longest:
+            _check_bounds(inputs, raw, tool, settings)
         try:
-            if not _within_bounds(inputs, raw, settings):
-                _refuse_bounds(inputs, raw, tool, settings)
-            values = inputs.validate_json(raw, strict=True)
+            values = validate(raw, strict=True)
         except ValueError as error:
             return _recover(inputs, raw, tool, error)
-        if len(raw) <= settings.duplicate_key_bytes and _colons(raw) != len(values):
+        # Every key has a colon: as many colons as keys means that no key is there twice.
+        if raw.count(":") != len(values) and len(raw) <= searched:
             _refuse_duplicates(raw, tool)
         return values, ()
+
+    return bind
+
+
+def bind_once(inputs: Inputs, raw: Arguments, tool: str, settings: Settings) -> Bound:
+    """Bind the arguments of one call."""
+    return binder_of(inputs, tool, settings)(raw)
+
+
+def _bind_other(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str], Bound]) -> Bound:
+    if isinstance(raw, str):
+        return bind(str(raw))
+    if isinstance(raw, bytes | bytearray | memoryview):
+        try:
+            return bind(str(raw, "utf-8"))
+        except UnicodeDecodeError as error:
+            _fail(
+                tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes"
+            )
     try:
-        given = dict(raw or {})
+        given: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
         _fail(tool, "$", "the arguments must be a JSON object", "object", _got(raw))
     try:
         return inputs.validate_python(given, strict=True), ()
     except ValueError:
-        return _bind_mapping(inputs, given, tool, settings)
+        return bind(_as_text(given, tool))
 
 
-def _bind_mapping(
-    inputs: Inputs, raw: dict[str, Any], tool: str, settings: Settings
-) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+def _as_text(given: dict[str, Any], tool: str) -> str:
     # Values such as dates may come as JSON writes them, so a mapping that is not right as it stands
     # takes the same way as a text does.
     try:
-        text = to_json(raw, inf_nan_mode="constants")
-    except (PydanticSerializationError, UnicodeError, RecursionError, TypeError) as error:
+        return to_json(given, inf_nan_mode="constants").decode()
+    except Exception as error:  # noqa: BLE001 - a foreign object may raise anything while it is written
         _fail(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
-    return bind(inputs, text, tool, settings)
 
 
 # --- bounds ------------------------------------------------------------------------------------
 
 
-def _colons(raw: str | bytes) -> int:
-    return raw.count(":") if isinstance(raw, str) else raw.count(b":")
-
-
-def _within_bounds(inputs: Inputs, raw: str | bytes, settings: Settings) -> bool:
-    """Tell quickly whether a text is certainly within bounds; `False` means "look closer"."""
+def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: Settings) -> None:
     if len(raw) > settings.argument_bytes:
-        return False
-    if isinstance(raw, bytes):
-        suspect = inputs.floats and (b"NaN" in raw or b"Infinity" in raw)
-        return not suspect and not (inputs.deep and raw.count(b"[") + raw.count(b"{") > settings.json_depth)
-    suspect = inputs.floats and ("NaN" in raw or "Infinity" in raw)
-    return not suspect and not (inputs.deep and raw.count("[") + raw.count("{") > settings.json_depth)
+        message = f"the arguments are over the limit argument_bytes of {settings.argument_bytes}"
+        _fail(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
+    deepest = settings.json_depth
+    if inputs.deep and raw.count("[") + raw.count("{") > deepest and nesting(raw, deepest) > deepest:
+        message = f"the arguments are nested deeper than the limit json_depth of {deepest}"
+        _fail(tool, "$", message, f"at most {deepest} levels", "more")
+    if inputs.floats and ("NaN" in raw or "Infinity" in raw):
+        _parsed(raw, tool)
 
 
-def _refuse_bounds(inputs: Inputs, raw: str | bytes, tool: str, settings: Settings) -> None:
-    if len(raw) > settings.argument_bytes:
-        limit = f"argument_bytes of {settings.argument_bytes}"
-        _fail(
-            tool,
-            "$",
-            f"the arguments are over the limit {limit}",
-            f"at most {settings.argument_bytes} bytes",
-            f"{len(raw)} bytes",
-        )
-    data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
-    if inputs.deep and nesting(data, settings.json_depth) > settings.json_depth:
-        limit = f"json_depth of {settings.json_depth}"
-        _fail(
-            tool,
-            "$",
-            f"the arguments are nested deeper than the limit {limit}",
-            f"at most {settings.json_depth} levels",
-            "more",
-        )
-    from_json(raw, allow_inf_nan=False)
-
-
-def nesting(data: bytes, enough: int) -> int:
+def nesting(text: str, enough: int) -> int:
     """Return how deep brackets nest, counting no further than one past `enough`. Linear in the text for real JSON."""
+    data = text.encode("utf-8", "surrogatepass")
     brackets = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_BRACKETS).replace(b'""', b"")
     if b'"' in brackets:
         brackets = b"".join(brackets.split(b'"')[::2])
@@ -124,7 +124,7 @@ def nesting(data: bytes, enough: int) -> int:
     return deepest
 
 
-def _refuse_duplicates(raw: str | bytes, tool: str) -> None:
+def _refuse_duplicates(raw: str, tool: str) -> None:
     """Refuse an object that says one key twice: which of the two was meant cannot be known."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,9 +141,7 @@ def _refuse_duplicates(raw: str | bytes, tool: str) -> None:
 # --- what is not clean -------------------------------------------------------------------------
 
 
-def _recover(
-    inputs: Inputs, raw: str | bytes, tool: str, error: ValueError
-) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
     data = _parsed(raw, tool)
     cleaned = _without_strangers(inputs, data, tool)
     repairs = Repairs(inputs.schema, inputs.enum_names)
@@ -158,21 +156,22 @@ def _recover(
     raise InvalidArguments(problems_of(error, fixed), tool=tool) from None
 
 
-def _parsed(raw: str | bytes, tool: str) -> dict[str, Any]:
+def _parsed(raw: str, tool: str) -> dict[str, Any]:
     if not raw.strip():
         return {}
     try:
         data = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         reason = str(error)
-        text = raw if isinstance(raw, str) else raw.decode("utf-8", "replace")
         if reason.startswith("EOF while parsing"):
             message = f"the JSON text was cut off ({reason}); send the whole object again"
-            problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(text[-40:])}")
+            problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(raw[-40:])}")
         else:
-            hint = "; send bare JSON, without a code fence" if text.lstrip().startswith("```") else ""
-            problem = ArgumentProblem("$", f"not valid JSON: {clip(reason, 160)}{hint}", "a JSON object", clip(text))
-        raise InvalidArguments([problem], tool=tool, raw=text) from None
+            hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""
+            problem = ArgumentProblem(
+                "$", f"not valid JSON: {clip(reason, 160)}{hint}", "a JSON object", clip(raw[:200])
+            )
+        raise InvalidArguments([problem], tool=tool, raw=raw) from None
     if isinstance(data, dict):
         return data
     more = ""

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from logging import DEBUG
 from time import monotonic, perf_counter
 from typing import Any, TypeAlias
 
 from toolwright._core import eager
-from toolwright._core.arguments import bind
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.execute import Attempt, DeadlinePassed, run
+from toolwright._core.execute import Attempt, DeadlinePassed, outcome_of, run
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
-from toolwright._core.result import convert, named, shown
+from toolwright._core.result import named, shown
 from toolwright._core.route import Route, capped
-from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright._core.values import Arguments, ToolCall, ToolResult, result_of
 from toolwright.errors import Abort, ToolCallError, ToolCancelled, ToolError, ToolTimeout
 
 _log = logging.getLogger("toolwright")
-_debug = logging.DEBUG
 
 Context: TypeAlias = ToolContext[Any] | None
 
@@ -32,36 +31,53 @@ Context: TypeAlias = ToolContext[Any] | None
 async def perform(
     route: Route, call_id: str, raw: Arguments, context: Context, timeout: Timeout, retry: Retry | Inherit | None
 ) -> ToolResult:
-    """Run one call through every step. Raises only what `passes_through` lets through, and for `on_error="raise"`."""
+    """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
     started = perf_counter()
-    tool, box = route.tool, route.box
     repairs: Any = ()
     state: CallState | None = None
     try:
-        values, repairs = bind(tool.inputs, raw, route.name, box.settings)
-        seconds = route.timeout if timeout is INHERIT else capped(timeout, box.settings)
+        values, repairs = route.bind(raw)
+        seconds = (
+            route.timeout if timeout is INHERIT else None if timeout is None else capped(timeout, route.box.settings)
+        )
         policy = route.retry if retry is INHERIT else retry
-        if route.plain and policy is None and seconds is None and tool.kind == "async":
-            fields = convert(tool, await tool.start(values, box.context), values)
-        elif route.plain and not route.in_thread and tool.kind == "sync":
-            fields = convert(tool, tool.start(values, box.context), values)
-        else:
+        if route.direct is None or route.in_thread or policy is not None:
             state = CallState(ToolCall(call_id, route.name, raw))
             value, values = await _attempts(route, values, context, state, seconds, policy)
-            fields = convert(tool, value, values)
+        else:
+            value = route.direct(**values)
+            if route.is_async or hasattr(value, "__await__"):
+                value = await value if seconds is None else await _in_time(value, seconds, route)
+        fields = route.render(value, values)
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
         fields = _failed(route, error)
+    else:
+        if route.return_direct:
+            fields["return_direct"] = True
     if repairs:
         fields["repairs"] = repairs
-    if state is not None and state.attempt > 1:
+    if state is not None:
         fields["attempts"] = state.attempt
-    if tool.options.return_direct:
-        fields["return_direct"] = True
-    duration = perf_counter() - started
-    if _log.isEnabledFor(_debug):
-        failure = fields.get("error")
-        _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, failure.code if failure else "ok", duration * 1000)
-    return ToolResult(call_id, route.name, duration=duration, **fields)
+    fields["duration"] = perf_counter() - started
+    if _log.isEnabledFor(DEBUG):
+        _note(route, call_id, fields)
+    fields["call_id"], fields["name"] = call_id, route.name
+    return result_of(fields)
+
+
+def _in_time(awaitable: Awaitable[Any], seconds: float, route: Route) -> Awaitable[Any]:
+    """Start an awaitable under a deadline; one that is done at once costs neither a task nor a coroutine."""
+    task, value, error = eager.start(awaitable, asyncio.get_running_loop())
+    if error is not None:
+        raise error
+    if task is None:
+        return eager.Ready(value)
+    return outcome_of(task, seconds, route.name, route.box.settings.cancel_grace)
+
+
+def _note(route: Route, call_id: str, fields: dict[str, Any]) -> None:
+    outcome = "ok" if fields.get("error") is None else fields["error"].code
+    _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
 
 
 async def _attempts(
@@ -78,11 +94,7 @@ async def _attempts(
         try:
             value = await run(Attempt(tool, complete, mine, state, settings, seconds, route.in_thread))
         except BaseException as error:  # noqa: BLE001 - raised again unless another attempt is worth it
-            failure = (
-                ToolTimeout(route.name, seconds or 0.0, retryable=tool.options.repeatable)
-                if isinstance(error, DeadlinePassed)
-                else error
-            )
+            failure = _timed_out(route, error.seconds) if isinstance(error, DeadlinePassed) else error
             if retry is None or state.attempt >= retry.attempts or not _worth_another(failure, retry):
                 raise failure from None if failure is not error else error.__cause__
             _log.debug(
@@ -99,6 +111,10 @@ async def _attempts(
             return value, complete
 
 
+def _timed_out(route: Route, seconds: float) -> ToolTimeout:
+    return ToolTimeout(route.name, seconds, retryable=route.tool.options.repeatable)
+
+
 def _worth_another(error: BaseException, retry: Retry) -> bool:
     if isinstance(error, ToolTimeout):
         return any(issubclass(TimeoutError, kind) for kind in retry.on)
@@ -111,10 +127,12 @@ def _failed(route: Route, error: BaseException) -> dict[str, Any]:
     """Return the fields of the result that a failure comes to, or let it pass through."""
     if _passes_through(error, route):
         raise error
+    if isinstance(error, DeadlinePassed):
+        error = _timed_out(route, error.seconds)
     failure = named(route.name, error)
     if not isinstance(error, ToolCallError):
         _log.info(
-            "%s failed: %s", route.name, type(error).__name__, exc_info=error if _log.isEnabledFor(_debug) else None
+            "%s failed: %s", route.name, type(error).__name__, exc_info=error if _log.isEnabledFor(DEBUG) else None
         )
     return shown(failure, route.on_error)
 
@@ -175,24 +193,29 @@ class Batch:
         error = ToolTimeout(call.name, self.seconds or 0.0, limit="batch timeout")
         return ToolResult(call.id, call.name, error=error, attempts=0)
 
-    def _begin(self, index: int, task: asyncio.Future[Any]) -> None:
-        self._running[task] = index
-        if task.done():
-            self._end(task)
+    def _begin(self, index: int, started: eager.Started) -> None:
+        task, result, error = started
+        if task is None:
+            self._end(index, result, error)
             self._check()
         else:
-            task.add_done_callback(self._end)
+            self._running[task] = index
+            task.add_done_callback(self._ended)
 
-    def _end(self, task: asyncio.Future[Any]) -> None:
+    def _ended(self, task: asyncio.Future[eager.Outcome]) -> None:
         index = self._running.pop(task)
         if task.cancelled():
-            self._stop = self._stop or asyncio.CancelledError()
-        elif (error := task.exception()) is not None:
-            self._stop = self._stop or error
+            self._end(index, None, asyncio.CancelledError())
         else:
-            self._done[index] = task.result()
+            self._end(index, *task.result())
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def _end(self, index: int, result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._done[index] = result
+        else:
+            self._stop = self._stop or error
 
     def _check(self) -> None:
         if self._stop is not None:

@@ -1,23 +1,62 @@
-"""Start a coroutine now, in a task of its own, without a turn of the event loop.
+"""Start an awaitable now, in a task of its own, without a turn of the event loop.
 
 Lives here: one function. A tool that finishes without waiting costs no turn of the loop; one that waits has
 its own task from its first step on, so that `asyncio.timeout`, task groups and cancel scopes inside it see
 the right task. Python 3.12 has eager tasks; for 3.11 this module carries the part of a task that it lacks.
+Whatever the tool raises is a value here: asyncio would let a SystemExit end the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+import threading
+from collections.abc import Awaitable, Coroutine, Generator
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, TypeAlias
+
+Outcome: TypeAlias = tuple[Any, BaseException | None]
+"""What came of it: a value, or what was raised."""
+
+Started: TypeAlias = tuple[asyncio.Future[Outcome] | None, Any, BaseException | None]
+"""A task that still runs, or `None` and the outcome."""
+
+
+class Ready:
+    """Something to await that is there already."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self.value
+
+
+async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
+    try:
+        return await awaitable, None
+    except BaseException as error:
+        if _must_pass(error):
+            raise
+        return None, error
+
+
+def _must_pass(error: BaseException) -> bool:
+    """Tell whether an exception is not the tool's: a coroutine being closed, or Ctrl-C."""
+    if isinstance(error, GeneratorExit):
+        return True
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
 
 if sys.version_info >= (3, 12):
 
-    def start(coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        """Run a coroutine up to its first wait; return its task, done or not."""
-        return asyncio.Task(coro, loop=loop, eager_start=True)
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+        """Run an awaitable up to its first wait."""
+        task = asyncio.Task(_guarded(awaitable), loop=loop, eager_start=True)
+        return (None, *task.result()) if task.done() else (task, None, None)
 
 else:
     # Asyncio documents these for tasks that are not its own, underscores and all.
@@ -25,32 +64,42 @@ else:
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
 
-    def start(coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        """Run a coroutine up to its first wait; return its task, done or not."""
-        task = _EagerTask(coro, loop)
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+        """Run an awaitable up to its first wait."""
+        task = _EagerTask(loop=loop)
+        task._coro = coro = awaitable if isinstance(awaitable, Coroutine) else _plainly(awaitable)  # noqa: SLF001 - ours
+        task._context = context = copy_context()  # noqa: SLF001 - ours
         outer = asyncio.current_task(loop)
         if outer is not None:
             _leave(loop, outer)
+        _enter(loop, task)
         try:
-            task.get_context().run(task.step)
+            waits_for = context.run(coro.send, None)
+        except StopIteration as end:
+            return None, end.value, None
+        except BaseException as error:
+            if _must_pass(error):
+                raise
+            return None, None, error
         finally:
+            _leave(loop, task)
             if outer is not None:
                 _enter(loop, outer)
-        if not task.done():
-            _register(task)
-        return task
+        _register(task)
+        context.run(task.wait_for, waits_for)
+        return task, None, None
 
-    class _EagerTask(asyncio.Future[Any]):
+    async def _plainly(awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
+
+    class _EagerTask(asyncio.Future[Outcome]):
         """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
 
+        _coro: Coroutine[Any, Any, Any]
+        _context: Context
         _must_cancel = False
         _fut_waiter: asyncio.Future[Any] | None = None
         _requests = 0
-
-        def __init__(self, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
-            super().__init__(loop=loop)
-            self._coro = coro
-            self._context = copy_context()
 
         def get_coro(self) -> Coroutine[Any, Any, Any]:
             return self._coro
@@ -77,9 +126,8 @@ else:
             if self.done():
                 return False
             self._requests += 1
-            if self._fut_waiter is not None and self._fut_waiter.cancel(msg=msg):
-                return True
-            self._must_cancel = True
+            if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
+                self._must_cancel = True
             return True
 
         def step(self, error: BaseException | None = None) -> None:
@@ -91,22 +139,20 @@ else:
             try:
                 waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
             except StopIteration as end:
-                self.set_result(end.value)
-            except asyncio.CancelledError:
-                super().cancel()
-            except (KeyboardInterrupt, SystemExit) as stop:
-                self.set_exception(stop)
-                raise
-            except BaseException as failure:  # noqa: BLE001 - a task keeps whatever its coroutine raised
-                self.set_exception(failure)
+                self.set_result((end.value, None))
+            except BaseException as failure:
+                if _must_pass(failure):
+                    self.set_exception(failure)
+                    raise
+                self.set_result((None, failure))
             else:
-                self._wait_for(waits_for, loop)
+                self.wait_for(waits_for)
             finally:
                 _leave(loop, self)
 
-        def _wait_for(self, awaited: Any, loop: asyncio.AbstractEventLoop) -> None:
+        def wait_for(self, awaited: Any) -> None:
             if awaited is None:
-                loop.call_soon(self.step, context=self._context)
+                self.get_loop().call_soon(self.step, context=self._context)
             elif getattr(awaited, "_asyncio_future_blocking", None):
                 awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
                 awaited.add_done_callback(self._wake, context=self._context)
@@ -115,7 +161,7 @@ else:
                     self._must_cancel = False
             else:
                 error = RuntimeError(f"a tool awaited {awaited!r}, which is not an asyncio future")
-                loop.call_soon(self.step, error, context=self._context)
+                self.get_loop().call_soon(self.step, error, context=self._context)
 
         def _wake(self, awaited: asyncio.Future[Any]) -> None:
             error: BaseException | None

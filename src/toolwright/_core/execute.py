@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -27,6 +26,10 @@ _log = logging.getLogger("toolwright")
 
 class DeadlinePassed(Exception):
     """The deadline passed before the tool was done."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 @dataclass(slots=True)
@@ -82,57 +85,69 @@ async def run(attempt: Attempt) -> Any:
             return value
         if attempt.seconds is not None:
             attempt.seconds = max(0.0, attempt.seconds - (loop.time() - started))
-        return await _on_loop(value, attempt, loop)
+        return await _on_loop(value, attempt)
     value = attempt.tool.start(attempt.values, attempt.context)
     if attempt.tool.kind == "sync" and not inspect.isawaitable(value):
         return value
-    return await _on_loop(value, attempt, loop)
+    return await _on_loop(value, attempt)
 
 
-async def _guarded(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """Keep what a tool raises away from its task: asyncio would let SystemExit end the loop."""
+async def _on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
     try:
-        return await awaitable, None
-    except (GeneratorExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
-            return None, error
+        return await within(awaitable, attempt.seconds, attempt.tool.name, attempt.settings.cancel_grace)
+    except (DeadlinePassed, asyncio.CancelledError):
+        attempt.state.cancelled = True
         raise
-    except BaseException as error:  # noqa: BLE001 - see above
-        return None, error
 
 
-async def _on_loop(awaitable: Awaitable[Any], attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    task = eager.start(_guarded(awaitable), loop)
+async def within(awaitable: Awaitable[Any], seconds: float | None, name: str, grace: float) -> Any:
+    """Await something in a task of its own, until its deadline.
+
+    Raises:
+        DeadlinePassed: the time was not enough.
+    """
+    task, value, error = eager.start(awaitable, asyncio.get_running_loop())
+    if task is not None:
+        return await outcome_of(task, seconds, name, grace)
+    if error is not None:
+        raise error
+    return value
+
+
+async def outcome_of(task: asyncio.Future[eager.Outcome], seconds: float | None, name: str, grace: float) -> Any:
+    """Wait for a task until its deadline, and not a moment longer than the grace.
+
+    Raises:
+        DeadlinePassed: the time was not enough.
+    """
+    try:
+        await asyncio.wait((task,), timeout=seconds)
+    except asyncio.CancelledError:
+        await _call_off(task, name, grace)
+        raise
     if not task.done():
-        try:
-            await asyncio.wait((task,), timeout=attempt.seconds)
-        except asyncio.CancelledError:
-            await _call_off(task, attempt)
-            raise
-        if not task.done():
-            await _call_off(task, attempt)
-            raise DeadlinePassed
+        await _call_off(task, name, grace)
+        raise DeadlinePassed(seconds or 0.0)
     value, error = task.result()
     if error is not None:
         raise error
     return value
 
 
-async def _call_off(task: asyncio.Future[Any], attempt: Attempt) -> None:
+async def _call_off(task: asyncio.Future[Any], name: str, grace: float) -> None:
     """Cancel a task, give it a moment to clean up, and let it go on alone where that is not enough."""
-    attempt.state.cancelled = True
     task.cancel()
     try:
-        await asyncio.wait((task,), timeout=attempt.settings.cancel_grace)
+        await asyncio.wait((task,), timeout=grace)
     finally:
         if not task.done():
-            LATE.keep(task, attempt.tool.name)
+            LATE.keep(task, name)
 
 
 async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     pool = workers(attempt.settings.threads)
     job = pool.submit(lambda: attempt.tool.start(attempt.values, attempt.context), copy_context(), loop)
-    timer = None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future)
+    timer = None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future, attempt.seconds)
     try:
         value, error = await job.future
     except asyncio.CancelledError:
@@ -153,6 +168,6 @@ async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     raise error
 
 
-def _wake(future: asyncio.Future[tuple[Any, BaseException | None]]) -> None:
+def _wake(future: asyncio.Future[tuple[Any, BaseException | None]], seconds: float) -> None:
     if not future.done():
-        future.set_result((None, DeadlinePassed()))
+        future.set_result((None, DeadlinePassed(seconds)))

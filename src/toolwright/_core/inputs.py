@@ -20,7 +20,7 @@ from toolwright._core.schema import (
     EnumNames,
     TypeSchema,
     admits_anything,
-    admits_float,
+    admits_nan,
     compile_object,
     compile_type,
     resolved_root,
@@ -62,7 +62,7 @@ class Inputs:
     @cached_property
     def floats(self) -> bool:
         """Whether a NaN could fit."""
-        return admits_float(self.schema)
+        return admits_nan(self.schema)
 
 
 def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:

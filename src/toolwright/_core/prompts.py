@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from toolwright._core.arguments import bind
+from toolwright._core.arguments import bind_once
 from toolwright._core.context import ToolContext
 from toolwright._core.declare import Declaration
 from toolwright._core.definition import JsonSchema
@@ -56,7 +56,7 @@ class Prompt:
             ConfigError: an injected value is missing.
         """
         known = context if context is not None else ToolContext()
-        values, _ = bind(self._tool.inputs, arguments, self.name, Settings())
+        values, _ = bind_once(self._tool.inputs, arguments, self.name, Settings())
         complete = self._tool.complete(dict(values), known)
         if self._tool.kind == "async":
             value = await self._tool.start(complete, known)

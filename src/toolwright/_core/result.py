@@ -10,19 +10,21 @@ import inspect
 import logging
 import math
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
+from typing_extensions import is_typeddict
 
 from toolwright._core.declare import MISSING
 from toolwright._core.foreign import plain
 from toolwright._core.policy import OnError
+from toolwright._core.schema import admits_number, resolved_root
 from toolwright._core.template import expand
-from toolwright._core.tool import Tool
+from toolwright._core.tool import Tool, may_hold_content
 from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolResult, ToolReturn, note_of
-from toolwright.errors import ExecutionError, ResultError, ToolCallError, ToolError, clip
+from toolwright.errors import ExecutionError, ResultError, ToolCallError, clip
 
 _log = logging.getLogger("toolwright")
 VOID: Final = "Success"
@@ -31,32 +33,72 @@ _SCALARS: Final = frozenset({int, float, bool, dict})
 _DEEPEST: Final = 200
 
 
+Render: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
+"""What a tool returned and what it was called with → the fields of its result; raises ResultError."""
+
+
+def renderer_of(tool: Tool) -> Render:
+    """Return the function that renders what a tool returns; the usual cases take the shortest way."""
+    options, output = tool.options, tool.output
+    if options.converter is not None or options.substitute_result:
+        return lambda value, values: convert(tool, value, values)
+    text_shape = "wrapped text" if tool.definition.output_schema is not None else None
+    usual = _class_of(tool.returns) if output is not None else None
+    finite = output is None or not admits_number(output.schema)
+    to_bytes = None if output is None else output.serializer.to_json
+    shape = _shape_of(tool)
+
+    def render(value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        if type(value) is str and value and value.isascii():
+            return {"value": value, "text": value, "structured_from": text_shape if output is None else None}
+        if finite and usual is not None and type(value) is usual:
+            try:
+                data = to_bytes(value, warnings=False, by_alias=True)  # type: ignore[misc]
+            except Exception:  # noqa: BLE001 - the long way round finds out what is wrong, and says it
+                return convert(tool, value, values)
+            return {"value": value, "text": data.decode(), "structured_from": shape}
+        return convert(tool, value, values)
+
+    return render
+
+
+def _class_of(hint: Any) -> type | None:
+    """Return the class that values of a type are usually of, where there is one."""
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type):
+        return None
+    if is_typeddict(kind):
+        return dict
+    return kind if not issubclass(kind, list | tuple) or not may_hold_content(hint) else None
+
+
+def _shape_of(tool: Tool) -> str | None:
+    if tool.definition.output_schema is None or tool.output is None:
+        return None
+    return "json" if resolved_root(tool.output.schema).get("type") == "object" else "wrapped json"
+
+
 def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a result for what a tool returned.
 
     Raises:
         ResultError: it cannot be sent; says where and why.
     """
-    if type(value) is str and tool.options.converter is None:
+    if tool.options.converter is not None and type(value) is not ToolReturn:
+        return {"value": value, **_parts(tool, tool.options.converter(value, _type_of(tool)))}
+    if type(value) is str and (tool.output is None or tool.returns is str):
         text = expand(value, values) if tool.options.substitute_result else value
-        if not text.isascii():
-            _check_text(tool, text)
-        shape = "wrapped text" if tool.definition.output_schema is not None else None
-        return {"value": value, "text": text or NO_OUTPUT, "structured_from": shape if text else None}
+        _check_text(tool, text)
+        wrapped = text and tool.definition.output_schema is not None
+        return {"value": value, "text": text or NO_OUTPUT, "structured_from": "wrapped text" if wrapped else None}
     if type(value) is ToolReturn:
         return _from_return(tool, value, values)
-    if tool.options.converter is not None:
-        return {"value": value, **_parts(tool, tool.options.converter(value, _type_of(tool)))}
     if value is None and (tool.returns in (MISSING, None, type(None))):
         return {"value": None, "text": VOID}
     if type(value) not in _SCALARS and _is_content(value):
         return {"value": value, **_parts(tool, value)}
     text = to_text(tool, value)
-    if (schema := tool.definition.output_schema) is None:
-        return {"value": value, "text": text}
-    own = tool.output is not None and schema.get("properties", {}).keys() == {"result"} and text[:1] != "{"
-    wrapped = own or not text.startswith("{")
-    return {"value": value, "text": text, "structured_from": "wrapped json" if wrapped else "json"}
+    return {"value": value, "text": text, "structured_from": _shape_of(tool)}
 
 
 def _type_of(tool: Tool) -> Any:
@@ -171,7 +213,7 @@ def _not_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
 
 def _check_text(tool: Tool, text: str) -> None:
     try:
-        text.encode()
+        text.isascii() or text.encode()
     except UnicodeEncodeError as error:
         raise ResultError(
             tool.name, f"character {error.start} is half a surrogate pair, which no encoding takes."
@@ -220,6 +262,3 @@ def _redacted(error: ToolCallError) -> dict[str, Any]:
         form["error"]["message"] = f"{error.tool} failed because of an internal error. {again} Error id: {error_id}."
         form["error"]["id"] = error_id
     return form
-
-
-__all__ = ["NO_OUTPUT", "VOID", "ToolError", "convert", "named", "shown", "to_text"]

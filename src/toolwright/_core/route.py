@@ -6,19 +6,22 @@ Not here: applying it (`dispatch`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
 
+from toolwright._core.arguments import Bound, binder_of
 from toolwright._core.catalog import Resolver
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
 from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout
+from toolwright._core.result import Render, renderer_of
 from toolwright._core.tool import Tool
+from toolwright._core.values import Arguments
 from toolwright.errors import ConfigError, DefinitionError
 
 
@@ -115,8 +118,14 @@ class Route:
     retry: Retry | None
     on_error: OnError
     in_thread: bool
-    plain: bool
-    """Nothing is filled in and no context is needed: the values go to the tool as they are."""
+    is_async: bool
+    return_direct: bool
+    bind: Callable[[Arguments], Bound]
+    """Arguments as they came → values."""
+    render: Render
+    """What the tool returned → the fields of its result."""
+    direct: Callable[..., Any] | None
+    """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
 
 
 def route_to(tool: Tool, box: BoxPolicy) -> Route:
@@ -128,8 +137,20 @@ def route_to(tool: Tool, box: BoxPolicy) -> Route:
     retry = inherited if isinstance(options.retry, Inherit) else options.retry
     on_error = box.on_error if isinstance(options.on_error, Inherit) else options.on_error
     in_thread = options.runs_on == "thread" or (options.runs_on is None and tool.kind == "sync")
-    plain = not tool.needs_context and not getattr(tool, "standins", ())
-    return Route(tool, tool.name, box, capped(timeout, box.settings), retry, on_error, in_thread, plain)
+    return Route(
+        tool=tool,
+        name=tool.name,
+        box=box,
+        timeout=capped(timeout, box.settings),
+        retry=retry,
+        on_error=on_error,
+        in_thread=in_thread,
+        is_async=tool.kind == "async",
+        return_direct=options.return_direct,
+        bind=binder_of(tool.inputs, tool.name, box.settings),
+        render=renderer_of(tool),
+        direct=tool.direct,
+    )
 
 
 def capped(timeout: float | None, settings: Settings) -> float | None:

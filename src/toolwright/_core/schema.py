@@ -178,7 +178,13 @@ def admits_anything(schema: JsonSchemaValue) -> bool:
     return False
 
 
-def admits_float(schema: JsonSchemaValue) -> bool:
+def admits_nan(schema: JsonSchemaValue) -> bool:
+    """Tell whether a NaN could pass: anything goes somewhere, or a model with rules of its own takes a number."""
+    nested = schema.get("$defs", {}).values()
+    return any(node.get("type") == "number" for part in nested for node in subschemas(part)) or admits_anything(schema)
+
+
+def admits_number(schema: JsonSchemaValue) -> bool:
     """Tell whether a number that is not whole fits somewhere."""
     return any(node.get("type") == "number" for node in subschemas(schema)) or admits_anything(schema)
 
@@ -188,7 +194,8 @@ __all__ = [
     "EnumNames",
     "TypeSchema",
     "admits_anything",
-    "admits_float",
+    "admits_nan",
+    "admits_number",
     "compile_object",
     "compile_return",
     "compile_type",

@@ -53,7 +53,8 @@ class Tool(ABC):
     """Whether calling it gives an awaitable, or blocks."""
     returns: Any = MISSING
     """The return type, or `MISSING` where none is known."""
-    needs_context: bool = True
+    direct: Callable[..., Any] | None = None
+    """The plain function to call with the values as keywords, where nothing else has to be done."""
 
     @abstractmethod
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
@@ -188,8 +189,11 @@ class FunctionTool(Tool):
         )
         self.kind, self.start = _caller_of(fn, signature.parameters)  # type: ignore[method-assign]
         self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
-        self.standins = _standins(signature.parameters)
-        self.needs_context = bool(self._fillers) or any(p.param.template for p in signature.parameters)
+        self._standins = _standins(signature.parameters)
+        if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not _streams(
+            fn
+        ):
+            self.direct = fn
         own_name = name or declaration.name or name_of(fn)
         self.definition = ToolDefinition(
             own_name,
@@ -227,7 +231,7 @@ class FunctionTool(Tool):
     def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         for name, fill in self._fillers:
             values[name] = fill(context)
-        for name, stand_in in self.standins:
+        for name, stand_in in self._standins:
             if name not in values:
                 values[name] = stand_in(values, context)
         return values
@@ -241,6 +245,11 @@ class FunctionTool(Tool):
 def _kind_of(fn: Any) -> Kind:
     inner = inner_function(fn)
     return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
+
+
+def _streams(fn: Any) -> bool:
+    inner = inner_function(fn)
+    return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
 
 
 def _caller_of(fn: Any, parameters: Sequence[Parameter]) -> tuple[Kind, Callable[..., Any]]:
@@ -319,6 +328,12 @@ def _gives_content(hint: Any) -> bool:
     if isinstance(hint, type) and (hint in CONTENT_TYPES or hint is ToolReturn):
         return True
     return any(_gives_content(arg) for arg in get_args(hint))
+
+
+def may_hold_content(hint: Any) -> bool:
+    """Tell whether a list of this type could hold images and such beside data."""
+    args = get_args(hint)
+    return not args or Any in args or object in args or _gives_content(hint)
 
 
 def _wrapped(schema: JsonSchema) -> JsonSchema:

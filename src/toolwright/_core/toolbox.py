@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Self
 
 from typing_extensions import Unpack
@@ -112,7 +112,7 @@ class Toolbox(Faces, Views):
         route = self._routes[name] = route_to(tool, self._policy)
         return route
 
-    async def call(
+    def call(
         self,
         call: str | ToolCall,
         arguments: Arguments = None,
@@ -120,21 +120,26 @@ class Toolbox(Faces, Views):
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         retry: Retry | Inherit | None = INHERIT,
-    ) -> ToolResult:
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Run one call and return its result; what a tool or a model did wrong is in the result, not raised.
 
         `call` is a tool's name, with `arguments`, or a `ToolCall`.
         """
+        # Not `async def`: the coroutine of `perform` is handed on as it is, which saves a layer for each call.
         if isinstance(call, str):
-            name, call_id, raw = call, f"call_{next(_ids)}", arguments
+            name, call_id = call, f"call_{next(_ids)}"
         else:
-            name, call_id, raw = call.name, call.id, call.arguments
+            name, call_id, arguments = call.name, call.id, call.arguments
         route = self._routes.get(name) or self._route(name)
         if route is None:
-            error = UnknownTool(name, sorted(self._catalog.tools))
-            return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
-        own = context if context is None or isinstance(context, ToolContext) else ToolContext(**context)
-        return await perform(route, call_id, raw, own, timeout, retry)
+            return self._unknown(call_id, name)
+        if context is not None and not isinstance(context, ToolContext):
+            context = ToolContext[Any](**context)
+        return perform(route, call_id, arguments, context, timeout, retry)
+
+    async def _unknown(self, call_id: str, name: str) -> ToolResult:
+        error = UnknownTool(name, sorted(self._catalog.tools))
+        return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
 
     async def call_all(
         self,
