@@ -77,7 +77,7 @@ def _ours() -> tuple[ModuleType | None, list[str]]:
         return None, [f"Toolwright is not measured: {missing}."]
 
 
-def _race(  # noqa: PLR0913, PLR0917 - a table is its parts
+def _race(
     title: str,
     sample: Sample,
     contenders: Sequence[Contender],

@@ -88,9 +88,9 @@ def _row(contender: Contender, cpu: Sequence[float], wall: Sequence[float], floo
 def _count_for(runner: asyncio.Runner, call: Call, text: str) -> int:
     count = 1
     while True:
-        _, took = _batch(runner, call, text, count)
-        if took >= BATCH_SECONDS / 4:
-            return max(1, int(count * BATCH_SECONDS / took))
+        _, each = _batch(runner, call, text, count)
+        if each * count >= BATCH_SECONDS / 4:
+            return max(1, int(BATCH_SECONDS / each))
         count *= 4
 
 
@@ -109,7 +109,7 @@ async def _repeat(call: Call, text: str, count: int) -> tuple[float, float]:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "-"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from measure import Call
 from samples import Sample
+
 from toolwright import Toolbox, ToolCall, tool
 
 

@@ -117,7 +117,7 @@ def anthropic(function: Function) -> Call:
         return call
     plain = beta_tool(function)
 
-    async def call_plain(text: str) -> bytes:  # noqa: RUF029 - a call is awaited, whatever it does
+    async def call_plain(text: str) -> bytes:
         return to_json(plain.call(json.loads(text)))
 
     return call_plain
@@ -131,7 +131,7 @@ def llm(function: Function) -> Call:
     class Silent(AsyncModel):
         model_id, supports_tools = "silent", True
 
-        async def execute(self, *_: Any, **__: Any) -> AsyncIterator[str]:  # noqa: RUF029 - never asked
+        async def execute(self, *_: Any, **__: Any) -> AsyncIterator[str]:
             yield ""
 
     model, name = Silent(), function.__name__
@@ -152,7 +152,7 @@ def smolagents(function: Function) -> Call:
     agent = ToolCallingAgent([tool(function)], Model(), verbosity_level=LogLevel.OFF)
     name = function.__name__
 
-    async def call(text: str) -> str:  # noqa: RUF029 - a call is awaited, whatever it does
+    async def call(text: str) -> str:
         return str(agent.execute_tool_call(name, json.loads(text)))
 
     return call

@@ -4,7 +4,7 @@ Usage: python benchmarks/run.py [call|thread|define|import|all] [--peers] [--rou
 """
 
 import argparse
-import datetime
+import datetime as dt
 import logging
 import os
 import platform
@@ -50,7 +50,7 @@ def main() -> int:
 def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
     neighbours = Neighbours()
     tables = SUBJECTS[subject](rounds, with_peers=with_peers)
-    today = datetime.datetime.now(tz=datetime.UTC).date()
+    today = dt.datetime.now(tz=dt.UTC).date()
     head = (
         f"{today}, {rounds} rounds, Python {platform.python_version()}, {os.cpu_count()} cores; "
         f"others used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."

@@ -1,5 +1,6 @@
-"""What the tests of the core share: a process of its own, for what would take the test run down with it."""
+"""What the tests of the core share: tasks that a test left behind, and a process of its own."""
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -20,3 +21,14 @@ def run_script(tmp_path: Path):
         )
 
     return run
+
+
+@pytest.fixture
+def tasks_left():
+    """Return a function that lists the tasks that are not done, less those of the test runner."""
+
+    def left() -> list[asyncio.Task]:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return [task for task in others if "TestRunner" not in task.get_coro().__qualname__]
+
+    return left

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from toolwright import Abort, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
-from toolwright.errors import ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
+from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
 from toolwright.lowlevel import Settings
 
 
@@ -276,12 +276,12 @@ def test_a_keyboard_interrupt_of_the_main_thread_ends_the_program(run_script):
 
 def test_control_c_reaches_a_program_that_waits_in_call_sync_for_a_stuck_tool(run_script):
     done = run_script("""
-        import signal, threading
+        import os, signal, threading
         from toolwright import Toolbox, tool
 
         @tool
         def stuck() -> None:
-            signal.raise_signal(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
             threading.Event().wait()
 
         try:
@@ -446,8 +446,6 @@ async def test_the_nearest_level_decides_the_timeout(setting, of_box, of_tool, o
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")], ids=str)
 async def test_a_timeout_that_makes_no_sense_is_told_to_the_developer_not_to_the_model(seconds):
     """`@tool(timeout=0)` is refused; the toolbox's own option is the same word and follows the same rule."""
-    from toolwright.errors import DefinitionError
-
     with pytest.raises(DefinitionError, match="timeout"):
         Toolbox(double, timeout=seconds)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -143,17 +143,53 @@ def _refuse_duplicates(raw: str, tool: str) -> None:
 
 def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
     data = _parsed(raw, tool)
-    cleaned = _without_strangers(inputs, data, tool)
-    repairs = Repairs(inputs.schema, inputs.enum_names)
-    known = without_nulls(cleaned, inputs.schema, inputs.schema)
-    fixed = known if inputs.strict_types else repairs.value(known, inputs.schema)
-    if fixed != data or repairs.made or len(fixed) != len(data):
+    details = _details(error)
+    fixed, repairs = _fixed(inputs, data, details, tool)
+    if fixed is not data:
         try:
-            text = to_json(fixed)
-            return inputs.validate_json(text, strict=True), tuple(repairs.made)
+            return inputs.validate_json(to_json(fixed), strict=True), tuple(repairs)
         except ValueError as still:
-            error = still
-    raise InvalidArguments(problems_of(error, fixed), tool=tool) from None
+            error, details = still, _details(still)
+    raise InvalidArguments(_problems(error, details, fixed), tool=tool)
+
+
+def _details(error: ValueError) -> list[Mapping[str, Any]] | None:
+    if isinstance(error, ValidationError):
+        return cast("list[Mapping[str, Any]]", error.errors(include_url=False, include_context=False))
+    return None
+
+
+def _fixed(
+    inputs: Inputs, data: dict[str, Any], details: list[Mapping[str, Any]] | None, tool: str
+) -> tuple[dict[str, Any], list[Repair]]:
+    """Return the arguments without what does not belong, and with what is nearly right put right.
+
+    Only the arguments that were complained about are looked at; what is right stays as it is.
+    """
+    schema = inputs.schema
+    known, required = schema.get("properties", {}), schema.get("required", ())
+    repairs = Repairs(schema, inputs.enum_names)
+    suspects = data.keys() if details is None else {item["loc"][0] for item in details if item["loc"]}
+    fixed = dict(data)
+    for key in suspects & data.keys():
+        if key not in known:
+            _drop_stranger(inputs, fixed, str(key), tool)
+        elif data[key] is None and key not in required and not _admits_null(known[key], schema):
+            del fixed[key]
+        else:
+            value = without_nulls(data[key], known[key], schema)
+            fixed[key] = value if inputs.strict_types else repairs.value(value, known[key], f"$.{key}")
+    changed = repairs.made or len(fixed) != len(data) or any(fixed[key] is not data[key] for key in fixed)
+    return (fixed if changed else data), repairs.made
+
+
+def _drop_stranger(inputs: Inputs, fixed: dict[str, Any], key: str, tool: str) -> None:
+    if key in inputs.injected:
+        _log.warning("%s: ignored %r, which the application fills in and a model must not send", tool, key)
+        del fixed[key]
+    elif inputs.extra == "ignore":
+        _log.debug("%s: ignored an argument that it does not take", tool)
+        del fixed[key]
 
 
 def _parsed(raw: str, tool: str) -> dict[str, Any]:
@@ -182,20 +218,9 @@ def _parsed(raw: str, tool: str) -> dict[str, Any]:
     )
 
 
-def _without_strangers(inputs: Inputs, data: dict[str, Any], tool: str) -> dict[str, Any]:
-    known = inputs.schema.get("properties", {})
-    if sent := inputs.injected & data.keys() - known.keys():
-        _log.warning("%s: ignored %s, which the application fills in and a model must not send", tool, sorted(sent))
-        data = {key: value for key, value in data.items() if key not in sent}
-    if inputs.extra == "ignore" and (extra := data.keys() - known.keys()):
-        _log.debug("%s: ignored %d arguments that it does not take", tool, len(extra))
-        data = {key: value for key, value in data.items() if key in known}
-    return data
-
-
 def without_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     """Drop a null that stands for "left out": an optional key whose type does not admit null."""
-    if depth > 64 or not isinstance(schema, dict) or not isinstance(data, dict | list):  # noqa: PLR2004 - deeper than any schema of use
+    if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any schema of use
         return data
     if "$ref" in schema:
         schema = root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), {})
@@ -223,14 +248,16 @@ def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
 # --- problems ----------------------------------------------------------------------------------
 
 
-def problems_of(error: ValueError, data: Any) -> list[ArgumentProblem]:
+def _problems(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
     """Return every problem behind a validation error, one for each place."""
-    if isinstance(error, ValidationError):
-        found = [_from_pydantic(item, data) for item in error.errors(include_url=False, include_context=False)]
+    if details is not None:
+        found = [_from_pydantic(item, data) for item in details]
     elif isinstance(error, SchemaMisfit):
         found = [_from_jsonschema(item) for item in error.errors]
     else:
         found = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", _got(data))]
+    if len(found) == 1:
+        return found
     merged: dict[str, ArgumentProblem] = {}
     for problem in found:
         first = merged.setdefault(problem.path, problem)

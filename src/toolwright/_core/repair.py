@@ -123,28 +123,23 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
     if kinds is None:
         return True
     kind = kind_of(value)
-    return any(
-        k == kind or (k == "number" and kind == "integer") for k in ([kinds] if isinstance(kinds, str) else kinds)
-    )
+    wanted = (kinds,) if isinstance(kinds, str) else kinds
+    return kind in wanted or (kind == "integer" and "number" in wanted)
+
+
+_KINDS: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+}
 
 
 def kind_of(value: Any) -> str:
     """Return JSON Schema's word for the kind of a JSON value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    return _KINDS.get(type(value), "object")
 
 
 def exact_number(text: str, *, whole: bool) -> Any:
