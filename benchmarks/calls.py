@@ -8,6 +8,7 @@ import asyncio
 import gc
 import importlib
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import ModuleType
@@ -18,7 +19,7 @@ import samples
 from measure import Call, Contender, Row, Table, race, verdict
 from samples import Sample
 
-COLUMNS = ("cpu µs", "wall µs (best)", "× floor")
+COLUMNS = ("cpu µs", "wall µs (best)", "x floor")
 NAPS, NAPS_LIMIT_MS = 100, 25.0
 
 # For each sample: the highest ratio with `timeout=None`, and with all defaults.
@@ -46,7 +47,8 @@ def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
                 Contender('toolwright, runs_on="loop"', ours.plain_on_loop(sample), usual),
             ]
         makers = {name: lambda name=name, sample=sample: peers.for_loop(name, sample) for name in peers.PEERS}
-        tables.append(_race(f"Call: {sample.name}", sample, contenders, makers if with_peers else {}, rounds, notes))
+        race_of = _race(f"Call: {sample.name}", sample, contenders, makers if with_peers else {}, rounds, notes)
+        tables.append(asyncio.run(race_of))
     return tables
 
 
@@ -66,8 +68,8 @@ def in_thread(rounds: int, *, with_peers: bool) -> list[Table]:
             ]
         makers = {name: lambda name=name, sample=sample: peers.PEERS[name](sample.plain) for name in peers.IN_THREAD}
         title = f"Sync tool in a thread: {sample.name}"
-        tables.append(_race(title, sample, contenders, makers if with_peers else {}, rounds, notes))
-    return [*tables, _naps(ours, notes, rounds, with_peers=with_peers)]
+        tables.append(asyncio.run(_race(title, sample, contenders, makers if with_peers else {}, rounds, notes)))
+    return [*tables, asyncio.run(_naps(ours, notes, rounds, with_peers=with_peers))]
 
 
 def _ours() -> tuple[ModuleType | None, list[str]]:
@@ -77,7 +79,7 @@ def _ours() -> tuple[ModuleType | None, list[str]]:
         return None, [f"Toolwright is not measured: {missing}."]
 
 
-def _race(
+async def _race(
     title: str,
     sample: Sample,
     contenders: Sequence[Contender],
@@ -85,31 +87,30 @@ def _race(
     rounds: int,
     notes: Iterable[str],
 ) -> Table:
-    with asyncio.Runner() as runner:
-        others, problems = _working(runner, makers, sample)
-        gc.collect()
-        gc.freeze()  # a collection must not cost more because a peer has many modules
-        rows = race(runner, [*contenders, *others], sample.text, rounds)
-    return Table(title, COLUMNS, rows, [*notes, *problems])
-
-
-def _working(
-    runner: asyncio.Runner, makers: Mapping[str, Callable[[], Call]], sample: Sample
-) -> tuple[list[Contender], list[str]]:
-    found, problems = [], []
+    await _agree(sample, contenders)
+    others, problems = [], []
     for name, make in makers.items():
         try:
             call = peers.forgiving(make()) if sample is samples.WRONG else make()
-            runner.run(_once(call, sample.text))
+            await call(sample.text)
         except Exception as error:  # noqa: BLE001 - a peer that cannot do it is a line of the report
             problems.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
         else:
-            found.append(Contender(name, call))
-    return found, problems
+            others.append(Contender(name, call))
+    gc.collect()
+    gc.freeze()  # a collection must not cost more because a peer has many modules
+    rows = await race([*contenders, *others], sample.text, rounds)
+    return Table(title, COLUMNS, rows, [*notes, *problems])
 
 
-async def _once(call: Call, text: str) -> object:
-    return await call(text)
+async def _agree(sample: Sample, contenders: Sequence[Contender]) -> None:
+    """Stop when ours does not answer what the floor answers: a refusal may be faster than the work."""
+    answers = [await contender.call(sample.text) for contender in contenders]
+    texts = [answer.decode() if isinstance(answer, bytes) else str(answer) for answer in answers]
+    for contender, text in zip(contenders, texts, strict=True):
+        same = "error" in text if sample is samples.WRONG else text.strip('"') == texts[0].strip('"')
+        if not same and contender is not contenders[0]:
+            sys.exit(f"{contender.name} answers {text[:200]!r} to {sample.name}; the floor answers {texts[0][:200]!r}.")
 
 
 # --- many at once --------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ async def _once(call: Call, text: str) -> object:
 Batch = Callable[[], Awaitable[object]]
 
 
-def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, with_peers: bool) -> Table:
+async def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, with_peers: bool) -> Table:
     texts = [f'{{"number": {number}}}' for number in range(NAPS)]
     sample = Sample("nap", samples.nap, samples.nap, texts[0])
     batches: dict[str, Batch] = {"anyio.to_thread (gather)": _gathered(floors.hop_by_anyio(sample), texts)}
@@ -126,12 +127,12 @@ def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, with_pe
     if with_peers:
         batches |= {f"{name} (gather)": _gathered(peers.PEERS[name](samples.nap), texts) for name in peers.IN_THREAD}
     walls: dict[str, list[float]] = {name: [] for name in batches}
-    with asyncio.Runner() as runner:
-        for turn in range(rounds + 1):
-            for name, batch in batches.items():
-                took = runner.run(_timed(batch))
-                if turn:  # the first round makes the threads
-                    walls[name].append(took * 1000)
+    for turn in range(rounds + 1):
+        for name, batch in batches.items():
+            start = time.perf_counter()
+            await batch()
+            if turn:  # the first round makes the threads
+                walls[name].append((time.perf_counter() - start) * 1000)
     rows = [_nap_row(name, taken) for name, taken in walls.items()]
     title = f"{NAPS} naps of 10 ms at once (`time.sleep`)"
     return Table(title, ("wall ms (best)", "wall ms (median)"), rows, notes)
@@ -148,9 +149,3 @@ def _gathered(call: Call, texts: Sequence[str]) -> Batch:
         return await asyncio.gather(*map(call, texts))
 
     return batch
-
-
-async def _timed(batch: Batch) -> float:
-    start = time.perf_counter()
-    await batch()
-    return time.perf_counter() - start

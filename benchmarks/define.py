@@ -4,6 +4,8 @@ Lives here: the functions, and the fresh process that each figure comes from (th
 Not here: calls of the tools.
 """
 
+import asyncio
+import inspect
 import json
 import linecache
 import statistics
@@ -17,11 +19,13 @@ import peers
 from measure import Row, Table, verdict
 
 COUNT = 1000
-COLUMNS = ("first tool, ms", "ms per tool", "wall ms per tool (best)", "× floor")
+COLUMNS = ("first tool, cold, ms", "first tool, ms", "ms per tool", "wall ms per tool (best)", "x floor")
 RATIO_LIMIT, FIRST_LIMIT_MS = 1.3, 5.0
 
 SOURCE = '''
-async def tool_{number}(city: str, days: int = 3, ratio: float = 0.5, exact: bool = False, tags: list[str] | None = None) -> str:
+async def tool_{number}(
+    city: str, days: int = 3, ratio: float = 0.5, exact: bool = False, tags: list[str] | None = None
+) -> str:
     """Forecast the weather, variant {number}.
 
     Args:
@@ -36,6 +40,7 @@ async def tool_{number}(city: str, days: int = 3, ratio: float = 0.5, exact: boo
 TEXT = '{"city": "Prague", "days": 2, "tags": ["wind"]}'
 
 Function = Callable[..., Any]
+Figures = dict[str, float]
 
 
 def functions(count: int) -> Iterator[Function]:
@@ -54,13 +59,11 @@ def _floor(function: Function) -> object:
     return TypeAdapter(function).json_schema()
 
 
-def _floor_called(function: Function) -> object:
+async def _floor_called(function: Function) -> object:
     from pydantic import TypeAdapter
 
     adapter = TypeAdapter(function)
-    schema = adapter.json_schema()
-    adapter.validate_json(TEXT).close()  # what it returns is the coroutine of the function
-    return schema
+    return adapter.json_schema(), await adapter.validate_json(TEXT)
 
 
 def _ours(function: Function) -> object:
@@ -70,17 +73,12 @@ def _ours(function: Function) -> object:
     return made.definition.input_schema
 
 
-def _ours_called(function: Function) -> object:
+async def _ours_called(function: Function) -> object:
     from toolwright import Toolbox, tool
 
     box = Toolbox(tool(function))
     (made,) = box.tools
-    schema = made.definition.input_schema
-    try:
-        box.call(function.__name__, TEXT).send(None)  # it never waits, so it needs no loop
-    except StopIteration as done:
-        assert done.value.text == "Prague"  # noqa: S101 - a refused call would be cheaper
-    return schema
+    return made.definition.input_schema, (await box.call(function.__name__, TEXT)).unwrap()
 
 
 OWN: dict[str, Callable[[Function], object]] = {
@@ -93,55 +91,60 @@ OWN: dict[str, Callable[[Function], object]] = {
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure every contender in a fresh process in each round."""
-    names = [*OWN, *(peers.DEFINE if with_peers else ())]
-    taken: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    notes: list[str] = []
+    """Measure every contender in two fresh processes in each round."""
+    taken: dict[str, list[Figures]] = {name: [] for name in (*OWN, *(peers.DEFINE if with_peers else ()))}
+    notes = ["Cold: the first use of pydantic in the process, which then loads the rest of itself."]
     for _ in range(rounds):
         for name in list(taken):
-            done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                taken[name].append(json.loads(done.stdout.splitlines()[-1]))
-            else:
+            try:
+                taken[name].append(_fresh(name, "cold") | _fresh(name, "warm"))
+            except subprocess.CalledProcessError as failed:
                 del taken[name]
-                notes.append(f"Not measured: {name}: {done.stderr.strip().splitlines()[-1]}")
+                notes.append(f"Not measured: {name}: {failed.stderr.strip().splitlines()[-1]}")
     return [Table(f"Define {COUNT:,} tools, cpu", COLUMNS, [_row(name, taken) for name in taken], notes)]
 
 
-def _row(name: str, taken: dict[str, list[dict[str, float]]]) -> Row:
+def _fresh(name: str, state: str) -> Figures:
+    command = [sys.executable, __file__, name, state]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _row(name: str, taken: dict[str, list[Figures]]) -> Row:
     mine = taken[name]
     floor = taken["TypeAdapter(fn), called once" if name.endswith("called once") else "floor: TypeAdapter(fn)"]
-    first, each = _median(mine, "first"), _median(mine, "each")
+    cold, first, each = (statistics.median(one[key] for one in mine) for key in ("cold", "first", "each"))
     ratio = statistics.median(a["each"] / b["each"] for a, b in zip(mine, floor, strict=True))
-    wall = min(figures["wall"] for figures in mine)
+    figures = (cold, first, each, min(one["wall"] for one in mine), ratio)
     if not name.startswith("toolwright"):
-        return Row(name, (first, each, wall, ratio))
+        return Row(name, figures)
     kept = {verdict(ratio, RATIO_LIMIT), verdict(first, FIRST_LIMIT_MS)}
-    limit = f"≤ {RATIO_LIMIT:g} ×, first ≤ {FIRST_LIMIT_MS:g} ms"
-    return Row(name, (first, each, wall, ratio), limit, "over" if "over" in kept else "ok")
+    limit = f"≤ {RATIO_LIMIT:g} x, first ≤ {FIRST_LIMIT_MS:g} ms"
+    return Row(name, figures, limit, "over" if "over" in kept else "ok")
 
 
-def _median(figures: Sequence[dict[str, float]], key: str) -> float:
-    return statistics.median(one[key] for one in figures)
-
-
-def _measure(name: str) -> dict[str, float]:
+async def _measure(name: str, state: str) -> Figures:
     """Measure one contender, in this process; importing it is not part of the figures."""
     define = {**OWN, **peers.DEFINE}[name]
-    if name.startswith("toolwright"):
-        import toolwright  # noqa: F401
-    else:
-        exec(peers.IMPORT.get(name, "from pydantic import TypeAdapter, BaseModel"), {})  # noqa: S102 - written there
-    first, *others = functions(COUNT + 1)
-    start = time.process_time()
-    kept = [define(first)]
-    after = time.process_time()
-    wall = time.perf_counter()
-    kept += [define(function) for function in others]
-    cpu, wall = time.process_time() - after, time.perf_counter() - wall
-    assert len(kept) == COUNT + 1  # noqa: S101 - and so nothing was freed meanwhile
-    return {"first": (after - start) * 1000, "each": cpu * 1000 / COUNT, "wall": wall * 1000 / COUNT}
+    default = "import toolwright" if name.startswith("toolwright") else "from pydantic import TypeAdapter, BaseModel"
+    exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - written there
+    first, spare, *others = functions(COUNT + 2)
+    if state == "cold":
+        return {"cold": (await _timed(define, [first]))[0]}
+    _floor(spare)
+    started, _ = await _timed(define, [first])
+    cpu, wall = await _timed(define, others)
+    return {"first": started, "each": cpu / COUNT, "wall": wall / COUNT}
+
+
+async def _timed(define: Callable[[Function], object], some: Sequence[Function]) -> tuple[float, float]:
+    kept = []  # so that nothing is freed meanwhile
+    cpu, wall = time.process_time(), time.perf_counter()
+    for function in some:
+        made = define(function)
+        kept.append(await made if inspect.iscoroutine(made) else made)
+    return (time.process_time() - cpu) * 1000, (time.perf_counter() - wall) * 1000
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure(sys.argv[1])))
+    print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))

@@ -4,7 +4,6 @@ Lives here: rounds, medians, how busy the rest of the machine was, Markdown.
 Not here: what is measured (`calls`, `define`, `imports`).
 """
 
-import asyncio
 import gc
 import os
 import statistics
@@ -65,15 +64,18 @@ def verdict(value: float, limit: float | None) -> str:
     return "ok" if value <= limit else "over"
 
 
-def race(runner: asyncio.Runner, contenders: Sequence[Contender], text: str, rounds: int) -> list[Row]:
-    """Measure all contenders in each round and compare each with the floor of the same round."""
-    counts = [_count_for(runner, contender.call, text) for contender in contenders]
+async def race(contenders: Sequence[Contender], text: str, rounds: int) -> list[Row]:
+    """Measure all contenders in each round and compare each with the floor of the same round.
+
+    All in one task: anyio ends its threads with the task that asked for them, and would make new ones each time.
+    """
+    counts = [await _count_for(contender.call, text) for contender in contenders]
     cpu: list[list[float]] = [[] for _ in contenders]
     wall: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds):
         for place in range(len(contenders)):
             index = (place + turn) % len(contenders)  # nobody always runs after the same neighbour
-            used, took = _batch(runner, contenders[index].call, text, counts[index])
+            used, took = await _batch(contenders[index].call, text, counts[index])
             cpu[index].append(used * 1e6)
             wall[index].append(took * 1e6)
     return [_row(contender, cpu[index], wall[index], cpu[0]) for index, contender in enumerate(contenders)]
@@ -81,30 +83,25 @@ def race(runner: asyncio.Runner, contenders: Sequence[Contender], text: str, rou
 
 def _row(contender: Contender, cpu: Sequence[float], wall: Sequence[float], floor: Sequence[float]) -> Row:
     ratio = statistics.median(mine / base for mine, base in zip(cpu, floor, strict=True))
-    limit = "" if contender.limit is None else f"≤ {contender.limit:g} ×"
+    limit = "" if contender.limit is None else f"≤ {contender.limit:g} x"
     return Row(contender.name, (statistics.median(cpu), min(wall), ratio), limit, verdict(ratio, contender.limit))
 
 
-def _count_for(runner: asyncio.Runner, call: Call, text: str) -> int:
+async def _count_for(call: Call, text: str) -> int:
     count = 1
     while True:
-        _, each = _batch(runner, call, text, count)
+        _, each = await _batch(call, text, count)
         if each * count >= BATCH_SECONDS / 4:
             return max(1, int(BATCH_SECONDS / each))
         count *= 4
 
 
-def _batch(runner: asyncio.Runner, call: Call, text: str, count: int) -> tuple[float, float]:
+async def _batch(call: Call, text: str, count: int) -> tuple[float, float]:
     gc.collect()
-    used, took = runner.run(_repeat(call, text, count))
-    return used / count, took / count
-
-
-async def _repeat(call: Call, text: str, count: int) -> tuple[float, float]:
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in range(count):
         await call(text)
-    return time.process_time() - cpu, time.perf_counter() - wall
+    return (time.process_time() - cpu) / count, (time.perf_counter() - wall) / count
 
 
 def _number(value: float | None) -> str:

@@ -123,7 +123,8 @@ class ToolCallError(ToolwrightError):
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)
-        self.message = message
+        # Half a surrogate pair would make the whole conversation impossible to encode.
+        self.message = message.encode("utf-8", "backslashreplace").decode("utf-8")
         self.tool = tool
         self.retryable = retryable
 

@@ -142,6 +142,12 @@ def _refuse_duplicates(raw: str, tool: str) -> None:
 
 
 def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
+    if not raw.strip():
+        raw = "{}"  # some models send nothing at all for "no arguments"
+        try:
+            return inputs.validate_json(raw, strict=True), ()
+        except ValueError as empty:
+            error = empty
     data = _parsed(raw, tool)
     details = _details(error)
     fixed, repairs = _fixed(inputs, data, details, tool)
@@ -193,8 +199,6 @@ def _drop_stranger(inputs: Inputs, fixed: dict[str, Any], key: str, tool: str) -
 
 
 def _parsed(raw: str, tool: str) -> dict[str, Any]:
-    if not raw.strip():
-        return {}
     try:
         data = from_json(raw, allow_inf_nan=False)
     except ValueError as error:

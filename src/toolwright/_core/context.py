@@ -97,7 +97,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         """Return this context with the other's values over its own, key by key."""
         if other is None:
             return self
-        theirs = other if isinstance(other, ToolContext) else ToolContext(**other)
+        theirs = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
         deps = self.deps if theirs.deps is None else theirs.deps
         return self._derived(deps=deps, _values=MappingProxyType({**self._values, **theirs}))
 
@@ -197,6 +197,11 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _DONE
+
+
+def context_from(given: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:
+    """Return a context from what a caller gives for one."""
+    return given if given is None or isinstance(given, ToolContext) else ToolContext(**given)
 
 
 def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Timeout
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Timeout, checked
 from toolwright.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -97,8 +97,7 @@ class ToolOptions:
             raise DefinitionError(f'extra={self.extra!r}: give "ignore", "forbid" or "allow".')
         if self.runs_on not in (None, "loop", "thread"):
             raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop" or "thread", or leave it out.')
-        if isinstance(self.timeout, int | float) and not self.timeout > 0:
-            raise DefinitionError(f"timeout={self.timeout!r}: give seconds above 0, or None for no time-out.")
+        checked(self.timeout)
         if self.read_only and self.destructive:
             raise DefinitionError("read_only=True and destructive=True: a tool that changes nothing destroys nothing.")
 

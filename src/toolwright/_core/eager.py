@@ -100,6 +100,7 @@ else:
         _must_cancel = False
         _fut_waiter: asyncio.Future[Any] | None = None
         _requests = 0
+        _name: str | None = None
 
         def get_coro(self) -> Coroutine[Any, Any, Any]:
             return self._coro
@@ -108,7 +109,10 @@ else:
             return self._context
 
         def get_name(self) -> str:
-            return f"toolwright-{id(self):x}"
+            return self._name or f"toolwright-{id(self):x}"
+
+        def set_name(self, value: object) -> None:
+            self._name = str(value)
 
         def get_stack(self, *, limit: int | None = None) -> list[Any]:
             del limit

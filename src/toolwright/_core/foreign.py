@@ -70,9 +70,56 @@ class _Struct:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        # Pydantic follows every `$ref` and knows only its own, so these travel under other words until
+        # the schema is done (`settled`).
         del schema, handler
-        result: JsonSchemaValue = sys.modules["msgspec"].json.schema(self.kind)
-        return result
+        [whole], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
+        return {**_disguised(whole), _PARTS: {name: _disguised(part) for name, part in parts.items()}}
+
+
+_PARTS, _REF = "x-struct-parts", "x-struct-ref"
+
+
+def _disguised(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_REF if key == "$ref" else key: _disguised(item) for key, item in value.items()}
+    return [_disguised(item) for item in value] if isinstance(value, list) else value
+
+
+def settled(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return a finished schema with the parts of msgspec Structs among its definitions, each under its own name."""
+    if _PARTS not in str(schema):
+        return schema
+    shared: dict[str, Any] = schema.setdefault("$defs", {})
+    result: JsonSchemaValue = _settle(schema, {}, shared)
+    return result
+
+
+def _settle(node: Any, names: dict[str, str], shared: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_settle(item, names, shared) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if (parts := node.pop(_PARTS, None)) is not None:
+        names = {name: _free_name(name, part, shared) for name, part in parts.items()}
+        for name, part in parts.items():
+            shared[names[name]] = part
+        for name in parts:
+            shared[names[name]] = _settle(shared[names[name]], names, shared)
+    if _REF in node:
+        node["$ref"] = f"#/$defs/{names[node.pop(_REF)]}"
+    for key in list(node):
+        if key != "$defs" or node[key] is not shared:
+            node[key] = _settle(node[key], names, shared)
+    return node
+
+
+def _free_name(name: str, part: Any, shared: dict[str, Any]) -> str:
+    """Return a name for a definition that no other one has: two classes may be called the same."""
+    free, number = name, 2
+    while free in shared and shared[free] != part:
+        free, number = f"{name}_{number}", number + 1
+    return free
 
 
 class _Attrs:

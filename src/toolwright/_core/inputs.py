@@ -16,6 +16,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_jsonable_pyt
 
 from toolwright._core.declare import MISSING
 from toolwright._core.definition import Extra, JsonSchema
+from toolwright._core.foreign import explained
 from toolwright._core.schema import (
     EnumNames,
     TypeSchema,
@@ -109,7 +110,7 @@ def _field_of(fn: Any, parameter: Parameter) -> Any:
             more["json_schema_extra"] = {"default": to_jsonable_python(parameter.default)}
         except PydanticSerializationError:
             more.pop("json_schema_extra", None)
-    hint = parameter.hint
+    hint = explained(parameter.hint)
     if param.schema is not None:
         hint = Annotated[hint, WithJsonSchema(dict(param.schema))]
     if more:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toolwright.errors import DefinitionError, ToolCallError
 
@@ -27,6 +27,20 @@ INHERIT: Final = Inherit.INHERIT
 """An option left out: the next level decides (call > tool > toolbox > setting). `None` says "none"."""
 
 Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
+_T = TypeVar("_T")
+
+
+def checked(timeout: _T) -> _T:
+    """Return a time-out that makes sense.
+
+    Raises:
+        DefinitionError: it is not above zero.
+    """
+    if isinstance(timeout, (int, float)) and not timeout > 0:
+        raise DefinitionError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out.")
+    return timeout
+
+
 RunsOn: TypeAlias = Literal["loop", "thread"]
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
 """What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""

@@ -7,9 +7,11 @@ the change is exact. Not here: validation, and the wording of errors (`arguments
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -103,7 +105,7 @@ class Repairs:
         values = schema.get("enum") or [schema.get("const")]
         if not isinstance(value, str):
             return UNCHANGED
-        names = self.enum_names.get(tuple(values), {}) if all(map(_hashable, values)) else {}
+        names = self.enum_names.get(id(schema), {})
         if value in names:
             return names[value]
         wanted = value.strip().casefold()
@@ -149,7 +151,8 @@ def exact_number(text: str, *, whole: bool) -> Any:
     if not _NUMBER.fullmatch(text):
         return UNCHANGED
     number = float(text)
-    if number in (float("inf"), float("-inf")):
+    # Exact means that the number is written as this text; more digits than a float keeps would be lost.
+    if Decimal(repr(number)) != Decimal(text) or not math.isfinite(number):
         return UNCHANGED
     if not whole:
         return number
@@ -164,7 +167,3 @@ def _json_in(text: str, kind: type) -> Any:
     except ValueError:
         return UNCHANGED
     return value if isinstance(value, kind) else UNCHANGED
-
-
-def _hashable(value: Any) -> bool:
-    return not isinstance(value, dict | list)

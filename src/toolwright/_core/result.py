@@ -24,7 +24,7 @@ from toolwright._core.schema import admits_number, resolved_root
 from toolwright._core.template import expand
 from toolwright._core.tool import Tool, may_hold_content
 from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolResult, ToolReturn, note_of
-from toolwright.errors import ExecutionError, ResultError, ToolCallError, clip
+from toolwright.errors import ExecutionError, ResultError, ToolCallError, ToolError, clip
 
 _log = logging.getLogger("toolwright")
 VOID: Final = "Success"
@@ -225,9 +225,10 @@ def _check_text(tool: Tool, text: str) -> None:
 
 def named(tool: str, error: BaseException) -> ToolCallError:
     """Return what a tool raised as the error that its result carries."""
-    if isinstance(error, ToolCallError):
-        if not error.tool:
-            error.tool = tool
+    if isinstance(error, ToolError | ResultError):
+        error.tool = error.tool or tool
+        return error
+    if isinstance(error, ExecutionError) and error.tool == tool:
         return error
     if isinstance(error, asyncio.CancelledError):
         return ExecutionError(tool, RuntimeError("the tool cancelled itself"))

@@ -18,7 +18,7 @@ from toolwright._core.catalog import Resolver
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout, checked
 from toolwright._core.result import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments
@@ -51,7 +51,8 @@ class BoxPolicy:
     rethrow: tuple[type[BaseException], ...] = ()
     timeout: Timeout = INHERIT
     retry: Retry | None = None
-    max_concurrency: int = 64
+    max_concurrency: int = 0
+    """How many calls of a batch run at once; 0 where the settings say it."""
     resolvers: tuple[Resolver, ...] = ()
     naming: Naming | None = None
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
@@ -79,7 +80,9 @@ class BoxPolicy:
             given = {**_from_config(config), **given}
         if given.get("max_concurrency", 1) < 1:
             raise DefinitionError(f"max_concurrency={given['max_concurrency']!r}: give 1 or more.")
-        return cls(**given)
+        checked(given.get("timeout", INHERIT))
+        settings: Settings = given.get("settings", Settings())
+        return cls(**{"max_concurrency": settings.max_concurrency, **given})
 
 
 def _from_config(config: Config) -> dict[str, Any]:
@@ -153,6 +156,6 @@ def route_to(tool: Tool, box: BoxPolicy) -> Route:
     )
 
 
-def capped(timeout: float | None, settings: Settings) -> float | None:
+def capped(timeout: Timeout, settings: Settings) -> float | None:
     """Return a time-out within the hard maximum; `None` stays "none"."""
-    return None if timeout is None else min(timeout, settings.max_timeout)
+    return None if timeout is None or isinstance(timeout, Inherit) else min(timeout, settings.max_timeout)

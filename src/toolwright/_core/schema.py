@@ -17,13 +17,16 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema
 from typing_extensions import TypedDict
 
-from toolwright._core.foreign import explained
+from toolwright._core.foreign import explained, settled
 from toolwright.errors import UnsupportedType
 
-EnumNames: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
-"""For the values of an enum in a schema: member names → values, so that a model may say either."""
+EnumNames: TypeAlias = dict[int, dict[str, Any]]
+"""For each enum in a schema, by the identity of its node: member names → values, so that a model may say either."""
 
 _NO_SCHEMA = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
+
+
+_NAMES = "x-member-names"
 
 
 class _Generator(GenerateJsonSchema):
@@ -31,7 +34,7 @@ class _Generator(GenerateJsonSchema):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.enum_names: EnumNames = {}
+        self.classes: set[str] = set()
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         # Fields stay in the order the developer wrote; it is stable, and it reads better.
@@ -53,27 +56,34 @@ class _Generator(GenerateJsonSchema):
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         result = super().enum_schema(schema)
-        result.pop("title", None)
-        if (text := result.get("description")) and text == "An enumeration.":
-            del result["description"]
+        self.classes.add(schema["cls"].__name__)
         values = result.get("enum", [result.get("const")])
-        self.enum_names[tuple(values)] = {m.name: v for m, v in zip(schema["members"], values, strict=False)}
+        result[_NAMES] = {m.name: v for m, v in zip(schema["members"], values, strict=False)}
         return result
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        return _untitled(super().model_schema(schema), schema["cls"])
+        self.classes.add(schema["cls"].__name__)
+        return super().model_schema(schema)
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
+        self.classes.add(getattr(schema.get("cls"), "__name__", ""))
+        return super().typed_dict_schema(schema)
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return _untitled(super().dataclass_schema(schema), schema["cls"])
+        self.classes.add(schema["cls"].__name__)
+        return super().dataclass_schema(schema)
 
-
-def _untitled(result: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    if kind is None or result.get("title") == kind.__name__:
-        result.pop("title", None)
-    return result
+    def finish(self, schema: JsonSchemaValue) -> EnumNames:
+        """Drop titles that only repeat a class's name; return the member names of each enum in the schema."""
+        names: EnumNames = {}
+        for node in subschemas(schema):
+            if node.get("title") in self.classes:
+                del node["title"]
+            if node.get("description") == "An enumeration.":
+                del node["description"]
+            if (members := node.pop(_NAMES, None)) is not None:
+                names[id(node)] = members
+        return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +105,11 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(explained(hint))
         generator = _Generator(by_alias=True)
-        schema = generator.generate(adapter.core_schema, mode)
+        schema = settled(generator.generate(adapter.core_schema, mode))
     except _NO_SCHEMA as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
     validator = cast("SchemaValidator", adapter.validator)
-    return TypeSchema(_hoisted(schema), validator, adapter.serializer, generator.enum_names)
+    return TypeSchema(schema, validator, adapter.serializer, generator.finish(schema))
 
 
 def compile_object(fields: Mapping[str, Any], extra: Literal["forbid", "allow"], extra_items: Any = None) -> TypeSchema:
@@ -124,15 +134,6 @@ def compile_return(hint: Any) -> TypeSchema | None:
         return compile_type(hint, "serialization")
     except UnsupportedType:
         return None
-
-
-def _hoisted(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Move `$defs` that a foreign type brought along up to the root, where its references look for them."""
-    nested = [node for node in subschemas(schema) if node is not schema and "$defs" in node]
-    for node in nested:
-        for name, definition in node.pop("$defs").items():
-            schema.setdefault("$defs", {}).setdefault(name, definition)
-    return schema
 
 
 def resolved_root(schema: JsonSchemaValue) -> JsonSchemaValue:

@@ -16,16 +16,17 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _lock = threading.Lock()
+_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("toolwright_inside_a_sync_call", default=False)
 _background: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop, by process: a forked child starts its own."""
 
 
 def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine to its end and return its result, or raise what it raises."""
-    loop = _background_loop()
-    if _running_loop() is loop:
-        # A tool on the background loop asks for another sync call: waiting here would wait for ourselves.
+    if _inside.get():
+        # A tool that was called this way calls another: the background loop may be waiting for this very one.
         return _in_new_thread(coro)
+    loop = _background_loop()
     done: concurrent.futures.Future[_T] = concurrent.futures.Future()
     tasks: list[asyncio.Task[_T]] = []
 
@@ -34,7 +35,9 @@ def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
         tasks.append(task)
         task.add_done_callback(lambda finished: _hand_over(finished, done))
 
-    loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
+    context = contextvars.copy_context()
+    context.run(_inside.set, True)
+    loop.call_soon_threadsafe(begin, context=context)
     try:
         return done.result()
     except BaseException:
@@ -50,13 +53,6 @@ def _hand_over(task: asyncio.Task[_T], done: concurrent.futures.Future[_T]) -> N
         done.set_exception(error)
     else:
         done.set_result(task.result())
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:

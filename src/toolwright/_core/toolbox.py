@@ -12,18 +12,19 @@ from typing import Any, Self
 
 from typing_extensions import Unpack
 
+from toolwright._core.batch import Batch
 from toolwright._core.catalog import Catalog, items_from
-from toolwright._core.context import ToolContext
-from toolwright._core.dispatch import Batch, perform
+from toolwright._core.context import context_from
+from toolwright._core.dispatch import NOTHING_ASKED, Ask, perform
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
-from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout
+from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.prompts import Prompt
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult
 from toolwright._core.views import Views
-from toolwright.errors import UnknownTool
+from toolwright.errors import ExecutionError, ToolCallError, UnknownTool
 
 _ids = itertools.count(1)
 
@@ -112,6 +113,12 @@ class Toolbox(Faces, Views):
         route = self._routes[name] = route_to(tool, self._policy)
         return route
 
+    def _route_or_refusal(self, name: str) -> Route | ToolCallError:
+        try:
+            return self._route(name) or UnknownTool(name, sorted(self._catalog.tools))
+        except Exception as error:  # noqa: BLE001 - a resolver is foreign code; its failure costs one call, not a batch
+            return ExecutionError(name, error)
+
     def call(
         self,
         call: str | ToolCall,
@@ -130,15 +137,14 @@ class Toolbox(Faces, Views):
             name, call_id = call, f"call_{next(_ids)}"
         else:
             name, call_id, arguments = call.name, call.id, call.arguments
-        route = self._routes.get(name) or self._route(name)
-        if route is None:
-            return self._unknown(call_id, name)
-        if context is not None and not isinstance(context, ToolContext):
-            context = ToolContext[Any](**context)
-        return perform(route, call_id, arguments, context, timeout, retry)
+        route = self._routes.get(name) or self._route_or_refusal(name)
+        if isinstance(route, ToolCallError):
+            return self._refused(call_id, name, route)
+        if timeout is INHERIT and retry is INHERIT and context is None:
+            return perform(route, call_id, arguments, NOTHING_ASKED)
+        return perform(route, call_id, arguments, Ask(context_from(context), checked(timeout), retry))
 
-    async def _unknown(self, call_id: str, name: str) -> ToolResult:
-        error = UnknownTool(name, sorted(self._catalog.tools))
+    async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
         return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
 
     async def call_all(
@@ -158,21 +164,18 @@ class Toolbox(Faces, Views):
         wanted = [_as_call(call) for call in calls]
         width = _width(strategy, self._policy.max_concurrency)
 
-        async def run_one(call: ToolCall, left: float | None) -> ToolResult:
-            return await self.call(call, context=context, timeout=self._within(call.name, left))
+        routes = [self._route_or_refusal(call.name) for call in wanted]
 
-        batch = Batch(wanted, results if results is not None else [], width, timeout)
-        return await batch.run(run_one, [self._is_barrier(call.name) for call in wanted])
+        known, seconds = context_from(context), checked(timeout)
 
-    def _within(self, name: str, left: float | None) -> Timeout:
-        route = self._route(name)
-        if left is None or route is None:
-            return INHERIT
-        return left if route.timeout is None else min(left, route.timeout)
+        async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
+            route = self._route_or_refusal(call.name)
+            if isinstance(route, ToolCallError):
+                return await self._refused(call.id, call.name, route)
+            return await perform(route, call.id, call.arguments, Ask(known, ends=ends, batch_seconds=timeout or 0.0))
 
-    def _is_barrier(self, name: str) -> bool:
-        route = self._route(name)
-        return route is not None and route.tool.options.sequential
+        batch = Batch(wanted, results if results is not None else [], width, seconds)
+        return await batch.run(run_one, [_is_barrier(route) for route in routes])
 
     async def prompt(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
         """Return the messages of a prompt.
@@ -185,8 +188,11 @@ class Toolbox(Faces, Views):
         if found is None:
             known = ", ".join(sorted(self._catalog.prompts)) or "none"
             raise KeyError(f"No prompt named {name!r}. There are: {known}.")
-        own = context if context is None or isinstance(context, ToolContext) else ToolContext(**context)
-        return await found.render(arguments, self._policy.context.merged(own))
+        return await found.render(arguments, self._policy.context.merged(context_from(context)))
+
+
+def _is_barrier(route: Route | ToolCallError) -> bool:
+    return isinstance(route, Route) and route.tool.options.sequential
 
 
 def _as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:

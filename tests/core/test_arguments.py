@@ -1,0 +1,606 @@
+"""Arguments as a model writes them: what is taken, what is repaired and recorded, what is refused and how."""
+
+import enum
+import json
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+
+from toolwright import Param, Tool, Toolbox, ToolContext, tool
+from toolwright.errors import InvalidArguments
+from toolwright.lowlevel import Settings
+
+
+class Item(pydantic.BaseModel):
+    sku: str
+    count: int = 1
+
+
+class Colour(enum.Enum):
+    DARK_RED = "dark-red"
+    GREEN = "green"
+
+
+@tool
+async def take(
+    text: str = "",
+    whole: int = 0,
+    number: float = 0.0,
+    flag: bool = False,
+    words: list[str] = [],  # noqa: B006 - a tool's mutable default is copied for each call
+    table: dict[str, int] = {},  # noqa: B006 - as above
+    colour: Colour = Colour.GREEN,
+    unit: Literal["C", "F"] = "C",
+    items: list[Item] = [],  # noqa: B006 - as above
+    maybe: int | None = 5,
+) -> None:
+    """Take all kinds of things."""
+
+
+def seen_by(**options):
+    """Return a toolbox whose one tool keeps what it was given, and the list where it does."""
+    seen: list[dict[str, Any]] = []
+
+    @tool(**options)
+    async def keep(
+        n: int = 0, name: str = "", tags: list[str] = [], item: Item | None = None, colour: Colour = Colour.GREEN  # noqa: B006
+    ) -> None:
+        seen.append({"n": n, "name": name, "tags": tags, "item": item, "colour": colour})
+
+    return Toolbox(keep), seen
+
+
+async def refused(box: Toolbox, name: str, arguments: Any) -> InvalidArguments:
+    result = await box.call(name, arguments)
+    assert isinstance(result.error, InvalidArguments), result
+    return result.error
+
+
+# --- every problem at once ---------------------------------------------------------------------
+
+
+async def test_every_problem_is_told_at_once_with_its_path_and_the_tool_is_not_run():
+    ran = []
+
+    @tool
+    async def order(name: str, count: int, items: list[Item], unit: Literal["C", "F"]) -> None:
+        ran.append(1)
+
+    arguments = {"count": "many", "items": [{"sku": "a"}, {"sku": 5}, {"count": "x"}], "unit": "K"}
+    error = await refused(Toolbox(order), "order", json.dumps(arguments))
+
+    assert sorted(problem.path for problem in error.problems) == [
+        "$.count",
+        "$.items[1].sku",
+        "$.items[2].count",
+        "$.items[2].sku",
+        "$.name",
+        "$.unit",
+    ]
+    assert ran == []
+
+
+async def test_a_problem_says_what_was_expected_and_what_came():
+    error = await refused(Toolbox(take), "take", '{"whole": "many", "flag": 1, "words": 5}')
+
+    found = {problem.path: (problem.expected, problem.got) for problem in error.problems}
+    assert found["$.whole"][0] == "integer"
+    assert "many" in found["$.whole"][1]
+    assert found["$.flag"][0] == "boolean"
+    assert found["$.words"][0] == "array"
+
+
+async def test_a_missing_argument_is_told_as_missing():
+    @tool
+    async def greet(name: str) -> None: ...
+
+    error = await refused(Toolbox(greet), "greet", "{}")
+
+    [problem] = error.problems
+    assert problem.path == "$.name"
+    assert "missing" in problem.message
+
+
+async def test_the_path_uses_the_name_that_the_model_knows():
+    @tool
+    async def greet(first_name: Annotated[int, Param(name="firstName")]) -> int:
+        return first_name
+
+    box = Toolbox(greet)
+
+    assert (await refused(box, "greet", '{"firstName": "x"}')).problems[0].path == "$.firstName"
+    assert (await refused(box, "greet", "{}")).problems[0].path == "$.firstName"
+    assert (await box.call("greet", '{"firstName": 3}')).unwrap() == 3
+
+
+async def test_the_branches_of_a_union_do_not_show_up_in_a_path():
+    @tool
+    async def put(where: int | Item | list[int]) -> None: ...
+
+    error = await refused(Toolbox(put), "put", '{"where": {"sku": 5}}')
+
+    assert {problem.path for problem in error.problems} <= {"$.where", "$.where.sku"}
+
+
+async def test_a_huge_value_does_not_fill_the_answer():
+    error = await refused(Toolbox(take), "take", json.dumps({"whole": "x" * 100_000}))
+
+    assert len(json.dumps(error.to_model())) < 1_000
+
+
+async def test_many_problems_do_not_fill_the_answer():
+    """A list of 10,000 wrong items must not come back to the model as 10,000 sentences."""
+    error = await refused(Toolbox(take), "take", json.dumps({"items": [5] * 10_000}))
+
+    assert len(json.dumps(error.to_model())) < 20_000
+
+
+# --- texts that are no JSON object -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"n"', '{"n":', '{"n": 1', '{"n": 1,', '{"name": "ab', '{"tags": ["a"', '{"n": tru', "{\n"],
+    ids=repr,
+)
+async def test_a_text_that_ends_too_early_is_told_as_cut_off(text):
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", text)
+
+    assert error.cut_off
+    assert "cut off" in error.message
+    assert error.raw == text
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{n: 1}", '{"n": 1}}', '{"n": 1,}', "n=1", "{'n': 1}", '{"n": 1} trailing', '```json\n{"n": 1}\n```', "<n>1</n>"],
+    ids=repr,
+)
+async def test_a_malformed_text_is_told_as_malformed_and_where(text):
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", text)
+
+    assert not error.cut_off
+    assert "not valid JSON" in error.message
+    assert seen == []
+
+
+async def test_a_code_fence_is_named_as_the_mistake():
+    box, _ = seen_by()
+
+    error = await refused(box, "keep", '```json\n{"n": 1}\n```')
+
+    assert "fence" in error.message
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "null", '"text"', "true", '"{\\"n\\": 1}"'], ids=repr)
+async def test_json_that_is_no_object_is_refused(text):
+    """reliability.md F21: also an object inside a text; nothing is repaired silently."""
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", text)
+
+    assert "object" in error.problems[0].expected
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xff\xfe", b'{"name": "\xff"}', "\udcff", '{"name": "\udcff"}', '{"name": "\\ud800"}'],
+    ids=["bytes", "bytes in a text", "lone surrogate", "lone surrogate in a text", "escaped lone surrogate"],
+)
+async def test_text_that_no_encoding_takes_is_refused(raw):
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", raw)
+
+    json.dumps(error.to_model()).encode()
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"n": 1, "n": 2}', '{"n": 1, "n": 2, "more": 3}', '{"n": "1", "n": "2"}', '{"item": {"sku": "a", "sku": "b"}}'],
+    ids=["plain", "beside a stranger", "beside a repair", "inside"],
+)
+async def test_a_key_given_twice_is_refused_because_either_could_be_meant(text):
+    """reliability.md §5: duplicate keys are refused."""
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", text)
+
+    assert "twice" in error.message
+    assert seen == []
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+
+async def test_arguments_over_the_limit_are_refused_with_its_name_and_number():
+    box = Toolbox(take, settings=Settings(argument_bytes=100))
+
+    error = await refused(box, "take", json.dumps({"text": "x" * 200}))
+
+    assert "argument_bytes" in error.message
+    assert "100" in error.message
+
+
+@pytest.mark.parametrize("depth", [129, 1_000, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")], ids=["arrays", "objects"])
+async def test_nesting_over_the_limit_is_refused(depth, opening, closing):
+    @tool
+    async def anything(value: Any) -> None: ...
+
+    text = '{"value": ' + opening * depth + "1" + closing * depth + "}"
+
+    error = await refused(Toolbox(anything), "anything", text)
+
+    assert "json_depth" in error.message
+    assert "128" in error.message
+
+
+async def test_nesting_within_the_limit_is_taken():
+    @tool
+    async def anything(value: Any) -> Any:
+        return value
+
+    text = '{"value": ' + "[" * 100 + "]" * 100 + "}"
+
+    assert (await Toolbox(anything).call("anything", text)).ok
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_a_number_that_is_not_finite_is_refused(word):
+    result = await Toolbox(take).call("take", f'{{"number": {word}}}')
+
+    assert isinstance(result.error, InvalidArguments)
+
+
+async def test_an_integer_of_too_many_digits_is_refused():
+    result = await Toolbox(take).call("take", '{"whole": ' + "9" * 5_000 + "}")
+
+    assert isinstance(result.error, InvalidArguments)
+    assert len(result.text) < 2_000
+
+
+# --- repairs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "taken"),
+    [
+        ("whole", "5", 5),
+        ("whole", " 5 ", 5),
+        ("whole", "-12", -12),
+        ("whole", 5.0, 5),
+        ("whole", "5.0", 5),
+        ("number", "2.5", 2.5),
+        ("number", "1e3", 1000.0),
+        ("flag", "true", True),
+        ("flag", "False", False),
+        ("words", '["a", "b"]', ["a", "b"]),
+        ("table", '{"a": 1}', {"a": 1}),
+        ("colour", "DARK_RED", Colour.DARK_RED),
+        ("colour", "Dark-Red", Colour.DARK_RED),
+        ("unit", "f", "F"),
+        ("items", '[{"sku": "a"}]', [Item(sku="a")]),
+        ("maybe", "7", 7),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+async def test_what_a_model_clearly_meant_is_taken_and_recorded(name, sent, taken):
+    seen = {}
+
+    @tool
+    async def take_all(  # noqa: PLR0917 - one of each kind
+        whole: int = 0,
+        number: float = 0.0,
+        flag: bool | None = None,
+        words: list[str] = [],  # noqa: B006
+        table: dict[str, int] = {},  # noqa: B006
+        colour: Colour = Colour.GREEN,
+        unit: Literal["C", "F"] = "C",
+        items: list[Item] = [],  # noqa: B006
+        maybe: int | None = None,
+    ) -> None:
+        seen.update(locals())
+
+    result = await Toolbox(take_all).call("take_all", json.dumps({name: sent}))
+
+    assert result.ok, result.text
+    assert seen[name] == taken
+    assert type(seen[name]) is type(taken)
+    [repair] = result.repairs
+    assert repair.path == f"$.{name}"
+    assert repair.before == sent
+    assert repair.rule
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("whole", "5.5"),
+        ("whole", 5.5),
+        ("whole", "five"),
+        ("whole", ""),
+        ("whole", "0x10"),
+        ("whole", "1_000"),
+        ("whole", True),
+        ("whole", 1e300),
+        ("number", "nan"),
+        ("number", "inf"),
+        ("number", True),
+        ("flag", 1),
+        ("flag", 0),
+        ("flag", "yes"),
+        ("flag", "1"),
+        ("flag", ""),
+        ("text", 5),
+        ("text", True),
+        ("text", ["a"]),
+        ("words", "a, b"),
+        ("words", '{"a": 1}'),
+        ("words", '["a"'),
+        ("colour", "blue"),
+        ("unit", 1),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+async def test_what_would_be_a_guess_or_a_loss_is_refused(name, sent):
+    error = await refused(Toolbox(take), "take", json.dumps({name: sent}))
+
+    assert [problem.path for problem in error.problems] == [f"$.{name}"]
+
+
+async def test_repairs_reach_into_lists_and_models():
+    box = Toolbox(take)
+
+    result = await box.call("take", json.dumps({"items": [{"sku": "a", "count": "2"}], "table": {"x": "3"}}))
+
+    assert result.ok, result.text
+    assert {repair.path for repair in result.repairs} == {"$.items[0].count", "$.table.x"}
+
+
+async def test_clean_arguments_have_no_repairs():
+    result = await Toolbox(take).call("take", '{"whole": 5, "words": ["a"], "unit": "F"}')
+
+    assert result.ok
+    assert result.repairs == ()
+
+
+async def test_repairs_made_before_a_refusal_are_not_lost_on_the_tool():
+    box, seen = seen_by()
+
+    error = await refused(box, "keep", '{"n": "5", "tags": 7}')
+
+    assert [problem.path for problem in error.problems] == ["$.tags"]
+    assert seen == []
+
+
+async def test_text_stays_text_even_if_it_looks_like_something_else():
+    @tool
+    async def echo(text: str) -> str:
+        return text
+
+    box = Toolbox(echo)
+
+    for text in ("5", "true", "null", "[1]", '{"a": 1}', "", " ", "${x}"):
+        result = await box.call("echo", json.dumps({"text": text}))
+        assert result.value == text
+        assert result.repairs == ()
+
+
+async def test_a_union_takes_what_fits_before_anything_is_repaired():
+    @tool
+    async def pick(value: int | str) -> object:
+        return value
+
+    box = Toolbox(pick)
+
+    assert (await box.call("pick", '{"value": "5"}')).value == "5"
+    assert (await box.call("pick", '{"value": 5}')).value == 5
+
+
+async def test_two_members_that_differ_only_in_case_are_never_guessed_between():
+    @tool
+    async def pick(letter: Literal["a", "A", "b"]) -> str:
+        return letter
+
+    box = Toolbox(pick)
+
+    assert (await box.call("pick", '{"letter": "A"}')).value == "A"
+    assert (await box.call("pick", '{"letter": "B"}')).value == "b"
+    assert (await box.call("pick", '{"letter": "a "}')).error is not None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"n": "5"}', '{"n": 5.0}', '{"tags": "[\\"a\\"]"}', '{"colour": "DARK_RED"}', '{"colour": "Green"}'],
+    ids=repr,
+)
+async def test_strict_types_repairs_nothing(arguments):
+    box, seen = seen_by(strict_types=True)
+
+    await refused(box, "keep", arguments)
+
+    assert seen == []
+
+
+# --- null --------------------------------------------------------------------------------------
+
+
+async def test_null_is_none_where_the_type_admits_it_and_absent_where_it_does_not():
+    seen = []
+
+    @tool
+    async def keep(a: int | None = 1, b: int = 2) -> None:
+        seen.append((a, b))
+
+    box = Toolbox(keep)
+
+    await box.call("keep", '{"a": null, "b": null}')
+    await box.call("keep", {"a": None, "b": None})
+
+    assert seen == [(None, 2), (None, 2)]
+
+
+async def test_null_for_a_required_argument_is_a_problem():
+    @tool
+    async def need(n: int) -> None: ...
+
+    error = await refused(Toolbox(need), "need", '{"n": null}')
+
+    assert [problem.path for problem in error.problems] == ["$.n"]
+
+
+async def test_the_text_null_is_a_text():
+    @tool
+    async def echo(text: str = "default") -> str:
+        return text
+
+    assert (await Toolbox(echo).call("echo", '{"text": "null"}')).value == "null"
+
+
+# --- extra arguments ---------------------------------------------------------------------------
+
+
+async def test_arguments_that_nobody_asked_for_are_ignored():
+    box, seen = seen_by()
+
+    result = await box.call("keep", '{"n": 1, "why": "because"}')
+
+    assert result.ok
+    assert seen[0]["n"] == 1
+
+
+async def test_extra_forbid_refuses_them_by_name():
+    box, seen = seen_by(extra="forbid")
+
+    error = await refused(box, "keep", '{"n": 1, "why": "because"}')
+
+    assert [problem.path for problem in error.problems] == ["$.why"]
+    assert seen == []
+
+
+async def test_extra_allow_hands_them_to_a_function_with_keywords():
+    @tool(extra="allow")
+    async def keep(n: int, **more: Any) -> dict:
+        return {"n": n, **more}
+
+    result = await Toolbox(keep).call("keep", '{"n": 1, "why": {"a": [1]}}')
+
+    assert result.value == {"n": 1, "why": {"a": [1]}}
+
+
+async def test_extra_allow_on_a_function_without_keywords_does_not_break_its_calls():
+    """The schema invites what the function cannot take: refuse the definition, or drop what is extra."""
+    from toolwright.errors import DefinitionError
+
+    @tool(extra="allow")
+    async def keep(n: int) -> int:
+        return n
+
+    try:
+        box = Toolbox(keep)
+    except DefinitionError:
+        return
+
+    assert (await box.call("keep", '{"n": 1, "why": "because"}')).value == 1
+
+
+async def test_typed_keywords_are_validated():
+    @tool
+    async def scores(**points: int) -> int:
+        return sum(points.values())
+
+    box = Toolbox(scores)
+
+    assert (await box.call("scores", '{"ada": 1, "bob": 2}')).value == 3
+    assert [p.path for p in (await refused(box, "scores", '{"ada": "x"}')).problems] == ["$.ada"]
+
+
+async def test_extra_forbid_holds_for_a_hand_written_schema_too():
+    ran = []
+    schema = {"properties": {"n": {"type": "integer"}}}
+    box = Toolbox(Tool.from_schema("keep", "", schema, lambda arguments, context: ran.append(arguments), extra="forbid"))
+
+    error = await refused(box, "keep", '{"n": 1, "why": 2}')
+
+    assert "why" in error.message
+    assert ran == []
+
+
+# --- hand-written schemas ----------------------------------------------------------------------
+
+
+async def test_a_hand_written_schema_is_enforced_with_paths():
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 2},
+            "points": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        },
+        "required": ["name", "points"],
+    }
+    box = Toolbox(Tool.from_schema("keep", "", schema, lambda arguments, context: arguments))
+
+    error = await refused(box, "keep", '{"name": "x", "points": [1, -2]}')
+    missing = await refused(box, "keep", '{"name": "xy"}')
+
+    assert sorted(problem.path for problem in error.problems) == ["$.name", "$.points[1]"]
+    assert "points" in missing.message
+
+
+async def test_the_arguments_of_a_hand_written_schema_are_repaired_too():
+    seen = []
+    schema = {"properties": {"n": {"type": "integer"}, "tags": {"type": "array"}}, "required": ["n"]}
+
+    def handler(arguments: dict, context: ToolContext) -> None:
+        seen.append(arguments)
+
+    result = await Toolbox(Tool.from_schema("keep", "", schema, handler)).call("keep", '{"n": "5", "tags": "[1]"}')
+
+    assert result.ok, result.text
+    assert seen == [{"n": 5, "tags": [1]}]
+    assert {repair.path for repair in result.repairs} == {"$.n", "$.tags"}
+
+
+# --- mappings ----------------------------------------------------------------------------------
+
+
+async def test_a_mapping_may_hold_python_values_or_what_json_writes_for_them():
+    box, seen = seen_by()
+
+    await box.call("keep", {"item": Item(sku="a"), "colour": Colour.DARK_RED})
+    await box.call("keep", {"item": {"sku": "a"}, "colour": "dark-red"})
+
+    assert seen[0] == seen[1]
+
+
+async def test_a_mapping_that_cannot_be_json_is_refused():
+    box, seen = seen_by()
+    cycle: list = []
+    cycle.append(cycle)
+
+    for bad in (object(), cycle):
+        await refused(box, "keep", {"tags": bad})
+
+    assert seen == []
+
+
+async def test_a_tool_cannot_change_the_arguments_of_its_call():
+    @tool
+    async def change(values: Any, table: dict) -> None:
+        values.clear()
+        table["new"] = 1
+
+    arguments = {"values": [1, 2], "table": {"a": {}}}
+
+    await Toolbox(change).call("change", arguments)
+
+    assert arguments == {"values": [1, 2], "table": {"a": {}}}

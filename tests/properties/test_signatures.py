@@ -1,0 +1,152 @@
+"""For every signature: a valid schema, valid arguments arrive as they are, others never get through unseen."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
+
+from properties.shapes import functions, same
+from toolwright.errors import InvalidArguments
+
+pytestmark = pytest.mark.fuzz
+
+generous = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+# Twice the same item is the same set: nothing is lost, so nothing needs a repair.
+Lenient = extend(Draft202012Validator, {"uniqueItems": lambda *_: None})
+
+REPLACEMENTS = [None, True, False, 0, 5, 10**30, 1.0, 1.5, "", "x", "5", "-1.50", "TRUE", "null", "RED", "blue", "low"]
+REPLACEMENTS += ["[1]", "[", '{"a": 1}', "2024-01-01", [], {}, [None], [1, 1], ["5"], {"a": 1}, {"kind": "cat"}]
+
+
+def places(tree, path=()):
+    """Yield the way to everything in a JSON value."""
+    yield path
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for step, item in items:
+        yield from places(item, (*path, step))
+
+
+@st.composite
+def mutated(draw, tree):
+    """Return a JSON object in which one to three things were changed."""
+    tree = copy.deepcopy(tree)
+    for _ in range(draw(st.integers(1, 3))):
+        path = draw(st.sampled_from([path for path in places(tree) if path] or [("new",)]))
+        holder = tree
+        for step in path[:-1]:
+            holder = holder[step]
+        old = holder.get(path[-1]) if isinstance(holder, dict) else holder[path[-1]]
+        how = draw(st.sampled_from(["replace", "drop", "as text", "in a list", "twice", "more"]))
+        if how == "drop" and isinstance(holder, dict):
+            holder.pop(path[-1], None)
+        elif how == "as text":
+            holder[path[-1]] = json.dumps(old)
+        elif how == "in a list":
+            holder[path[-1]] = [old]
+        elif how == "twice" and isinstance(holder, list):
+            holder.append(old)
+        elif how == "more" and isinstance(holder, dict):
+            holder["unexpected"] = draw(st.sampled_from(REPLACEMENTS))
+        else:
+            holder[path[-1]] = copy.deepcopy(draw(st.sampled_from(REPLACEMENTS)))
+    return tree
+
+
+def without_noise(tree, known):
+    """Return arguments without what is ignored by promise: unknown names, and null for "left out"."""
+
+    def without_nulls(value):
+        if isinstance(value, dict):
+            return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+    return without_nulls({key: value for key, value in tree.items() if key in known})
+
+
+@generous
+@given(functions())
+def test_every_signature_has_a_valid_schema(function):
+    Draft202012Validator.check_schema(function.schema)
+
+    assert json.loads(json.dumps(function.schema, allow_nan=False)) == function.schema
+    assert function.schema["required"] == [name for name in function.schema["properties"] if name in function.required]
+    assert set(function.schema["properties"]) == set(function.shapes)
+
+
+@generous
+@given(st.data())
+def test_every_valid_value_is_valid_by_the_schema_and_arrives_equal(data):
+    function = data.draw(functions())
+    arguments = data.draw(function.arguments)
+    text = function.written(arguments)
+
+    Draft202012Validator(function.schema).validate(json.loads(text))
+    result = function.box.call_sync("take", text)
+
+    assert result.error is None
+    assert result.repairs == ()
+    assert same(function.seen[-1], function.expected(arguments))
+
+
+@generous
+@given(st.data())
+def test_valid_values_stay_as_they_are_beside_an_argument_that_needs_care(data):
+    """A repair, a null or a stranger elsewhere must not have other arguments read another way."""
+    function = data.draw(functions())
+    arguments = data.draw(function.arguments)
+    text = function.written(arguments)
+
+    result = function.box.call_sync("take", f'{text[:-1]}{", " if arguments else ""}"stranger": "5"}}')
+
+    assert result.error is None
+    assert result.repairs == ()
+    assert same(function.seen[-1], function.expected(arguments))
+
+
+@generous
+@given(st.data())
+def test_python_values_arrive_equal_too(data):
+    function = data.draw(functions())
+    arguments = data.draw(function.arguments)
+
+    result = function.box.call_sync("take", arguments)
+
+    assert result.error is None
+    assert same(function.seen[-1], function.expected(arguments))
+
+
+@generous
+@given(st.data())
+def test_what_the_schema_rejects_is_a_typed_error_or_a_recorded_repair_and_never_of_a_wrong_type(data):
+    function = data.draw(functions())
+    valid = json.loads(function.written(data.draw(function.arguments)))
+    tree = data.draw(mutated(valid))
+
+    result = function.box.call_sync("take", json.dumps(tree))
+
+    if result.error is not None:
+        assert isinstance(result.error, InvalidArguments)
+        assert json.loads(result.text)["error"]["parameters"]
+        assert function.seen == []
+    else:
+        cleaned = without_noise(tree, function.shapes)
+        assert result.repairs or any(map(Lenient(function.schema).is_valid, (tree, cleaned)))
+        assert all(function.shapes[name].conforms(value) for name, value in function.seen[-1].items())
+
+
+@generous
+@given(st.data())
+def test_strict_types_take_only_what_the_schema_takes(data):
+    function = data.draw(functions(strict_types=True))
+    tree = data.draw(mutated(json.loads(function.written(data.draw(function.arguments)))))
+
+    result = function.box.call_sync("take", json.dumps(tree))
+
+    cleaned = without_noise(tree, function.shapes)
+    assert result.repairs == ()
+    assert isinstance(result.error, InvalidArguments) or any(map(Lenient(function.schema).is_valid, (tree, cleaned)))
