@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic_core import to_json
+from toolwright._core.render import check_finite, json_bytes
 
 __all__ = ["as_json", "quoted_json", "text"]
 
@@ -21,10 +21,16 @@ def text(value: Any, return_type: Any) -> str:
 def as_json(value: Any, return_type: Any) -> str:
     """Write a value as indented JSON; a text stays as it is."""
     del return_type
-    return value if isinstance(value, str) else to_json(value, indent=2, by_alias=True, bytes_mode="base64").decode()
+    return value if isinstance(value, str) else _json(value, indent=2)
 
 
 def quoted_json(value: Any, return_type: Any) -> str:
     """Write every value as JSON, a text in quotes too; nothing is `"Done"`."""
     del return_type
-    return '"Done"' if value is None else to_json(value, by_alias=True, bytes_mode="base64").decode()
+    return '"Done"' if value is None else _json(value)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    data = json_bytes(value, indent)
+    check_finite(value, data)
+    return data.decode()

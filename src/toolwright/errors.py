@@ -50,6 +50,9 @@ __all__ = [
 NAMES_SHOWN = 20
 """How many tool names an `UnknownTool` message lists, so that a large toolbox does not fill the context."""
 
+PROBLEMS_SHOWN = 20
+"""How many argument problems the model is told at once; `problems` has them all."""
+
 _E = TypeVar("_E", bound="ToolwrightError")
 
 
@@ -177,10 +180,12 @@ class InvalidArguments(ToolCallError):
 
     def __init__(self, problems: Iterable[ArgumentProblem], *, tool: str = "", raw: str | None = None) -> None:
         self.problems = tuple(problems)
+        more = len(self.problems) - PROBLEMS_SHOWN
         self.raw = raw
         """The text as it came, where it could not be read as JSON."""
-        lines = "; ".join(f"{p.path}: {p.message}" for p in self.problems)
-        super().__init__(f"The arguments do not fit: {lines}", tool=tool, retryable=True)
+        lines = "; ".join(f"{p.path}: {p.message}" for p in self.problems[:PROBLEMS_SHOWN])
+        rest = f"; and {more} more" if more > 0 else ""
+        super().__init__(f"The arguments do not fit: {lines}{rest}", tool=tool, retryable=True)
 
     @property
     def cut_off(self) -> bool:
@@ -190,7 +195,7 @@ class InvalidArguments(ToolCallError):
     def to_model(self) -> dict[str, Any]:
         """Return the JSON object that the model reads, with one entry for each problem."""
         form = super().to_model()
-        form["error"]["parameters"] = [problem.to_dict() for problem in self.problems]
+        form["error"]["parameters"] = [problem.to_dict() for problem in self.problems[:PROBLEMS_SHOWN]]
         return form
 
 

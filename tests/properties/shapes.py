@@ -90,7 +90,7 @@ LEAVES = [
     leaf(int, st.integers(), "integer"),
     leaf(float, st.floats(allow_nan=False, allow_infinity=False), "number"),
     leaf(bool, st.booleans(), "boolean"),
-    leaf(Amount, st.decimals(-(10**9), 10**9, places=4), "number"),
+    leaf(Amount, st.decimals(-(10**9), 10**9, places=4), "number", "integer"),
     leaf(date, st.dates(), "string"),
     leaf(datetime, st.datetimes(timezones=st.none() | OFFSETS), "string"),
     leaf(time, st.times(), "string"),
@@ -117,11 +117,13 @@ LINKS = st.recursive(
 PETS = st.builds(Cat, weight=st.integers(), name=st.none() | st.text(max_size=3)) | st.builds(
     Dog, weight=st.sampled_from(["5", "heavy"]), sizes=st.lists(st.sampled_from(["1", "xl"]), max_size=2)
 )
+NUMBERS, WORDS = st.lists(st.integers(), max_size=3), st.lists(st.sampled_from(["5", "x"]), max_size=3)
 FIXED = [
     Shape(Node, NODES, frozenset({"object"}), hashable=False),
     Shape(Link, LINKS, frozenset({"object"}), hashable=False),
     Shape(Annotated[Cat | Dog, Field(discriminator="kind")], PETS, frozenset({"object"}), hashable=False),
     Shape(Cat | Dog, PETS, frozenset({"object"}), hashable=False),
+    Shape(list[int] | list[str], NUMBERS | WORDS, frozenset({"array"}), hashable=False),
 ]
 
 FIELD_NAMES = ["name", "count", "size", "tags", "from_", "value2"]
@@ -142,7 +144,8 @@ def records(draw, inner):
         return Shape(data, st.builds(data, **values), frozenset({"object"}), hashable=False)
     if kind == "named tuple":
         row = typing.NamedTuple("Row", [(name, shape.hint) for name, shape in fields.items()])
-        return Shape(row, st.builds(row, **values), frozenset({"array"}), hashable=False)
+        # Pydantic reads a named tuple from an object too, so in a union it is both.
+        return Shape(row, st.builds(row, **values), frozenset({"array", "object"}), hashable=False)
     optional = {name for name in names if draw(st.booleans())}
     hints = {name: NotRequired[shape.hint] if name in optional else shape.hint for name, shape in fields.items()}
     always = {name: strategy for name, strategy in values.items() if name not in optional}
@@ -255,9 +258,14 @@ def functions(draw, **options):
     words = [f"{name}=defaults[{name!r}]" if name in defaults else name for name in ordered]
     parts = [*words[:bare], *(["/"] if bare else []), *words[bare:plain]]
     parts += ["*", *words[plain:]] if words[plain:] else []
+    return function_of(found, defaults, parts, **options)
+
+
+def function_of(found, defaults, parts, **options):
+    """Return a function with these parameters, written as in `def take(a, *, b=defaults["b"])`."""
     seen: list[dict[str, Any]] = []
     namespace = {"seen": seen, "defaults": defaults, "ToolReturn": ToolReturn}
-    body = f"seen.append({{{', '.join(f'{name!r}: {name}' for name in names)}}}); return ToolReturn(None, content='ok')"
+    body = f"seen.append({{{', '.join(f'{name!r}: {name}' for name in found)}}}); return ToolReturn(None, content='ok')"
     exec(f"async def take({', '.join(parts)}): {body}", namespace)  # noqa: S102 - parts become a signature only when Python reads them
     take = namespace["take"]
     take.__annotations__ = {name: shape.hint for name, shape in found.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from pydantic import ValidationError
@@ -75,7 +76,8 @@ def _bind_other(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str],
     except (TypeError, ValueError):
         _fail(tool, "$", "the arguments must be a JSON object", "object", _got(raw))
     try:
-        return inputs.validate_python(given, strict=True), ()
+        # Where anything goes, the validator hands on the caller's own lists and dicts; a tool must not change those.
+        return inputs.validate_python(deepcopy(given) if inputs.deep else given, strict=True), ()
     except ValueError:
         return bind(_as_text(given, tool))
 
@@ -149,6 +151,7 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
         except ValueError as empty:
             error = empty
     data = _parsed(raw, tool)
+    _refuse_duplicates(raw, tool)
     details = _details(error)
     fixed, repairs = _fixed(inputs, data, details, tool)
     if fixed is not data:
@@ -200,6 +203,7 @@ def _drop_stranger(inputs: Inputs, fixed: dict[str, Any], key: str, tool: str) -
 
 def _parsed(raw: str, tool: str) -> dict[str, Any]:
     try:
+        raw.isascii() or raw.encode()
         data = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         reason = str(error)

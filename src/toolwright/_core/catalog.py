@@ -6,9 +6,8 @@ match that ignores case; never a guess. Not here: running anything.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +15,7 @@ from toolwright._core.declare import declared_on
 from toolwright._core.definition import Naming, apply_naming
 from toolwright._core.discovery import has_members, prompts_from, tools_from
 from toolwright._core.prompts import Prompt
-from toolwright._core.tool import Tool, tool_from
+from toolwright._core.tool import Renamed, Tool, tool_from
 from toolwright.errors import DefinitionError, DuplicateTool
 
 
@@ -69,18 +68,22 @@ class Catalog:
 
     def where(self, keep: Callable[[Tool], bool]) -> Catalog:
         """Return a catalog with the tools that `keep` keeps, and every prompt."""
-        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, self.prompts)
+        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, dict(self.prompts))
+
+    def copy(self) -> Catalog:
+        """Return a catalog with the same tools and prompts."""
+        return Catalog(dict(self.tools), dict(self.prompts))
 
     def named(self, rename: Callable[[str], str]) -> Catalog:
         """Return a catalog with the tools under other names."""
-        renamed = Catalog(prompts=self.prompts)
+        renamed = Catalog(prompts=dict(self.prompts))
         for tool in self.tools.values():
             renamed.add(as_named(tool, rename(tool.name)))
         return renamed
 
     def joined(self, other: Catalog) -> Catalog:
         """Return a catalog with the tools and prompts of both."""
-        both = Catalog(dict(self.tools), dict(self.prompts))
+        both = self.copy()
         for tool in other.tools.values():
             both.add(tool)
         for prompt in other.prompts.values():
@@ -92,9 +95,7 @@ def as_named(tool: Tool, name: str) -> Tool:
     """Return the tool under another name; everything else is shared."""
     if name == tool.name:
         return tool
-    twin = copy.copy(tool)
-    twin.definition = replace(tool.definition, name=name)
-    return twin
+    return Renamed(tool, name)
 
 
 def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Tool | Prompt]:

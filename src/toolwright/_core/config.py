@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,13 +20,16 @@ PREFIX = "TOOLWRIGHT_"
 
 
 class Config(Mapping[str, Any]):
-    """Settings by dotted key. `Config()` holds the environment; `Config.load(...)` reads files below it."""
+    """Settings by dotted key, whatever its case. `Config()` holds the environment; `Config.load(...)` reads files below it.
 
-    __slots__ = ("_values",)
+    Case does not matter because the names of environment variables have none.
+    """
+
+    __slots__ = ("_folded", "_values")
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, *, environ: Mapping[str, str] | None = None) -> None:
-        layers = {**_from_environment(os.environ if environ is None else environ), **_flat(values or {})}
-        self._values = MappingProxyType(layers)
+        layers = (_from_environment(os.environ if environ is None else environ), _flat(values or {}))
+        self._values, self._folded = _merged(layers)
 
     @classmethod
     def load(
@@ -37,15 +40,14 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a file is missing or cannot be read; names the file and the place.
         """
-        files = [Path(path) for path in paths]
-        merged: dict[str, Any] = {}
-        for path in sorted(files, key=lambda path: path.suffix == ".properties"):
-            merged.update(_read(path))
-        merged.update(_from_environment(os.environ if environ is None else environ))
-        return cls({**merged, **_flat(values or {})}, environ={})
+        files = sorted(map(Path, paths), key=lambda path: path.suffix == ".properties")
+        layers = [_read(path) for path in files]
+        layers.append(_from_environment(os.environ if environ is None else environ))
+        merged, _ = _merged([*layers, _flat(values or {})])
+        return cls(merged, environ={})
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+        return self._values[self._folded[key.casefold()]]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -56,6 +58,16 @@ class Config(Mapping[str, Any]):
     def __repr__(self) -> str:
         # Values may be secrets, so only the keys are shown.
         return f"Config({', '.join(sorted(self._values))})"
+
+
+def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """Return one mapping, later layers over earlier ones, with each key as it was written first."""
+    values: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            values[written.setdefault(key.casefold(), key)] = value
+    return MappingProxyType(values), written
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Timeout, checked
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Timeout, checked, checked_policy
 from toolwright.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -98,6 +98,8 @@ class ToolOptions:
         if self.runs_on not in (None, "loop", "thread"):
             raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop" or "thread", or leave it out.')
         checked(self.timeout)
+        if not isinstance(self.on_error, Inherit):
+            checked_policy(self.on_error)
         if self.read_only and self.destructive:
             raise DefinitionError("read_only=True and destructive=True: a tool that changes nothing destroys nothing.")
 

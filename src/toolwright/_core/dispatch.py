@@ -49,8 +49,8 @@ async def perform(route: Route, call_id: str, raw: Arguments, ask: Ask) -> ToolR
     state: CallState | None = None
     try:
         values, repairs = route.bind(raw)
-    except InvalidArguments as error:
-        fields = shown(error, route.on_error)
+    except Exception as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+        fields = _unbound(route, error, ask)
     else:
         try:
             policy = route.retry if ask.retry is INHERIT else ask.retry
@@ -105,6 +105,9 @@ async def _attempts(
         # A tool that overstays keeps the state it was given; each attempt has one of its own.
         own = replace(state, deadline=None if seconds is None else monotonic() + seconds)
         mine = known.for_call(own)
+        if state.attempt > 1:
+            # The attempt before may have changed a list or a dict in place.
+            values, _ = route.bind(state.call.arguments if state.call is not None else None)
         complete = tool.complete(dict(values), mine)
         try:
             value = await run(Attempt(tool, complete, mine, own, settings, seconds, route.in_thread))
@@ -136,6 +139,12 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
     if isinstance(error, ToolError):
         return error.retryable
     return isinstance(error, retry.on) and not isinstance(error, Abort)
+
+
+def _unbound(route: Route, error: Exception, ask: Ask) -> dict[str, Any]:
+    if isinstance(error, InvalidArguments):
+        return shown(error, route.on_error)
+    return _failed(route, error, ask)
 
 
 def _failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:

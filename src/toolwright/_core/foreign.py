@@ -1,6 +1,6 @@
-"""Types that pydantic does not know: attrs classes and msgspec Structs, made readable for it.
+"""Types that pydantic does not know, or knows differently: attrs classes, msgspec Structs, bytes.
 
-Lives here: a hint with such classes → the same hint with each one explained to pydantic. Neither package
+Lives here: a hint → the same hint with each such type explained to pydantic. Neither package
 is imported: a class of theirs can only exist where its package is loaded already.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import types
 import typing
+from base64 import b64encode
 from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
@@ -34,6 +35,8 @@ def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
     """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None and isinstance(hint, type):
+        if hint is bytes:
+            return Annotated[bytes, PlainSerializer(_base64, when_used="json")]
         if is_struct(hint):
             return Annotated[hint, _Struct(hint)]
         return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
@@ -47,6 +50,10 @@ def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
         return hint
     whole: Any = Union if origin is types.UnionType else origin
     return whole[tuple(parts)]
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode("ascii")
 
 
 class _Struct:
@@ -134,9 +141,18 @@ class _Attrs:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler.generate_schema(_fields_of(source, self.within))
-        return core_schema.no_info_after_validator_function(
-            lambda values: source(**values),
-            inner,
+
+        def make(values: Any) -> Any:
+            try:
+                return source(**values)
+            except Exception as error:
+                # An attrs validator may raise anything; pydantic takes only a ValueError for "does not fit".
+                raise ValueError(str(error.args[0] if error.args else error)) from error
+
+        made = core_schema.no_info_after_validator_function(make, inner)
+        return core_schema.json_or_python_schema(
+            made,
+            core_schema.union_schema([core_schema.is_instance_schema(source), made]),
             serialization=core_schema.plain_serializer_function_ser_schema(plain),
         )
 
@@ -154,6 +170,10 @@ def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
     return make(kind.__name__, fields)
 
 
+def _builtins(item: Any) -> Any:
+    return sys.modules["msgspec"].to_builtins(item) if is_struct(type(item)) else item
+
+
 def plain(value: Any) -> Any:
     """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
 
@@ -163,5 +183,5 @@ def plain(value: Any) -> Any:
     if is_struct(type(value)):
         return sys.modules["msgspec"].to_builtins(value)
     if is_attrs(type(value)):
-        return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _builtins(item))
     raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

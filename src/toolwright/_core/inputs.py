@@ -6,6 +6,7 @@ Not here: what happens to arguments that do not fit (`arguments`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,9 @@ from toolwright.errors import DefinitionError, UnsupportedType
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
+
+
+_log = logging.getLogger("toolwright")
 
 
 class SchemaMisfit(ValueError):
@@ -77,23 +81,39 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
     if flatten:
         return _flattened(fn, sent, injected, strict_types=strict_types)
     _check_labels(fn, sent)
-    open_ended = extra == "allow" or signature.extra_hint is not MISSING
+    takes_more = signature.extra_hint is not MISSING
     fields = {parameter.name: _field_of(fn, parameter) for parameter in sent}
     items = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
     try:
-        compiled = compile_object(fields, "allow" if open_ended else "forbid", items)
+        # A function without `**keywords` cannot take what its schema may allow, so it is left out.
+        rest: Extra = "allow" if takes_more else "ignore" if extra == "allow" else "forbid"
+        compiled = compile_object(fields, rest, items)
     except UnsupportedType as error:
         raise _blame(fn, sent, error) from error
     _check_defaults(fn, sent, compiled)
     return Inputs(
         schema=compiled.schema,
-        validate_json=compiled.validator.validate_json,
-        validate_python=compiled.validator.validate_python,
-        extra="allow" if open_ended else extra,
+        validate_json=_less(compiled.validator.validate_json, injected if takes_more else frozenset()),
+        validate_python=_less(compiled.validator.validate_python, injected if takes_more else frozenset()),
+        extra="allow" if takes_more else extra,
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
     )
+
+
+def _less(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
+    """Return a validator that leaves out what the application fills in, for a function that takes any keyword."""
+    if not injected:
+        return validate
+
+    def validate_less(raw: Any, **how: Any) -> Any:
+        values = validate(raw, **how)
+        if sent := injected & values.keys():
+            _log.warning("ignored %s, which the application fills in and a model must not send", sorted(sent))
+        return {name: value for name, value in values.items() if name not in sent}
+
+    return validate_less
 
 
 def _field_of(fn: Any, parameter: Parameter) -> Any:
@@ -205,6 +225,8 @@ def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, st
     if schema.get("type", "object") != "object":
         raise DefinitionError(f"Tool {name!r}: its input schema is of type {schema['type']!r}; a tool takes an object.")
     whole: JsonSchema = {"type": "object", "properties": {}, **schema}
+    if extra == "forbid":
+        whole.setdefault("additionalProperties", False)
     checker = _Checker(name, whole)
     return Inputs(whole, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
 

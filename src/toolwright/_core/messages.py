@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_jsonable_python
 
 from toolwright._core.values import Content, Text, ToolCall, ToolResult, dump_part, load_part, note_of
 from toolwright.errors import ToolCallError
@@ -95,13 +95,22 @@ def _plain(arguments: Any) -> Any:
 def _dump_result(result: ToolResult) -> dict[str, Any]:
     data: dict[str, Any] = {"call_id": result.call_id, "name": result.name}
     if result.error is not None:
-        data["error"] = result.error.to_model()["error"]
+        data["error"] = _shown_error(result, result.error)
     data["content"] = [dump_part(part) for part in result.content]
     if result.structured is not None:
         data["structured"] = result.structured
     if result.return_direct:
         data["return_direct"] = True
     return data
+
+
+def _shown_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
+    # What the model was shown, and no more: a redacted failure stays redacted in the history.
+    try:
+        form = from_json(result.text)["error"]
+    except (ValueError, KeyError, TypeError):
+        form = {"code": error.code, "message": result.text, "tool": error.tool, "retryable": error.retryable}
+    return dict(form)
 
 
 def _load_result(data: Mapping[str, Any]) -> ToolResult:

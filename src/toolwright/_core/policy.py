@@ -46,6 +46,16 @@ OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallE
 """What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
 
 
+def checked_policy(policy: Any) -> None:
+    """Refuse an `on_error=` that is none.
+
+    Raises:
+        DefinitionError: it is neither a word that we know nor a function.
+    """
+    if policy not in ("message", "redact", "raise") and not callable(policy):
+        raise DefinitionError(f'on_error={policy!r}: give "message", "redact", "raise" or a function of the error.')
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Run a failed call again: `attempts` in all, waiting `delay * factor ** n` seconds in between."""

@@ -18,8 +18,8 @@ from toolwright._core.catalog import Resolver
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout, checked
-from toolwright._core.result import Render, renderer_of
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout, checked, checked_policy
+from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments
 from toolwright.errors import ConfigError, DefinitionError
@@ -81,6 +81,7 @@ class BoxPolicy:
         if given.get("max_concurrency", 1) < 1:
             raise DefinitionError(f"max_concurrency={given['max_concurrency']!r}: give 1 or more.")
         checked(given.get("timeout", INHERIT))
+        checked_policy(given.get("on_error", "message"))
         settings: Settings = given.get("settings", Settings())
         return cls(**{"max_concurrency": settings.max_concurrency, **given})
 

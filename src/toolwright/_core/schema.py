@@ -46,6 +46,8 @@ class _Generator(GenerateJsonSchema):
         return False
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        if self.mode == "serialization":
+            return super().decimal_schema(schema)
         result: JsonSchemaValue = {"type": "number"}
         bounds = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
         bounds["multiple_of"] = "multipleOf"
@@ -94,6 +96,8 @@ class TypeSchema:
     validator: SchemaValidator
     serializer: SchemaSerializer
     enum_names: EnumNames = field(default_factory=dict)
+    aliased: bool = False
+    """Whether a field is written under another name than Python's."""
 
 
 def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
@@ -109,10 +113,13 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     except _NO_SCHEMA as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
     validator = cast("SchemaValidator", adapter.validator)
-    return TypeSchema(schema, validator, adapter.serializer, generator.finish(schema))
+    aliased = mode == "serialization" and "serialization_alias" in repr(adapter.core_schema)
+    return TypeSchema(schema, validator, adapter.serializer, generator.finish(schema), aliased)
 
 
-def compile_object(fields: Mapping[str, Any], extra: Literal["forbid", "allow"], extra_items: Any = None) -> TypeSchema:
+def compile_object(
+    fields: Mapping[str, Any], extra: Literal["ignore", "forbid", "allow"], extra_items: Any = None
+) -> TypeSchema:
     """Return the schema and validator of an object with these fields, each a hint with its metadata."""
     options = {} if extra_items is None else {"extra_items": extra_items}
     make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
@@ -121,7 +128,7 @@ def compile_object(fields: Mapping[str, Any], extra: Literal["forbid", "allow"],
     compiled = compile_type(kind)
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
     if extra_items is None:
-        schema["additionalProperties"] = extra == "allow"
+        schema["additionalProperties"] = extra != "forbid"
     if defs := schema.pop("$defs", None):
         schema["$defs"] = defs
     return TypeSchema(schema, compiled.validator, compiled.serializer, compiled.enum_names)

@@ -22,7 +22,7 @@ from toolwright._core.context import Inject, ProjectDir, ToolContext, find_depen
 from toolwright._core.declare import MISSING, Param, ParamSpec
 from toolwright._core.docstrings import read
 from toolwright._core.values import ToolCall
-from toolwright.errors import DefinitionError
+from toolwright.errors import ConfigError, DefinitionError
 
 Filler: TypeAlias = Callable[[ToolContext[Any]], Any]
 """Finds the value of an injected parameter."""
@@ -181,6 +181,7 @@ def _parameter(
     filler = _filler_for(raw.name, hint)
     positional = raw.kind is raw.POSITIONAL_ONLY
     if filler is not None:
+        filler = filler if raw.default is raw.empty else _or_default(filler, raw.default)
         return Parameter(raw.name, hint, filler=filler, positional=positional)
     core, metadata = _parted(hint)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _PLAIN)
@@ -202,6 +203,16 @@ def _parameter(
         factory,
         positional=positional,
     )
+
+
+def _or_default(filler: Filler, default: Any) -> Filler:
+    def fill(context: ToolContext[Any]) -> Any:
+        try:
+            return filler(context)
+        except ConfigError:
+            return default
+
+    return fill
 
 
 def _default_of(

@@ -36,7 +36,7 @@ def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
         task.add_done_callback(lambda finished: _hand_over(finished, done))
 
     context = contextvars.copy_context()
-    context.run(_inside.set, True)
+    context.run(_inside.set, True)  # noqa: FBT003 - the value of a variable, not a switch
     loop.call_soon_threadsafe(begin, context=context)
     try:
         return done.result()

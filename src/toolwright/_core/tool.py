@@ -24,6 +24,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -53,6 +54,8 @@ class Tool(ABC):
     """Whether calling it gives an awaitable, or blocks."""
     returns: Any = MISSING
     """The return type, or `MISSING` where none is known."""
+    shown: tuple[str, ...] = ()
+    """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
     direct: Callable[..., Any] | None = None
     """The plain function to call with the values as keywords, where nothing else has to be done."""
 
@@ -189,7 +192,9 @@ class FunctionTool(Tool):
         )
         self.kind, self.start = _caller_of(fn, signature.parameters)  # type: ignore[method-assign]
         self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
-        self._standins = _standins(signature.parameters)
+        self._standins = _standins(signature.parameters, every=options.substitute_result)
+        if options.substitute_result:
+            self.shown = tuple(p.name for p in signature.parameters if p.filler is None)
         if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not _streams(
             fn
         ):
@@ -242,6 +247,27 @@ class FunctionTool(Tool):
         return await value if inspect.isawaitable(value) else value
 
 
+class Renamed(Tool):
+    """A tool under another name; everything else is the tool's own."""
+
+    def __init__(self, tool: Tool, name: str) -> None:
+        self.tool: Tool = tool
+        self.definition = replace(tool.definition, name=name)
+        self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
+        self.shown, self.direct = tool.shown, tool.direct
+        self.inputs, self.output = tool.inputs, tool.output
+        self.complete, self.start = tool.complete, tool.start  # type: ignore[method-assign]
+
+    @property
+    @override
+    def origin(self) -> str:
+        return self.tool.origin
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return await self.tool.invoke(arguments, context)
+
+
 def _kind_of(fn: Any) -> Kind:
     inner = inner_function(fn)
     return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
@@ -275,10 +301,12 @@ def _caller_of(fn: Any, parameters: Sequence[Parameter]) -> tuple[Kind, Callable
     return _kind_of(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
 
 
-def _standins(parameters: Sequence[Parameter]) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
+def _standins(
+    parameters: Sequence[Parameter], *, every: bool
+) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
     """Return what fills a parameter that the model left out, where Python's own default does not do."""
     sent = [parameter for parameter in parameters if parameter.filler is None]
-    templated = any(parameter.param.template for parameter in sent)
+    every = every or any(parameter.param.template for parameter in sent)
     found: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
     for p in sent:
         if p.param.template:
@@ -290,7 +318,7 @@ def _standins(parameters: Sequence[Parameter]) -> tuple[tuple[str, Callable[[dic
                 found.append((p.name, lambda values, context: None))  # noqa: ARG005 - one shape for every kind
         elif not is_shared_safely(p.default):
             found.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
-        elif templated or p.positional or p.param.default is not MISSING or _default_is_field(p):
+        elif every or p.positional or p.param.default is not MISSING or _default_is_field(p):
             found.append((p.name, lambda values, context, it=p.default: it))  # type: ignore[misc]  # noqa: ARG005
     return tuple(found)
 

@@ -6,6 +6,7 @@ Lives here: the public face over `catalog` (which tools), `route` (how they are 
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import itertools
 from collections.abc import Coroutine, Iterator
 from typing import Any, Self
@@ -39,9 +40,11 @@ class Toolbox(Faces, Views):
         for source in sources:
             self.add(source)
 
-    def _with(self, catalog: Catalog) -> Self:
+    def _with(self, catalog: Catalog, *, closed: bool = False) -> Self:
         twin = object.__new__(type(self))
-        twin._policy, twin._catalog, twin._routes = self._policy, catalog, {}
+        # A view that leaves tools out must not find them again through a resolver.
+        twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
+        twin._catalog, twin._routes = catalog, {}
         return twin
 
     def add(self, source: Any, *, replace: bool = False) -> None:
@@ -51,8 +54,11 @@ class Toolbox(Faces, Views):
             DuplicateTool: a name is taken and `replace` is not set; names both origins.
             DefinitionError: the source cannot give tools; says why.
         """
+        # All or nothing: a source that clashes leaves the toolbox as it was.
+        grown = self._catalog.copy()
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
-            self._catalog.add(item, replace_same=replace)
+            grown.add(item, replace_same=replace)
+        self._catalog = grown
         self._routes.clear()
 
     def __tools__(self) -> Iterator[Tool | Prompt]:

@@ -207,7 +207,10 @@ class ToolResult:
         """The value as JSON data where the tool declares an output schema, else `None`."""
         if self.structured_from is None or self.error is not None:
             return None
-        value = self.text if self.structured_from == "wrapped text" else from_json(self.text)
+        try:
+            value = self.text if self.structured_from == "wrapped text" else from_json(self.text)
+        except ValueError:
+            value = self.value  # a whole number of more than 4,300 digits, which no parser reads back
         return value if self.structured_from == "json" else {"result": value}
 
     def unwrap(self) -> Any:

@@ -13,6 +13,7 @@ from typing import Self
 from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.catalog import Catalog, matches
+from toolwright._core.tool import Tool
 from toolwright.errors import DefinitionError
 
 
@@ -31,8 +32,8 @@ class Views(ABC):
     _catalog: Catalog
 
     @abstractmethod
-    def _with(self, catalog: Catalog) -> Self:
-        """Return a toolbox over another catalog, with everything else shared."""
+    def _with(self, catalog: Catalog, *, closed: bool = False) -> Self:
+        """Return a toolbox over another catalog, with everything else shared; a closed one asks no resolver."""
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectWords]) -> Self:
         """Return a view with the tools that match a pattern (any, where none are given), tags and effects.
@@ -41,22 +42,20 @@ class Views(ABC):
         """
         wanted = frozenset([tags] if isinstance(tags, str) else tags)
         given = {name: bool(value) for name, value in effects.items()}
-        return self._with(
-            self._catalog.where(
-                lambda tool: (
-                    (not patterns or any(fnmatchcase(tool.name, p) for p in patterns)) and matches(tool, wanted, given)
-                )
-            )
-        )
+
+        def keep(tool: Tool) -> bool:
+            return (not patterns or any(fnmatchcase(tool.name, p) for p in patterns)) and matches(tool, wanted, given)
+
+        return self._with(self._catalog.where(keep), closed=True)
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
         """Return a view without the tools that match a pattern or carry one of the tags."""
         unwanted = frozenset([tags] if isinstance(tags, str) else tags)
-        return self._with(
-            self._catalog.where(
-                lambda tool: not any(fnmatchcase(tool.name, p) for p in patterns) and not (unwanted & tool.options.tags)
-            )
-        )
+
+        def keep(tool: Tool) -> bool:
+            return not any(fnmatchcase(tool.name, p) for p in patterns) and not (unwanted & tool.options.tags)
+
+        return self._with(self._catalog.where(keep), closed=True)
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool's name begins with `prefix`."""

@@ -1,0 +1,213 @@
+"""Prompts: functions that open a conversation."""
+
+import asyncio
+from typing import Annotated
+
+import pytest
+
+from toolwright import Config, Image, Message, Param, Text, Toolbox, prompt, tool
+from toolwright.errors import ConfigError, DefinitionError, InvalidArguments
+
+
+@prompt
+def review(language: str, tone: Annotated[str, "How to say it"] = "kind") -> str:
+    """Review some code."""
+    return f"Review this {language} code. Be {tone}."
+
+
+async def test_a_text_becomes_one_message_of_the_assistant():
+    [message] = await Toolbox(review).prompt("review", {"language": "Python"})
+
+    assert message == Message("assistant", "Review this Python code. Be kind.")
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+async def test_the_role_of_a_text_can_be_chosen(role):
+    @prompt(role=role)
+    def hello() -> str:
+        return "Hello"
+
+    [message] = await Toolbox(hello).prompt("hello")
+
+    assert message.role == role
+
+
+def test_a_role_that_does_not_exist_is_refused():
+    with pytest.raises(DefinitionError, match="role"):
+        prompt(role="robot")(lambda: "Hello")
+
+
+async def test_a_message_keeps_its_own_role():
+    @prompt
+    def hello() -> Message:
+        return Message("user", "Hello")
+
+    assert await Toolbox(hello).prompt("hello") == [Message("user", "Hello")]
+
+
+async def test_a_list_may_mix_texts_messages_and_parts():
+    picture = Image(b"\x89PNG")
+
+    @prompt(role="user")
+    def mixed() -> list:
+        return ["Look:", picture, Message("assistant", "I see."), Text("So?")]
+
+    messages = await Toolbox(mixed).prompt("mixed")
+
+    assert messages == [
+        Message("user", "Look:"),
+        Message("user", picture),
+        Message("assistant", "I see."),
+        Message("user", "So?"),
+    ]
+
+
+async def test_a_prompt_may_be_async():
+    @prompt
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "later"
+
+    [message] = await Toolbox(later).prompt("later")
+
+    assert message.text == "later"
+
+
+async def test_a_sync_prompt_may_return_an_awaitable():
+    async def later() -> str:
+        return "later"
+
+    @prompt
+    def now() -> str:
+        return later()
+
+    [message] = await Toolbox(now).prompt("now")
+
+    assert message.text == "later"
+
+
+async def test_what_cannot_be_a_message_is_refused_by_name():
+    @prompt
+    def number() -> int:
+        return 5
+
+    with pytest.raises(DefinitionError, match=r"'number'.*int"):
+        await Toolbox(number).prompt("number")
+
+
+def test_a_prompt_is_described_as_a_tool_is():
+    [found] = Toolbox(review).prompts
+
+    assert (found.name, found.description) == ("review", "Review some code.")
+    assert found.input_schema["required"] == ["language"]
+    assert found.input_schema["properties"]["tone"]["description"] == "How to say it"
+    assert "review" in repr(found)
+
+
+def test_a_prompt_may_be_given_a_name_and_a_description():
+    @prompt(name="hi", description="Say hi.")
+    def hello() -> str:
+        return "Hello"
+
+    [found] = Toolbox(hello).prompts
+
+    assert (found.name, found.description) == ("hi", "Say hi.")
+
+
+def test_the_function_stays_callable():
+    assert review("Go") == "Review this Go code. Be kind."
+
+
+async def test_bad_arguments_of_a_prompt_are_raised_with_every_problem():
+    with pytest.raises(InvalidArguments) as caught:
+        await Toolbox(review).prompt("review", {"tone": 5})
+
+    assert {problem.path for problem in caught.value.problems} == {"$.language", "$.tone"}
+
+
+async def test_a_prompt_that_is_not_there_is_told_with_those_that_are():
+    with pytest.raises(KeyError, match="review"):
+        await Toolbox(review).prompt("reviews")
+    with pytest.raises(KeyError, match="none"):
+        await Toolbox().prompt("review")
+
+
+async def test_parameters_of_prompts_have_templates_and_other_names_too():
+    @prompt
+    def about(topic: Annotated[str, Param(name="subject")], title: Annotated[str, Param(template=True, default="On ${topic}")]) -> str:
+        return title
+
+    [message] = await Toolbox(about).prompt("about", {"subject": "tea"})
+
+    assert message.text == "On tea"
+
+
+async def test_an_injected_value_that_is_missing_is_a_config_error():
+    @prompt
+    def where(project_dir: str) -> str:
+        return project_dir
+
+    with pytest.raises(ConfigError, match="project"):
+        await Toolbox(where).prompt("where")
+
+
+async def test_the_configuration_is_injected():
+    @prompt
+    def sign(config: Config) -> str:
+        return config["name"]
+
+    [message] = await Toolbox(sign, config={"name": "Ada"}).prompt("sign")
+
+    assert message.text == "Ada"
+
+
+def test_prompts_of_a_bundle_are_found_beside_its_tools():
+    class Bundle:
+        @tool
+        def work(self) -> None: ...
+
+        @prompt
+        def start(self) -> str:
+            return "Go"
+
+        @staticmethod
+        @prompt
+        def stop() -> str:
+            return "Stop"
+
+    box = Toolbox(Bundle())
+
+    assert [found.name for found in box.prompts] == ["start", "stop"]
+    assert [found.name for found in box.tools] == ["work"]
+    assert box.prompt_sync("start")[0].text == "Go"
+
+
+def test_a_bundle_may_hold_prompts_only():
+    class Bundle:
+        @prompt
+        def start(self) -> str:
+            return "Go"
+
+    box = Toolbox(Bundle())
+
+    assert [found.name for found in box.prompts] == ["start"]
+    assert len(box) == 0
+
+
+def test_a_prompt_is_no_tool():
+    box = Toolbox(review)
+
+    assert "review" not in box
+    assert box.call_sync("review", {"language": "Go"}).error.code == "unknown_tool"
+
+
+def test_the_prompts_are_sorted_by_name():
+    @prompt
+    def b() -> str:
+        return ""
+
+    @prompt
+    def a() -> str:
+        return ""
+
+    assert [found.name for found in Toolbox(b, a).prompts] == ["a", "b"]
