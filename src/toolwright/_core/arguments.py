@@ -203,8 +203,7 @@ def _drop_stranger(inputs: Inputs, fixed: dict[str, Any], key: str, tool: str) -
 
 def _parsed(raw: str, tool: str) -> dict[str, Any]:
     try:
-        raw.isascii() or raw.encode()
-        data = from_json(raw, allow_inf_nan=False)
+        data = from_json(raw if raw.isascii() else raw.encode(), allow_inf_nan=False)
     except ValueError as error:
         reason = str(error)
         if reason.startswith("EOF while parsing"):

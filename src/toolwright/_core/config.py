@@ -20,9 +20,10 @@ PREFIX = "TOOLWRIGHT_"
 
 
 class Config(Mapping[str, Any]):
-    """Settings by dotted key, whatever its case. `Config()` holds the environment; `Config.load(...)` reads files below it.
+    """Settings by dotted key, whatever its case.
 
-    Case does not matter because the names of environment variables have none.
+    `Config()` holds the environment; `Config.load(...)` reads files below it. Case does not matter, because the
+    names of environment variables have none.
     """
 
     __slots__ = ("_folded", "_values")

@@ -97,14 +97,19 @@ class OptionWords(TypedDict, total=False):
     substitute_result: bool
 
 
-class ToolWords(OptionWords, total=False):
+class SchemaWords(OptionWords, total=False):
+    """What a tool with a hand-written schema takes beside it."""
+
+    title: str | None
+    output_schema: bool | Mapping[str, Any]
+
+
+class ToolWords(SchemaWords, total=False):
     """What `@tool(...)` takes."""
 
     name: str | None
     description: str | None
-    title: str | None
     flatten: bool | None
-    output_schema: bool | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,10 @@ class Declaration:
     role: Role = "assistant"
     local_names: Mapping[str, Any] | None = None
     """Names around a function that was defined inside another, for its string annotations."""
+
+
+_OWN: Final = ("name", "description", "title", "flatten", "output_schema")
+"""Words of `@tool(...)` that are not options."""
 
 
 def options_from(words: Mapping[str, Any]) -> ToolOptions:
@@ -143,11 +152,19 @@ def options_from(words: Mapping[str, Any]) -> ToolOptions:
 
 def declaration_from(words: Mapping[str, Any]) -> Declaration:
     """Return the declaration that `@tool(**words)` leaves."""
-    own = {key: words[key] for key in ("name", "description", "title", "flatten", "output_schema") if key in words}
+    own = {key: words[key] for key in _OWN if key in words}
     if own.get("name") is not None and not str(own["name"]).strip():
         raise DefinitionError(f"name={own['name']!r}: give a name, or leave it out to use the function's.")
     options = options_from({key: value for key, value in words.items() if key not in own})
     return Declaration("tool", options=options, **own)
+
+
+def redeclared(declaration: Declaration, words: Mapping[str, Any]) -> Declaration:
+    """Return a declaration with some of its words changed."""
+    own = {key: words[key] for key in _OWN if words.get(key) is not None}
+    rest = options_from({key: value for key, value in words.items() if key not in _OWN})
+    changed = {key: getattr(rest, key) for key in words if key not in _OWN}
+    return replace(declaration, options=replace(declaration.options, **changed), **own)
 
 
 def declared_on(item: Any) -> Declaration | None:

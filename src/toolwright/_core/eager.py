@@ -67,8 +67,8 @@ else:
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
         task = _EagerTask(loop=loop)
-        task._coro = coro = awaitable if isinstance(awaitable, Coroutine) else _plainly(awaitable)  # noqa: SLF001 - ours
-        task._context = context = copy_context()  # noqa: SLF001 - ours
+        task.coro = coro = awaitable if isinstance(awaitable, Coroutine) else _plainly(awaitable)
+        task.context = context = copy_context()
         outer = asyncio.current_task(loop)
         if outer is not None:
             _leave(loop, outer)
@@ -95,18 +95,18 @@ else:
     class _EagerTask(asyncio.Future[Outcome]):
         """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
 
-        _coro: Coroutine[Any, Any, Any]
-        _context: Context
+        coro: Coroutine[Any, Any, Any]
+        context: Context
         _must_cancel = False
         _fut_waiter: asyncio.Future[Any] | None = None
         _requests = 0
         _name: str | None = None
 
         def get_coro(self) -> Coroutine[Any, Any, Any]:
-            return self._coro
+            return self.coro
 
         def get_context(self) -> Context:
-            return self._context
+            return self.context
 
         def get_name(self) -> str:
             return self._name or f"toolwright-{id(self):x}"
@@ -116,7 +116,7 @@ else:
 
         def get_stack(self, *, limit: int | None = None) -> list[Any]:
             del limit
-            frame = getattr(self._coro, "cr_frame", None)
+            frame = getattr(self.coro, "cr_frame", None)
             return [] if frame is None else [frame]
 
         def cancelling(self) -> int:
@@ -141,7 +141,7 @@ else:
             loop = self.get_loop()
             _enter(loop, self)
             try:
-                waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
+                waits_for = self.coro.send(None) if error is None else self.coro.throw(error)
             except StopIteration as end:
                 self.set_result((end.value, None))
             except BaseException as failure:
@@ -156,16 +156,16 @@ else:
 
         def wait_for(self, awaited: Any) -> None:
             if awaited is None:
-                self.get_loop().call_soon(self.step, context=self._context)
+                self.get_loop().call_soon(self.step, context=self.context)
             elif getattr(awaited, "_asyncio_future_blocking", None):
                 awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
-                awaited.add_done_callback(self._wake, context=self._context)
+                awaited.add_done_callback(self._wake, context=self.context)
                 self._fut_waiter = awaited
                 if self._must_cancel and awaited.cancel():
                     self._must_cancel = False
             else:
                 error = RuntimeError(f"a tool awaited {awaited!r}, which is not an asyncio future")
-                self.get_loop().call_soon(self.step, error, context=self._context)
+                self.get_loop().call_soon(self.step, error, context=self.context)
 
         def _wake(self, awaited: asyncio.Future[Any]) -> None:
             error: BaseException | None

@@ -6,7 +6,7 @@ Lives here: the `_sync` twins and nothing else; each runs its async method to th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from toolwright._core.context import ToolContext
@@ -28,7 +28,7 @@ class Faces(ABC):
     """What a toolbox can be asked, async and sync."""
 
     @abstractmethod
-    async def call(
+    def call(
         self,
         call: str | ToolCall,
         arguments: Arguments = None,
@@ -36,7 +36,7 @@ class Faces(ABC):
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         retry: Retry | Inherit | None = INHERIT,
-    ) -> ToolResult:
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Run one call."""
 
     @abstractmethod

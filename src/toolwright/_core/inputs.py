@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
@@ -229,6 +229,21 @@ def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, st
         whole.setdefault("additionalProperties", False)
     checker = _Checker(name, whole)
     return Inputs(whole, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
+
+
+def narrowed(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
+    """Return what a tool takes under a hand-written schema: that first, then the types of its function."""
+    by_hand = inputs_from_schema(name, schema, extra=inputs.extra, strict_types=inputs.strict_types)
+
+    def validate_json(text: str, **how: Any) -> Any:
+        by_hand.validate_json(text)
+        return inputs.validate_json(text, **how)
+
+    def validate_python(value: Any, **how: Any) -> Any:
+        by_hand.validate_python(value)
+        return inputs.validate_python(value, **how)
+
+    return replace(inputs, schema=by_hand.schema, validate_json=validate_json, validate_python=validate_python)
 
 
 class _Checker:

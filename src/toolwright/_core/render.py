@@ -44,7 +44,8 @@ def renderer_of(tool: Tool) -> Render:
     shape = _shape_of(tool)
     kind = _class_of(tool.returns) if output is not None and not admits_number(output.schema) else None
     scalar = kind is int or kind is bool
-    write, check = (None, None) if output is None else (_writer_of(output), output.validator.validate_python)
+    write: Any = None if output is None else _writer_of(output)
+    check: Any = None if output is None else output.validator.validate_python
 
     def render(value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is str:
@@ -52,8 +53,8 @@ def renderer_of(tool: Tool) -> Render:
                 return {"value": value, "text": value, "structured_from": text_shape}
         elif type(value) is kind and (scalar or len(value) <= _SMALL):  # type: ignore[arg-type]
             try:
-                check(value, strict=True)  # type: ignore[misc]
-                return {"value": value, "text": write(value).decode(), "structured_from": shape}  # type: ignore[misc]
+                check(value, strict=True)
+                return {"value": value, "text": write(value).decode(), "structured_from": shape}
             except Exception:  # noqa: BLE001 - the long way round finds out what is wrong, and says it
                 return convert(tool, value, values)
         return convert(tool, value, values)

@@ -83,7 +83,8 @@ class BoxPolicy:
         checked(given.get("timeout", INHERIT))
         checked_policy(given.get("on_error", "message"))
         settings: Settings = given.get("settings", Settings())
-        return cls(**{"max_concurrency": settings.max_concurrency, **given})
+        given.setdefault("max_concurrency", settings.max_concurrency)
+        return cls(**given)
 
 
 def _from_config(config: Config) -> dict[str, Any]:

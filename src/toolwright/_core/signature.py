@@ -101,6 +101,14 @@ def inner_function(fn: Any) -> Any:
             return call if inspect.isfunction(call) and not inspect.isfunction(fn) else fn
 
 
+def text_of_doc(fn: Any, parameters: Sequence[Parameter]) -> str:
+    """Return what a docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
+    doc = read(inner_function(fn).__doc__)
+    names = {parameter.name for parameter in parameters}
+    strays = [f"{name}: {text}" for name, text in doc.parameters.items() if name not in names]
+    return "\n".join([doc.text, *strays]).strip()
+
+
 def read_signature(
     fn: Any, local_names: Mapping[str, Any] | None = None, params: Sequence[ParamSpec] = ()
 ) -> Signature:

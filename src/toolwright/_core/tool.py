@@ -6,43 +6,37 @@ Not here: the policy around a call (`dispatch`), or where it runs (`execute`).
 
 from __future__ import annotations
 
-import copy
 import inspect
-import types
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
     Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, get_args
 
 from typing_extensions import Unpack, override
 
 from toolwright._core.context import ToolContext
-from toolwright._core.declare import MISSING, Declaration, OptionWords, ParamSpec, declaration_from, declared_on
+from toolwright._core.declare import (
+    MISSING,
+    Declaration,
+    ParamSpec,
+    SchemaWords,
+    ToolWords,
+    declaration_from,
+    declared_on,
+    redeclared,
+)
 from toolwright._core.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
-from toolwright._core.docstrings import read
-from toolwright._core.inputs import Inputs, inputs_from_schema, inputs_of
+from toolwright._core.inputs import Inputs, inputs_from_schema, inputs_of, narrowed
+from toolwright._core.plan import Kind, awaited, caller_of, kind_of, standins, streams
 from toolwright._core.schema import TypeSchema, compile_return, resolved_root
-from toolwright._core.signature import Parameter, inner_function, is_shared_safely, name_of, place_of, read_signature
-from toolwright._core.template import expand
+from toolwright._core.signature import name_of, place_of, read_signature, text_of_doc
 from toolwright._core.values import CONTENT_TYPES, ToolReturn
 from toolwright.errors import DefinitionError
-
-Kind = Literal["async", "sync"]
-_STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
 class Tool(ABC):
@@ -107,20 +101,16 @@ class Tool(ABC):
     def from_function(
         fn: Callable[..., Any],
         *,
-        name: str | None = None,
-        description: str | None = None,
         input_schema: Mapping[str, Any] | None = None,
         params: Sequence[ParamSpec] = (),
-        **options: Unpack[OptionWords],
+        **words: Unpack[ToolWords],
     ) -> FunctionTool:
-        """Make a tool from a function, with or without `@tool` on it.
+        """Make a tool from a function; what is given here goes over what `@tool` on it says.
 
         `input_schema` replaces the schema that the signature gives; `params` describes parameters by name.
         """
-        declared = declared_on(fn)
-        words: dict[str, Any] = {**options, "name": name, "description": description}
-        declaration = declaration_from(words) if declared is None or options else declared
-        return FunctionTool(fn, declaration, name=name, description=description, schema=input_schema, params=params)
+        declaration = redeclared(declared_on(fn) or Declaration("tool"), words)
+        return FunctionTool(fn, declaration, schema=input_schema, params=params)
 
     @staticmethod
     def from_schema(
@@ -128,10 +118,11 @@ class Tool(ABC):
         description: str,
         input_schema: Mapping[str, Any],
         handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
-        **options: Unpack[OptionWords],
+        **words: Unpack[SchemaWords],
     ) -> SchemaTool:
         """Make a tool from a hand-written schema and a handler, sync or async, that takes (arguments, context)."""
-        return SchemaTool(name, description, input_schema, handler, declaration_from(options).options)
+        declaration = declaration_from({**words, "name": name, "description": description or None})
+        return SchemaTool(handler, input_schema, declaration)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -142,16 +133,21 @@ class SchemaTool(Tool):
 
     def __init__(
         self,
-        name: str,
-        description: str,
-        schema: Mapping[str, Any],
         handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
-        options: ToolOptions,
+        schema: Mapping[str, Any],
+        declaration: Declaration,
     ) -> None:
-        self.definition = ToolDefinition(name, description or in_words(name), {"type": "object", **schema})
-        self.options = options
+        name, output = declaration.name or name_of(handler), declaration.output_schema
+        self.definition = ToolDefinition(
+            name,
+            declaration.description or in_words(name),
+            {"type": "object", **schema},
+            dict(output) if isinstance(output, Mapping) else None,
+            declaration.title,
+        )
+        self.options = declaration.options
         self.handler = handler
-        self.kind = _kind_of(handler)
+        self.kind = kind_of(handler)
         self.inputs  # noqa: B018 - a schema that is none is told now, not at the first call
 
     @property
@@ -177,7 +173,6 @@ class FunctionTool(Tool):
         fn: Callable[..., Any],
         declaration: Declaration,
         *,
-        name: str | None = None,
         description: str | None = None,
         schema: Mapping[str, Any] | None = None,
         params: Sequence[ParamSpec] = (),
@@ -186,24 +181,24 @@ class FunctionTool(Tool):
         self.options = options = declaration.options
         signature = read_signature(fn, declaration.local_names, params)
         self.parameters = signature.parameters
-        self.returns = _awaited(signature.returns)
+        self.returns = awaited(signature.returns)
         self.inputs = inputs_of(
             fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
         )
-        self.kind, self.start = _caller_of(fn, signature.parameters)  # type: ignore[method-assign]
+        if schema is not None:
+            self.inputs = narrowed(self.inputs, declaration.name or name_of(fn), schema)
+        self.kind, self.start = caller_of(fn, signature.parameters)  # type: ignore[method-assign]
         self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
-        self._standins = _standins(signature.parameters, every=options.substitute_result)
+        self._standins = standins(signature.parameters, every=options.substitute_result)
         if options.substitute_result:
             self.shown = tuple(p.name for p in signature.parameters if p.filler is None)
-        if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not _streams(
-            fn
-        ):
+        if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not streams(fn):
             self.direct = fn
-        own_name = name or declaration.name or name_of(fn)
+        own_name = declaration.name or name_of(fn)
         self.definition = ToolDefinition(
             own_name,
-            description or declaration.description or read(inner_function(fn).__doc__).text or in_words(own_name),
-            dict(schema) if schema is not None else self.inputs.schema,
+            declaration.description or description or text_of_doc(fn, signature.parameters) or in_words(own_name),
+            self.inputs.schema,
             self._output_schema(declaration),
             declaration.title,
         )
@@ -266,90 +261,6 @@ class Renamed(Tool):
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self.tool.invoke(arguments, context)
-
-
-def _kind_of(fn: Any) -> Kind:
-    inner = inner_function(fn)
-    return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
-
-
-def _streams(fn: Any) -> bool:
-    inner = inner_function(fn)
-    return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
-
-
-def _caller_of(fn: Any, parameters: Sequence[Parameter]) -> tuple[Kind, Callable[..., Any]]:
-    """Return how to call a function with values by name; streams are collected into lists."""
-    inner = inner_function(fn)
-    before = tuple(parameter.name for parameter in parameters if parameter.positional)
-    plain: Callable[[dict[str, Any]], Any] = (
-        (lambda values: fn(*(values[name] for name in before), **{k: v for k, v in values.items() if k not in before}))
-        if before
-        else (lambda values: fn(**values))
-    )
-    if inspect.isasyncgenfunction(inner):
-
-        async def collect(values: dict[str, Any], context: Any) -> list[Any]:
-            del context
-            return [item async for item in plain(values)]
-
-        return "async", collect
-    if inspect.isgeneratorfunction(inner):
-        return "sync", lambda values, context: list(plain(values))  # noqa: ARG005 - one shape for every kind
-    if before:
-        return _kind_of(fn), lambda values, context: plain(values)  # noqa: ARG005 - as above
-    return _kind_of(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
-
-
-def _standins(
-    parameters: Sequence[Parameter], *, every: bool
-) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
-    """Return what fills a parameter that the model left out, where Python's own default does not do."""
-    sent = [parameter for parameter in parameters if parameter.filler is None]
-    every = every or any(parameter.param.template for parameter in sent)
-    found: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
-    for p in sent:
-        if p.param.template:
-            found.append((p.name, _template(p)))
-        elif p.factory is not None and p.default is MISSING:
-            found.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
-        elif p.default is MISSING:
-            if not p.required:
-                found.append((p.name, lambda values, context: None))  # noqa: ARG005 - one shape for every kind
-        elif not is_shared_safely(p.default):
-            found.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
-        elif every or p.positional or p.param.default is not MISSING or _default_is_field(p):
-            found.append((p.name, lambda values, context, it=p.default: it))  # type: ignore[misc]  # noqa: ARG005
-    return tuple(found)
-
-
-def _default_is_field(parameter: Parameter) -> bool:
-    # Python would pass the FieldInfo itself, or has no default at all: `Annotated[int, Field(default=3)]`.
-    return any(hasattr(mark, "default_factory") for mark in getattr(parameter.hint, "__metadata__", ()))
-
-
-def _template(parameter: Parameter) -> Callable[[dict[str, Any], ToolContext[Any]], Any]:
-    wanted, text = parameter.hint, parameter.default
-
-    def fill(values: dict[str, Any], context: ToolContext[Any]) -> Any:
-        known = dict(values)
-        if "project_dir" not in known and "${project_dir" in text:
-            known["project_dir"] = context.project_dir
-        filled = expand(text, known)
-        core = get_args(wanted)[0] if get_origin(wanted) is typing.Annotated else wanted
-        return core(filled) if isinstance(core, type) and core is not str else filled
-
-    return fill
-
-
-def _awaited(hint: Any) -> Any:
-    """Return what a caller gets in the end: the item list of a stream, the value of an awaitable."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Awaitable, Coroutine) and args:
-        return args[-1]
-    if origin in _STREAMS and args:
-        return types.GenericAlias(list, (args[0],))
-    return hint
 
 
 def _gives_content(hint: Any) -> bool:

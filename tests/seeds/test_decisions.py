@@ -1,0 +1,713 @@
+"""Decisions where the seed systems differ (spec/seeds.md §3), each named; the design pages win where they differ."""
+
+import asyncio
+import inspect
+import json
+import logging
+import threading
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from toolwright import (
+    Abort,
+    Inject,
+    Message,
+    Param,
+    Retry,
+    Sequential,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    converters,
+    prompt,
+    tool,
+    tools_from,
+)
+from toolwright._core.definition import PORTABLE_NAME
+from toolwright.errors import (
+    ConfigError,
+    DefinitionError,
+    DuplicateTool,
+    ExecutionError,
+    InvalidArguments,
+    ToolTimeout,
+    UnknownTool,
+)
+
+
+def schema_of(fn: Any) -> dict:
+    return Toolbox(fn).tools[0].definition.input_schema
+
+
+async def call(fn: Any, arguments: Any = None, **words: Any):
+    box = Toolbox(fn, **words)
+    return await box.call(box.tools[0].name, arguments)
+
+
+async def value_of(fn: Any, arguments: Any = None, **words: Any) -> Any:
+    return (await call(fn, arguments, **words)).unwrap()
+
+
+# --- types and parameters ----------------------------------------------------------------------
+
+
+def test_c1_integers_are_integers_and_only_any_is_anything():
+    def f(i: int, n: float, d: Decimal, b: bool, s: str, a: Any) -> None: ...
+
+    properties = schema_of(f)["properties"]
+
+    kinds = [properties[name].get("type") for name in "indbsa"]
+    assert kinds == ["integer", "number", "number", "boolean", "string", None]
+
+
+def test_c1_a_type_without_a_schema_is_a_definition_error():
+    def f(x: asyncio.Event) -> None: ...
+
+    with pytest.raises(DefinitionError, match="'x'"):
+        Toolbox(f)
+
+
+async def test_c1_an_integral_float_is_an_int_and_a_bool_never_is():
+    def f(n: int) -> int:
+        return n
+
+    assert await value_of(f, '{"n": 5.0}') == 5
+    assert isinstance((await call(f, '{"n": true}')).error, InvalidArguments)
+    assert isinstance((await call(f, {"n": True})).error, InvalidArguments)
+
+
+def test_c2_required_means_no_default_and_none_not_admitted():
+    def f(
+        a: int,
+        b: int | None,
+        c: Annotated[int, Param(required=False)],
+        d: Annotated[int | None, Param(required=True)],
+        e: int = 1,
+    ) -> None: ...
+
+    assert schema_of(f)["required"] == ["a", "d"]
+
+
+async def test_c3_a_type_that_admits_none_is_optional_and_arrives_as_none():
+    def f(a: int | None) -> bool:
+        return a is None
+
+    assert await value_of(f) is True
+
+
+async def test_c3_required_wins_and_null_is_still_admitted():
+    def f(a: Annotated[int | None, Param(required=True)]) -> bool:
+        return a is None
+
+    assert await value_of(f, '{"a": null}') is True
+    assert isinstance((await call(f, "{}")).error, InvalidArguments)
+
+
+def test_c4_required_together_with_a_default_is_a_definition_error():
+    def f(a: Annotated[int, Param(required=True)] = 1) -> None: ...
+    def g(a: Annotated[int, Param(required=True, default=1)]) -> None: ...
+
+    for fn in (f, g):
+        with pytest.raises(DefinitionError, match="'a'"):
+            Toolbox(fn)
+
+
+@pytest.mark.parametrize("text", ["___NULL___", "___NOT_DEFINED___"])
+async def test_c5_the_sentinels_of_other_systems_are_ordinary_text(text):
+    def f(a: str = text) -> str:
+        return a
+
+    assert await value_of(f) == text
+    assert await value_of(f, {"a": "___NULL___"}) == "___NULL___"
+
+
+async def test_c6_null_is_none_or_absent_or_a_problem():
+    def f(a: int, b: int | None = 1, c: int = 2) -> list:
+        return [a, b, c]
+
+    assert await value_of(f, '{"a": 0, "b": null, "c": null}') == [0, None, 2]
+    assert [p.path for p in (await call(f, '{"a": null}')).error.problems] == ["$.a"]
+
+
+async def test_c7_a_wrong_value_never_falls_back_to_the_default():
+    def f(a: int = 1) -> int:
+        return a
+
+    assert isinstance((await call(f, '{"a": "many"}')).error, InvalidArguments)
+
+
+async def test_c8_defaults_are_real_values_and_each_call_has_its_own():
+    def f(items: list[int] = [1]) -> list[int]:  # noqa: B006 - that it is safe is the test
+        items.append(2)
+        return items
+
+    box = Toolbox(f)
+
+    assert [(await box.call("f")).value for _ in range(2)] == [[1, 2], [1, 2]]
+
+
+def test_c8_a_default_that_does_not_fit_is_a_definition_error():
+    def f(a: int = "10") -> None: ...
+
+    with pytest.raises(DefinitionError, match="'10'"):
+        Toolbox(f)
+
+
+# --- placeholders and injection ----------------------------------------------------------------
+
+
+async def test_c9_placeholders_in_defaults_only_where_marked_and_never_through_model_text(tmp_path):
+    def f(
+        name: str,
+        plain: str = "${name}",
+        path: Annotated[str, Param(template=True, default="${project_dir}/${name}${x:-!}$${name}${x}")] = "",
+    ) -> list[str]:
+        return [plain, path]
+
+    assert await value_of(f, {"name": "${project_dir}"}, project_dir=tmp_path) == [
+        "${name}",
+        f"{tmp_path}/${{project_dir}}!${{name}}${{x}}",
+    ]
+
+
+async def test_c10_placeholders_in_a_result_only_where_asked():
+    def f(name: str, unit: str = "C") -> str:
+        return "${name} ${unit} ${other}"
+
+    assert await value_of(f, {"name": "x"}) == "${name} ${unit} ${other}"
+    assert (await call(tool(substitute_result=True)(f), {"name": "x", "unit": "F"})).text == "x F ${other}"
+
+
+async def test_c10_a_default_that_was_used_is_filled_in_too():
+    @tool(substitute_result=True)
+    def f(name: str, unit: str = "C") -> str:
+        return "${name} ${unit}"
+
+    assert (await call(f, {"name": "x"})).text == "x C"
+
+
+async def test_c10_an_argument_put_into_a_result_is_not_expanded_again():
+    @tool(substitute_result=True)
+    def f(name: str, unit: str) -> str:
+        return "${name}"
+
+    assert (await call(f, {"name": "${unit}", "unit": "C"})).text == "${unit}"
+
+
+async def test_c11_project_dir_is_hidden_and_the_injected_value_wins(tmp_path, caplog):
+    def f(project_dir: Path) -> str:
+        return str(project_dir)
+
+    with caplog.at_level(logging.WARNING, logger="toolwright"):
+        value = await value_of(f, '{"project_dir": "/etc"}', project_dir=tmp_path)
+
+    assert value == str(tmp_path)
+    assert "project_dir" in caplog.text
+    assert schema_of(f)["properties"] == {}
+
+
+async def test_c11_without_a_directory_there_is_a_clear_error_before_the_call():
+    ran = []
+
+    def f(project_dir: Path) -> None:
+        ran.append(1)
+
+    result = await call(f)
+
+    assert isinstance(result.error.__cause__, ConfigError)
+    assert ran == []
+
+
+def test_c12_what_is_hidden_is_decided_by_the_definition_alone(tmp_path):
+    def f(n: int, project_dir: Path, tenant: Annotated[str, Inject]) -> None: ...
+
+    first = Toolbox(f)
+    second = Toolbox(f, project_dir=tmp_path, context={"tenant": "acme"})
+
+    assert first["f"].definition == second["f"].definition
+    assert list(first["f"].definition.input_schema["properties"]) == ["n"]
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+def test_c13_the_name_is_the_functions_own_unless_asked_otherwise():
+    def getURLForUser() -> None: ...  # noqa: N802 - the case is the test
+
+    names = [
+        Toolbox(getURLForUser, **words).tools[0].name
+        for words in ({}, {"naming": "snake"}, {"naming": str.upper})
+    ]
+
+    assert names == ["getURLForUser", "get_url_for_user", "GETURLFORUSER"]
+
+
+async def test_c14_an_empty_name_is_an_error_and_an_unportable_one_is_legal():
+    with pytest.raises(DefinitionError):
+        Tool.from_schema("", "", {}, lambda arguments, context: None)
+
+    odd = Tool.from_schema("Wetter heute: Prag", "", {}, lambda arguments, context: "ok")
+
+    assert (await Toolbox(odd).call("Wetter heute: Prag")).text == "ok"
+    assert not PORTABLE_NAME.fullmatch(odd.name)
+
+
+async def test_c15_look_up_is_exact_then_unique_without_case_and_never_a_guess():
+    def made(name: str) -> Tool:
+        return Tool.from_schema(name, "", {}, lambda arguments, context: name)
+
+    box = Toolbox(made("Search"), made("read"), made("READ"))
+
+    assert (await box.call("search")).text == "Search"
+    assert (await box.call("READ")).text == "READ"
+    assert isinstance((await box.call("Read")).error, UnknownTool)
+
+
+def test_c16_a_duplicate_names_both_origins_and_can_be_meant():
+    def one() -> str:
+        return "one"
+
+    def two() -> str:
+        return "two"
+
+    box = Toolbox(Tool.from_function(one, name="same"))
+
+    with pytest.raises(DuplicateTool) as caught:
+        box.add(Tool.from_function(two, name="same"))
+    box.add(Tool.from_function(two, name="same"), replace=True)
+
+    assert "'one'" in str(caught.value)
+    assert "'two'" in str(caught.value)
+    assert box.call_sync("same").text == "two"
+
+
+# --- arguments ---------------------------------------------------------------------------------
+
+
+async def test_c24_an_unknown_tool_is_answered_with_the_nearest_name():
+    def get_weather() -> None: ...
+
+    result = await Toolbox(get_weather).call("get_wether")
+
+    assert isinstance(result.error, UnknownTool)
+    assert "get_weather" in result.text
+
+
+@pytest.mark.parametrize("text", ["", "  ", None, "{}"], ids=repr)
+async def test_c25_blank_arguments_are_no_arguments(text):
+    def f(n: int = 5) -> int:
+        return n
+
+    assert await value_of(f, text) == 5
+
+
+@pytest.mark.parametrize("text", ["{", "nonsense", "[1]"], ids=repr)
+async def test_c25_arguments_that_cannot_be_read_are_told_to_the_model(text):
+    def f(n: int = 5) -> int:
+        return n
+
+    assert isinstance((await call(f, text)).error, InvalidArguments)
+
+
+async def test_c26_every_problem_is_told_at_once_and_nothing_is_half_called():
+    ran = []
+
+    def f(a: int, b: str, c: list[int]) -> None:
+        ran.append(1)
+
+    result = await call(f, '{"b": 5, "c": [1, "x"]}')
+
+    form = json.loads(result.text)["error"]
+    assert sorted(problem["path"] for problem in form["parameters"]) == ["$.a", "$.b", "$.c[1]"]
+    assert all(problem["message"] for problem in form["parameters"])
+    assert ran == []
+
+
+async def test_c27_extra_arguments_are_closed_in_the_schema_and_ignored_at_run_time(caplog):
+    def f(n: int) -> int:
+        return n
+
+    with caplog.at_level(logging.DEBUG, logger="toolwright"):
+        value = await value_of(f, '{"n": 1, "noise": 2}')
+
+    assert value == 1
+    assert schema_of(f)["additionalProperties"] is False
+    assert "ignored" in caplog.text
+
+
+async def test_c27_extra_may_be_forbidden_or_allowed():
+    @tool(extra="forbid")
+    def strict(n: int) -> None: ...
+
+    @tool(extra="allow")
+    def loose(n: int, **more: Any) -> dict:
+        return more
+
+    assert [p.path for p in (await call(strict, '{"n": 1, "noise": 2}')).error.problems] == ["$.noise"]
+    assert await value_of(loose, '{"n": 1, "noise": 2}') == {"noise": 2}
+    assert schema_of(strict)["additionalProperties"] is False
+    assert schema_of(loose)["additionalProperties"] is not False
+
+
+class Unit(Enum):
+    CELSIUS = "C"
+    FAHRENHEIT = "F"
+
+
+@pytest.mark.parametrize(
+    ("hint", "sent", "taken"),
+    [
+        (int, "5", 5),
+        (int, 5.0, 5),
+        (float, "2.5", 2.5),
+        (bool, "true", True),
+        (list[int], "[1, 2]", [1, 2]),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+        (Unit, "c", Unit.CELSIUS),
+        (Unit, "FAHRENHEIT", Unit.FAHRENHEIT),
+        (Literal["C", "F"], "f", "F"),
+    ],
+    ids=["int text", "whole float", "float text", "bool text", "list", "dict", "enum case", "enum name", "literal case"],
+)
+async def test_c28_common_slips_are_repaired_exactly_and_recorded(hint, sent, taken):
+    seen = []
+
+    def f(a: hint) -> None:
+        seen.append(a)
+
+    result = await call(f, json.dumps({"a": sent}))
+    strict = await call(tool(strict_types=True)(f), json.dumps({"a": sent}))
+
+    assert seen == [taken]
+    assert [repair.before for repair in result.repairs] == [sent]
+    assert isinstance(strict.error, InvalidArguments)
+
+
+@pytest.mark.parametrize(
+    ("hint", "sent"),
+    [(int, "5.5"), (int, 5.5), (bool, 1), (bool, "yes"), (bool, 0), (int, True), (str, 5), (list[str], "a,b")],
+    ids=["fraction text", "fraction", "one", "yes", "zero", "bool", "number", "commas"],
+)
+async def test_c28_nothing_is_lost_and_nothing_is_truthy(hint, sent):
+    def f(a: hint) -> None: ...
+
+    assert isinstance((await call(f, json.dumps({"a": sent}))).error, InvalidArguments)
+
+
+# --- results -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["plain", '"quoted"', '{"json": 1}', "null"], ids=repr)
+async def test_c29_a_text_result_is_sent_as_it_is(text):
+    def f() -> str:
+        return text
+
+    assert (await call(f)).text == text
+
+
+async def test_c29_quoting_is_there_for_those_who_want_it():
+    @tool(converter=converters.quoted_json)
+    def f() -> str:
+        return "plain"
+
+    assert (await call(f)).text == '"plain"'
+
+
+async def test_c30_nothing_is_success_and_a_null_value_is_null():
+    def void() -> None: ...
+    def unannotated(): ...
+    def nullable() -> int | None:
+        return None
+
+    assert [(await call(fn)).text for fn in (void, unannotated, nullable)] == ["Success", "Success", "null"]
+
+
+async def test_c31_an_error_is_never_returned_direct():
+    @tool(return_direct=True)
+    def f() -> str:
+        raise ToolError("no")
+
+    assert (await call(f)).return_direct is False
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+async def test_c33_the_model_sees_the_message_or_a_safe_line():
+    def f() -> None:
+        raise ValueError("the disk is full")
+
+    @tool
+    def told() -> None:
+        raise ToolError("Ask for another date.")
+
+    open_text, safe_text = (await call(f)).text, (await call(f, on_error="redact")).text
+
+    assert "f failed: ValueError: the disk is full" in open_text
+    assert "disk" not in safe_text
+    assert "Error id" in safe_text
+    assert json.loads((await call(told)).text)["error"]["message"] == "Ask for another date."
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), MemoryError()], ids=lambda e: type(e).__name__)
+async def test_c34_a_tool_cannot_end_a_server(error):
+    """The design is stricter than C34 here: §5 of 01-core."""
+
+    async def f() -> None:
+        raise error
+
+    assert isinstance((await call(f)).error, ExecutionError)
+
+
+async def test_c34_abort_and_the_named_types_are_raised():
+    async def stop() -> None:
+        raise Abort
+
+    async def fail() -> None:
+        raise LookupError
+
+    with pytest.raises(Abort):
+        await call(stop)
+    with pytest.raises(LookupError):
+        await call(fail, rethrow=(LookupError,))
+
+
+async def test_c34_our_own_cancellation_is_never_swallowed():
+    begun = asyncio.Event()
+
+    async def f() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(call(f))
+    await begun.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_c34_throw_on_error_raises_every_failure():
+    async def f() -> None:
+        raise ValueError
+
+    with pytest.raises(ExecutionError):
+        await call(f, config={"tools": {"throw_on_error": True}})
+
+
+async def test_c35_a_call_returns_and_unwrap_raises():
+    async def f() -> None:
+        raise ValueError
+
+    result = await call(f)
+
+    with pytest.raises(ExecutionError):
+        result.unwrap()
+
+
+async def test_c36_a_failure_never_falls_through_to_another_tool():
+    ran = []
+
+    def local() -> None:
+        ran.append("local")
+        raise ConnectionError
+
+    class Other:
+        def resolve(self, name: str) -> Tool | None:
+            return Tool.from_schema(name, "", {}, lambda arguments, context: ran.append("other"))
+
+    result = await Toolbox(local, resolvers=[Other()]).call("local")
+
+    assert not result.ok
+    assert ran == ["local"]
+
+
+# --- running -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "runs"),
+    [
+        ({}, {"retry": Retry(attempts=3, delay=0)}, 1),
+        ({"idempotent": True}, {"retry": Retry(attempts=3, delay=0)}, 3),
+        ({"retry": Retry(attempts=2, delay=0)}, {}, 2),
+        ({"idempotent": True}, {}, 1),
+    ],
+    ids=["toolbox, not said", "toolbox, idempotent", "tool", "nobody asked"],
+)
+async def test_c37_only_what_may_run_twice_is_run_twice(options, words, runs):
+    ran = []
+
+    @tool(**options)
+    async def f() -> None:
+        ran.append(1)
+        raise ConnectionError
+
+    await call(f, **words)
+
+    assert len(ran) == runs
+
+
+async def test_c38_a_stuck_thread_is_abandoned_and_its_late_result_dropped_and_logged(caplog):
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Watch(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "dropped" in record.getMessage():
+                ended.set()
+
+    @tool(timeout=0.02)
+    def stuck() -> str:
+        begun.set()
+        release.wait(5)
+        return "late"
+
+    watch = Watch()
+    logging.getLogger("toolwright").addHandler(watch)
+    result = await call(stuck)
+    release.set()
+    logged = await asyncio.to_thread(ended.wait, 5)
+    logging.getLogger("toolwright").removeHandler(watch)
+
+    assert isinstance(result.error, ToolTimeout)
+    assert begun.is_set()
+    assert logged
+
+
+async def test_c39_results_come_in_the_order_of_the_requests_and_a_failure_cancels_nobody():
+    """The design runs a batch in parallel by default; `Sequential()` is there for the seeds' way."""
+    ran = []
+
+    async def f(n: int) -> int:
+        ran.append(n)
+        await asyncio.sleep(0)
+        if n == 1:
+            raise ValueError
+        return n
+
+    box = Toolbox(f)
+    calls = [ToolCall(str(n), "f", {"n": n}) for n in range(4)]
+
+    parallel = await box.call_all(calls)
+    sequential = await box.call_all(calls, strategy=Sequential())
+
+    assert [result.value for result in parallel] == [0, None, 2, 3]
+    assert [result.value for result in sequential] == [0, None, 2, 3]
+    assert ran[4:] == [0, 1, 2, 3]
+
+
+# --- context, prompts, bundles -----------------------------------------------------------------
+
+
+async def test_c43_an_empty_context_is_legal():
+    async def f(ctx: ToolContext) -> int:
+        return len(ctx)
+
+    assert await value_of(f) == 0
+
+
+async def test_c45_the_role_of_a_prompt_is_assistant_unless_said_otherwise():
+    @prompt
+    def first() -> str:
+        return "a"
+
+    @prompt(role="user")
+    def second() -> str:
+        return "b"
+
+    @prompt
+    def third() -> Message:
+        return Message("system", "c")
+
+    box = Toolbox(first, second, third)
+
+    assert [(await box.prompt(name))[0].role for name in ("first", "second", "third")] == ["assistant", "user", "system"]
+
+
+async def test_c46_prompts_are_stored_and_rendered():
+    @prompt
+    def hello(name: str) -> str:
+        return f"Hello {name}"
+
+    box = Toolbox(hello)
+
+    assert [found.name for found in box.prompts] == ["hello"]
+    assert (await box.prompt("hello", {"name": "Ada"}))[0].text == "Hello Ada"
+
+
+def test_c55_every_parameter_is_the_models_unless_it_is_injected_and_none_is_untyped():
+    class Bundle:
+        @tool
+        def good(self, n: int, ctx: ToolContext, db: Annotated[object, Inject]) -> None: ...
+
+    class Broken:
+        @tool
+        def bad(self, n) -> None: ...
+
+    [found] = tools_from(Bundle())
+
+    assert list(found.definition.input_schema["properties"]) == ["n"]
+    with pytest.raises(DefinitionError, match="'n'"):
+        tools_from(Broken())
+
+
+def test_c57_the_decorator_is_the_consent():
+    class Bundle:
+        @tool
+        def _hidden(self) -> None: ...
+
+        def public(self) -> None: ...
+
+    assert [found.name for found in tools_from(Bundle())] == ["_hidden"]
+
+
+def test_c58_bundles_follow_the_method_resolution_order():
+    class Base:
+        @tool(read_only=True, description="Base.")
+        def kept(self) -> str:
+            return "base"
+
+        @tool(read_only=True)
+        def again(self) -> str:
+            return "base"
+
+        @tool
+        def gone(self) -> str:
+            return "base"
+
+    class Child(Base):
+        def kept(self) -> str:
+            return "child"
+
+        @tool
+        def again(self) -> str:
+            return "child"
+
+        @tool.exclude
+        def gone(self) -> str:
+            return "child"
+
+    box = Toolbox(Child())
+
+    assert [found.name for found in box.tools] == ["again", "kept"]
+    assert [box.call_sync(name).text for name in ("again", "kept")] == ["child", "child"]
+    assert (box["kept"].options.read_only, box["kept"].description) == (True, "Base.")
+    assert box["again"].options.read_only is None
+
+
+def test_the_decisions_tested_here_are_those_that_the_core_has():
+    wanted = {*range(1, 17), *range(24, 32), *range(33, 40), 43, 45, 46, 55, 57, 58}
+
+    tested = {
+        int(name.split("_")[1][1:])
+        for name, item in globals().items()
+        if inspect.isfunction(item) and name.startswith("test_c")
+    }
+
+    assert tested == wanted
