@@ -35,14 +35,14 @@ def on_loop(sample: Sample) -> Call:
 
 
 def refused(sample: Sample) -> Call:
-    """Make the floor of a call whose arguments are wrong."""
+    """Make the floor of a call whose arguments are wrong: found out, and written down for the model."""
     validate = _validator(sample).validate_json
 
     async def call(text: str) -> bytes:
         try:
             validate(text)
-        except ValidationError:
-            return b"refused"
+        except ValidationError as error:
+            return error.json(include_url=False, include_context=False).encode()
         raise AssertionError(text)
 
     return call

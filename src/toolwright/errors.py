@@ -22,9 +22,8 @@ redacting policy (`_core.result`). Imports nothing of ours.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,7 +126,7 @@ class ToolCallError(ToolwrightError):
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)
         # Half a surrogate pair would make the whole conversation impossible to encode.
-        self.message = message.encode("utf-8", "backslashreplace").decode("utf-8")
+        self.message = message if message.isascii() else message.encode("utf-8", "backslashreplace").decode("utf-8")
         self.tool = tool
         self.retryable = retryable
 
@@ -155,8 +154,7 @@ class UnknownTool(ToolCallError):
         super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentProblem:
+class ArgumentProblem(NamedTuple):
     """One thing that is wrong with the arguments."""
 
     path: str
@@ -170,7 +168,7 @@ class ArgumentProblem:
 
     def to_dict(self) -> dict[str, str]:
         """Return the problem as the model reads it."""
-        return {"path": self.path, "message": self.message, "expected": self.expected, "got": self.got}
+        return self._asdict()
 
 
 class InvalidArguments(ToolCallError):

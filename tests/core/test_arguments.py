@@ -8,7 +8,7 @@ import pydantic
 import pytest
 
 from toolwright import Param, Tool, Toolbox, ToolContext, tool
-from toolwright.errors import DefinitionError, InvalidArguments
+from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments
 from toolwright.lowlevel import Settings
 
 
@@ -24,6 +24,7 @@ class Colour(enum.Enum):
 
 @tool
 async def take(
+    *,
     text: str = "",
     whole: int = 0,
     number: float = 0.0,
@@ -44,7 +45,11 @@ def seen_by(**options):
 
     @tool(**options)
     async def keep(
-        n: int = 0, name: str = "", tags: list[str] = [], item: Item | None = None, colour: Colour = Colour.GREEN  # noqa: B006
+        n: int = 0,
+        name: str = "",
+        tags: list[str] = [],  # noqa: B006 - as above
+        item: Item | None = None,
+        colour: Colour = Colour.GREEN,
     ) -> None:
         seen.append({"n": n, "name": name, "tags": tags, "item": item, "colour": colour})
 
@@ -218,6 +223,30 @@ async def test_a_key_given_twice_is_refused_because_either_could_be_meant(text):
     assert seen == []
 
 
+# --- validators of the developer's own ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (ValueError("odd number"), InvalidArguments),
+        (RuntimeError("broken"), ExecutionError),
+        (SystemExit(1), ExecutionError),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
+async def test_whatever_a_validator_raises_becomes_a_result(raised, kind):
+    def check(value: int) -> int:
+        raise raised
+
+    @tool
+    async def need(n: Annotated[int, pydantic.AfterValidator(check)]) -> None: ...
+
+    result = await Toolbox(need).call("need", '{"n": 1}')
+
+    assert isinstance(result.error, kind)
+
+
 # --- bounds ------------------------------------------------------------------------------------
 
 
@@ -336,6 +365,7 @@ async def test_extra_allow_hands_them_to_a_function_with_keywords():
 
 async def test_extra_allow_on_a_function_without_keywords_does_not_break_its_calls():
     """The schema invites what the function cannot take: refuse the definition, or drop what is extra."""
+
     @tool(extra="allow")
     async def keep(n: int) -> int:
         return n
@@ -362,7 +392,9 @@ async def test_typed_keywords_are_validated():
 async def test_extra_forbid_holds_for_a_hand_written_schema_too():
     ran = []
     schema = {"properties": {"n": {"type": "integer"}}}
-    box = Toolbox(Tool.from_schema("keep", "", schema, lambda arguments, context: ran.append(arguments), extra="forbid"))
+    box = Toolbox(
+        Tool.from_schema("keep", "", schema, lambda arguments, context: ran.append(arguments), extra="forbid")
+    )
 
     error = await refused(box, "keep", '{"n": 1, "why": 2}')
 

@@ -256,13 +256,15 @@ def test_a_keyboard_interrupt_raised_in_a_worker_thread_becomes_a_result(run_scr
     assert done.stdout.strip() == "[False, True, False, True]", done.stderr
 
 
-def test_a_keyboard_interrupt_of_the_main_thread_ends_the_program(run_script):
-    done = run_script("""
+@pytest.mark.parametrize("wait", ["", "await asyncio.sleep(0)"], ids=["at once", "after a wait"])
+def test_a_keyboard_interrupt_of_the_main_thread_ends_the_program(run_script, wait):
+    done = run_script(f"""
         import asyncio
         from toolwright import Toolbox, tool
 
         @tool
         async def stop() -> None:
+            {wait}
             raise KeyboardInterrupt
 
         try:
@@ -294,7 +296,7 @@ def test_control_c_reaches_a_program_that_waits_in_call_sync_for_a_stuck_tool(ru
 
 
 async def test_an_exception_that_cannot_say_what_it_is_still_becomes_a_result():
-    class Mute(Exception):  # noqa: N818 - not about the name
+    class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
 

@@ -46,7 +46,9 @@ def test_a_file_given_later_wins_over_one_of_its_kind_given_earlier(write):
 
 
 def test_a_table_of_pyproject_is_read(write):
-    path = write("pyproject.toml", '[project]\nname = "x"\n[tool.other]\na = 1\n[tool.toolwright]\nproject_dir = "src"\n')
+    path = write(
+        "pyproject.toml", '[project]\nname = "x"\n[tool.other]\na = 1\n[tool.toolwright]\nproject_dir = "src"\n'
+    )
 
     assert dict(Config.load(path, environ={})) == {"project_dir": "src"}
 
@@ -79,7 +81,11 @@ def test_code_wins_over_the_environment():
 
 @pytest.mark.parametrize(
     ("key", "variable"),
-    [("MCP.url", "TOOLWRIGHT_MCP__URL"), ("MCP_1.name", "TOOLWRIGHT_MCP_1__NAME"), ("WebSearchTool.city", "TOOLWRIGHT_WEBSEARCHTOOL__CITY")],
+    [
+        ("MCP.url", "TOOLWRIGHT_MCP__URL"),
+        ("MCP_1.name", "TOOLWRIGHT_MCP_1__NAME"),
+        ("WebSearchTool.city", "TOOLWRIGHT_WEBSEARCHTOOL__CITY"),
+    ],
     ids=["MCP", "MCP_1", "WebSearchTool"],
 )
 def test_the_environment_reaches_the_known_keys_however_they_are_written(write, key, variable):
@@ -124,17 +130,17 @@ def test_the_values_may_be_secret_and_are_not_shown():
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="missing.toml"):
+    with pytest.raises(ConfigError, match=r"missing\.toml"):
         Config.load(tmp_path / "missing.toml")
 
 
 def test_a_file_that_is_not_toml_is_named_with_the_place(write):
-    with pytest.raises(ConfigError, match=r"bad.toml.*line 2"):
+    with pytest.raises(ConfigError, match=r"bad\.toml.*line 2"):
         Config.load(write("bad.toml", "a = 1\nb = = 2\n"))
 
 
 def test_a_line_that_is_no_property_is_named_with_its_number(write):
-    with pytest.raises(ConfigError, match=r"bad.properties:2"):
+    with pytest.raises(ConfigError, match=r"bad\.properties:2"):
         Config.load(write("bad.properties", "a=1\nno equal sign\n"))
 
 
@@ -142,7 +148,7 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(ConfigError, match="binary.toml"):
+    with pytest.raises(ConfigError, match=r"binary\.toml"):
         Config.load(path)
 
 

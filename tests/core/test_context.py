@@ -49,7 +49,7 @@ def test_a_context_is_frozen():
 
 
 def test_the_values_of_a_context_may_be_secret_and_are_not_shown():
-    assert "hunter2" not in repr(ToolContext(deps={"password": "hunter2"}, password="hunter2"))
+    assert "hunter2" not in repr(ToolContext(deps={"key": "hunter2"}, key="hunter2"))
 
 
 @pytest.mark.parametrize("fact", ["call_id", "tool_name", "call"])
@@ -104,6 +104,7 @@ async def test_nothing_of_the_context_is_in_the_definition():
     @tool
     async def see(
         n: int,
+        *,
         ctx: ToolContext,
         config: Config,
         project_dir: Path,

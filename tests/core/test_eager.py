@@ -162,7 +162,7 @@ async def test_it_can_be_cancelled_while_it_waits():
 
 async def test_it_can_be_cancelled_while_it_only_yields():
     async def yields() -> None:
-        while True:
+        for _ in range(1_000):
             await asyncio.sleep(0)
 
     task = started(yields())
@@ -203,19 +203,18 @@ async def test_cancellations_are_counted_and_can_be_taken_back():
 
 
 async def test_a_second_cancellation_reaches_the_clean_up_after_the_first():
-    steps = []
+    cleaning = asyncio.Event()
 
     async def cleans_up() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            steps.append("cleaning")
+            cleaning.set()
             await asyncio.Event().wait()
 
     task = started(cleans_up())
     task.cancel()
-    while not steps:
-        await asyncio.sleep(0)
+    await cleaning.wait()
     task.cancel()
     _, error = await end_of(task)
 

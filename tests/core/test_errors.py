@@ -232,7 +232,7 @@ async def test_a_function_may_turn_a_failure_into_a_result():
 
 
 async def test_a_function_may_raise():
-    class Stop(Exception):  # noqa: N818 - an application's own word
+    class Stop(Exception):
         pass
 
     def stop(error: ToolCallError) -> str:
@@ -273,7 +273,7 @@ def test_a_word_that_on_error_does_not_know_is_refused_when_the_tool_is_made():
 # --- rethrow and Abort -------------------------------------------------------------------------
 
 
-class PaymentDown(Exception):  # noqa: N818 - an application's own word
+class PaymentDown(Exception):
     pass
 
 
@@ -296,11 +296,27 @@ async def test_the_types_named_in_rethrow_pass_through_as_they_are(name):
     assert (await box.call("leak")).error.code == "execution_error"
 
 
+@pytest.mark.parametrize("runs_on", [None, "thread"], ids=["loop", "thread"])
+async def test_a_type_that_is_no_exception_can_be_rethrown_too(runs_on):
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    def leave_in_thread() -> None:
+        raise SystemExit(3)
+
+    fn = leave if runs_on is None else leave_in_thread
+
+    with pytest.raises(SystemExit):
+        await Toolbox(fn, rethrow=(SystemExit,)).call(fn.__name__)
+
+
 async def test_a_rethrown_type_stops_a_batch_and_fills_its_results():
     results = []
 
     with pytest.raises(PaymentDown):
-        await Toolbox(double, pay, rethrow=(PaymentDown,)).call_all([("double", {"n": 1}), ("pay", {})], results=results)
+        await Toolbox(double, pay, rethrow=(PaymentDown,)).call_all(
+            [("double", {"n": 1}), ("pay", {})], results=results
+        )
 
     assert [result.ok for result in results] == [True, False]
 
@@ -340,7 +356,7 @@ def test_the_codes_differ():
 # --- errors travel -----------------------------------------------------------------------------
 
 
-class Foreign(Exception):  # noqa: N818 - stands for any library's own
+class Foreign(Exception):
     """An exception that pickle cannot rebuild: its constructor wants more than its args."""
 
     def __init__(self, a: int, b: int) -> None:

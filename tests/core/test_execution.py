@@ -124,7 +124,9 @@ async def test_an_async_tool_is_cancelled_at_its_deadline(tasks_left):
     assert tasks_left() == []
 
 
-async def test_an_async_tool_that_swallows_its_cancellation_is_answered_at_the_deadline_all_the_same(caplog, tasks_left):
+async def test_an_async_tool_that_swallows_its_cancellation_is_answered_at_the_deadline_all_the_same(
+    caplog, tasks_left
+):
     """reliability.md F36: the late task is tracked, its value dropped and logged."""
     release = asyncio.Event()
 

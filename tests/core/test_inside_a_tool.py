@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from toolwright import Toolbox, tool
@@ -116,13 +117,13 @@ async def test_anyio_task_groups_and_cancel_scopes_work_inside_a_tool(waits_firs
     async def scoped() -> list[str]:
         seen = []
         if waits_first:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         with anyio.move_on_after(0.01):
             await anyio.sleep_forever()
         seen.append("moved on")
 
         async def child(word: str) -> None:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             seen.append(word)
 
         async with anyio.create_task_group() as group:
@@ -152,7 +153,7 @@ async def test_a_shielded_anyio_scope_inside_a_tool_finishes_its_clean_up():
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
                 cleaned.append(1)
 
     async with bound():

@@ -139,6 +139,11 @@ def test_a_message_travels():
 
 def test_a_message_read_back_stays_plain_data():
     """reliability.md T21: hostile keys of a history are data, never types to build."""
-    hostile = {"role": "user", "content": [{"type": "text", "text": '{"__class__": "os.system"}'}], "lc": 1, "$type": "x"}
+    hostile = {
+        "role": "user",
+        "content": [{"type": "text", "text": '{"__class__": "os.system"}'}],
+        "lc": 1,
+        "$type": "x",
+    }
 
     assert Message.from_dict(hostile) == Message("user", '{"__class__": "os.system"}')

@@ -134,7 +134,9 @@ async def test_a_prompt_that_is_not_there_is_told_with_those_that_are():
 
 async def test_parameters_of_prompts_have_templates_and_other_names_too():
     @prompt
-    def about(topic: Annotated[str, Param(name="subject")], title: Annotated[str, Param(template=True, default="On ${topic}")]) -> str:
+    def about(
+        topic: Annotated[str, Param(name="subject")], title: Annotated[str, Param(template=True, default="On ${topic}")]
+    ) -> str:
         return title
 
     [message] = await Toolbox(about).prompt("about", {"subject": "tea"})

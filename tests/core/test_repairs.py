@@ -23,6 +23,7 @@ class Colour(enum.Enum):
 
 @tool
 async def take(
+    *,
     text: str = "",
     whole: int = 0,
     number: float = 0.0,
@@ -43,7 +44,11 @@ def seen_by(**options):
 
     @tool(**options)
     async def keep(
-        n: int = 0, name: str = "", tags: list[str] = [], item: Item | None = None, colour: Colour = Colour.GREEN  # noqa: B006
+        n: int = 0,
+        name: str = "",
+        tags: list[str] = [],  # noqa: B006 - as above
+        item: Item | None = None,
+        colour: Colour = Colour.GREEN,
     ) -> None:
         seen.append({"n": n, "name": name, "tags": tags, "item": item, "colour": colour})
 
@@ -54,7 +59,6 @@ async def refused(box: Toolbox, name: str, arguments: Any) -> InvalidArguments:
     result = await box.call(name, arguments)
     assert isinstance(result.error, InvalidArguments), result
     return result.error
-
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,10 @@ async def test_it_works_from_a_thread_of_a_running_loop():
 
 def test_it_works_from_many_threads_at_once():
     results = []
+    fresh = Toolbox(double)
     threads = [
-        threading.Thread(target=lambda n=n: results.append(box.call_sync("double", {"n": n}).unwrap())) for n in range(20)
+        threading.Thread(target=lambda n=n: results.append(fresh.call_sync("double", {"n": n}).unwrap()))
+        for n in range(20)
     ]
 
     for thread in threads:
@@ -98,6 +100,50 @@ def test_tools_may_use_it_inside_each_other_at_any_depth(run_script, chain):
     """)
 
     assert done.stdout.strip() == str(len(chain)), done.stdout + done.stderr
+
+
+def test_a_tool_that_swallows_its_cancellation_holds_up_nobody_at_any_depth(run_script):
+    done = run_script("""
+        import asyncio
+        from toolwright import Toolbox, tool
+
+        @tool(timeout=0.05)
+        async def stubborn() -> None:
+            while True:
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    pass
+
+        box = Toolbox(stubborn)
+
+        @tool
+        async def outer() -> str:
+            return box.call_sync("stubborn").error.code
+
+        print(box.call_sync("stubborn").error.code, Toolbox(outer).call_sync("outer").text, flush=True)
+    """)
+
+    assert done.stdout.strip() == "timeout timeout", done.stderr
+
+
+def test_a_keyboard_interrupt_that_an_async_tool_raises_off_the_main_thread_is_a_result(run_script):
+    done = run_script("""
+        from toolwright import Toolbox, tool
+
+        @tool
+        async def stop() -> None:
+            raise KeyboardInterrupt
+
+        @tool
+        async def fine() -> str:
+            return "fine"
+
+        box = Toolbox(stop, fine)
+        print(box.call_sync("stop").error.code, box.call_sync("fine").text)
+    """)
+
+    assert done.stdout.strip() == "execution_error fine", done.stderr
 
 
 async def test_it_works_inside_an_async_tool_of_a_running_loop():

@@ -111,7 +111,7 @@ def test_a_toolbox_takes_tools_from_any_object_that_says_so():
 
 @pytest.mark.parametrize("source", [5, None, {"a": 1}, object()], ids=["number", "none", "dict", "object"])
 def test_what_is_no_source_is_refused_with_what_one_can_be(source):
-    with pytest.raises(DefinitionError, match="source|@tool"):
+    with pytest.raises(DefinitionError, match=r"source|@tool"):
         Toolbox(source)
 
 

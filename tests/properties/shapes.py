@@ -98,10 +98,10 @@ LEAVES = [
     leaf(UUID, st.uuids(), "string"),
     leaf(Path, PATHS.map(Path), "string"),
     leaf(Colour, st.sampled_from(Colour), "string"),
-    leaf(Level, st.sampled_from(Level), "integer"),
-    leaf(Mixed, st.sampled_from(Mixed), "integer", "string"),
+    leaf(Level, st.sampled_from(Level), "integer", "number"),
+    leaf(Mixed, st.sampled_from(Mixed), "integer", "number", "string"),
     leaf(Literal["a", "B", "5"], st.sampled_from(["a", "B", "5"]), "string"),
-    leaf(Literal[1, 2], st.sampled_from([1, 2]), "integer"),
+    leaf(Literal[1, 2], st.sampled_from([1, 2]), "integer", "number"),
     leaf(Annotated[int, Field(ge=0, le=9)], st.integers(0, 9), "integer"),
     leaf(Annotated[str, Field(min_length=1, max_length=3)], st.text(min_size=1, max_size=3), "string"),
 ]

@@ -1,5 +1,6 @@
 """Promises that the five seed systems make and do not keep (spec/seeds.md §3b); those that concern the core."""
 
+import asyncio
 import json
 import logging
 from dataclasses import dataclass
@@ -28,8 +29,6 @@ async def test_promise_8_a_failed_call_of_a_return_direct_tool_is_not_marked_dir
         if kind == "told":
             raise ToolError("no")
         if kind == "timeout":
-            import asyncio
-
             await asyncio.Event().wait()
         if kind == "missing":
             return ctx["nothing"]
@@ -274,12 +273,15 @@ def types_in(schema: Any) -> set[str]:
     if isinstance(schema, dict):
         own = schema.get("type", [])
         found = {own} if isinstance(own, str) else set(own)
-        return found.union(*(types_in(value) for key, value in schema.items() if key not in ("enum", "const", "default")))
+        return found.union(
+            *(types_in(value) for key, value in schema.items() if key not in ("enum", "const", "default"))
+        )
     return set().union(*map(types_in, schema)) if isinstance(schema, list) else set()
 
 
 def test_promise_18_every_type_in_a_schema_is_one_of_json_schema():
     def all_kinds(
+        *,
         a: str,
         b: int,
         c: float,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from asyncio import get_running_loop
 from dataclasses import dataclass, replace
 from logging import DEBUG
 from time import monotonic, perf_counter
@@ -40,9 +40,12 @@ class Ask:
 
 
 NOTHING_ASKED: Final = Ask()
+NO_TIMEOUT: Final = Ask(timeout=None)
 
 
-async def perform(route: Route, call_id: str, raw: Arguments, ask: Ask) -> ToolResult:
+async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer would cost a tenth of the whole
+    route: Route, call_id: str, raw: Arguments, ask: Ask
+) -> ToolResult:
     """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
     started = perf_counter()
     repairs: Any = ()
@@ -61,7 +64,14 @@ async def perform(route: Route, call_id: str, raw: Arguments, ask: Ask) -> ToolR
             else:
                 value = route.direct(**values)
                 if route.is_async or hasattr(value, "__await__"):
-                    value = await value if seconds is None else await _in_time(value, seconds, route)
+                    if seconds is None:
+                        value = await value
+                    else:
+                        task, value, failure = eager.start(value, get_running_loop())
+                        if task is not None:
+                            value = await outcome_of(task, capped(seconds, route.box.settings), *route.patience)
+                        elif failure is not None:
+                            raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
             fields = route.render(value, values)
             if route.return_direct:
                 fields["return_direct"] = True
@@ -76,17 +86,6 @@ async def perform(route: Route, call_id: str, raw: Arguments, ask: Ask) -> ToolR
         _note(route, call_id, fields)
     fields["call_id"], fields["name"] = call_id, route.name
     return result_of(fields)
-
-
-def _in_time(awaitable: Awaitable[Any], seconds: float, route: Route) -> Awaitable[Any]:
-    """Start an awaitable under a deadline; one that is done at once costs neither a task nor a coroutine."""
-    task, value, error = eager.start(awaitable, asyncio.get_running_loop())
-    if error is not None:
-        raise error
-    if task is None:
-        return eager.Ready(value)
-    settings = route.box.settings
-    return outcome_of(task, min(seconds, settings.max_timeout), route.name, settings.cancel_grace)
 
 
 def _note(route: Route, call_id: str, fields: dict[str, Any]) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine
 from contextvars import Context, copy_context
+from types import CoroutineType
 from typing import Any, TypeAlias
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
@@ -20,19 +21,6 @@ Outcome: TypeAlias = tuple[Any, BaseException | None]
 
 Started: TypeAlias = tuple[asyncio.Future[Outcome] | None, Any, BaseException | None]
 """A task that still runs, or `None` and the outcome."""
-
-
-class Ready:
-    """Something to await that is there already."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __await__(self) -> Generator[None, None, Any]:
-        yield from ()
-        return self.value
 
 
 async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
@@ -63,13 +51,14 @@ else:
     _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
+    _current: Any = asyncio.tasks._current_tasks  # type: ignore[attr-defined]  # noqa: SLF001 - what `current_task()` reads
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
         task = _EagerTask(loop=loop)
-        task.coro = coro = awaitable if isinstance(awaitable, Coroutine) else _plainly(awaitable)
+        task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
         task.context = context = copy_context()
-        outer = asyncio.current_task(loop)
+        outer = _current.get(loop)
         if outer is not None:
             _leave(loop, outer)
         _enter(loop, task)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
 from pydantic import Field, ValidationError, WithJsonSchema
-from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from toolwright._core.declare import MISSING
 from toolwright._core.definition import Extra, JsonSchema
@@ -156,7 +156,10 @@ def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) ->
     if not given:
         return
     try:
-        compiled.validator.validate_python(given)
+        # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
+        compiled.validator.validate_json(to_json(given), strict=True)
+    except PydanticSerializationError:
+        return
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             if problem["type"] != "missing" and problem["loc"][0] in given:

@@ -78,9 +78,11 @@ def _writer_of(output: TypeSchema) -> Callable[[Any], bytes]:
 
 
 def _shape_of(tool: Tool) -> str | None:
-    if tool.definition.output_schema is None or tool.output is None:
+    if tool.definition.output_schema is None:
         return None
-    return "json" if resolved_root(tool.output.schema).get("type") == "object" else "wrapped json"
+    return (
+        "json" if tool.output is None or resolved_root(tool.output.schema).get("type") == "object" else "wrapped json"
+    )
 
 
 def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,8 +168,10 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     """
     try:
         value = list(value) if inspect.isgenerator(value) else value
-        data = _typed(tool, tool.output, value) if typed and tool.output is not None else json_bytes(value)
-        check_finite(value, data)
+        output = tool.output if typed else None
+        data = json_bytes(value) if output is None else _typed(tool, output, value)
+        if output is None or output.says_nan or (b"null" in data and admits_number(output.schema)):
+            check_finite(value, data)
         return data.decode()
     except ResultError:
         raise

@@ -24,6 +24,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _WORDS: Final = {"true": True, "false": False}
 _DEPTH: Final = 64
+_INDIRECT: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 UNCHANGED: Final = object()
 
@@ -40,20 +41,17 @@ class Repairs:
         """Return `value` with everything in it repaired that needs it."""
         if not isinstance(schema, dict) or depth > _DEPTH:
             return value
-        options = list(self._options(schema))
-        fitting = [option for option in options if fits(value, option)]
-        if not fitting:
-            for option in options:
-                changed, rule = self._change(value, option)
-                if changed is not UNCHANGED:
-                    self.made.append(Repair(path, rule, value, changed))
-                    return self.value(changed, option, path, depth + 1) if isinstance(changed, dict | list) else changed
-            return value
-        for option in fitting[:1]:
-            if isinstance(value, dict):
-                return self._object(value, option, path, depth)
-            if isinstance(value, list):
-                return self._array(value, option, path, depth)
+        options = (schema,) if schema.keys().isdisjoint(_INDIRECT) else tuple(self._options(schema))
+        for option in options:
+            if fits(value, option):
+                if isinstance(value, dict):
+                    return self._object(value, option, path, depth)
+                return self._array(value, option, path, depth) if isinstance(value, list) else value
+        for option in options:
+            changed, rule = self._change(value, option)
+            if changed is not UNCHANGED:
+                self.made.append(Repair(path, rule, value, changed))
+                return self.value(changed, option, path, depth + 1) if isinstance(changed, (dict, list)) else changed
         return value
 
     def _options(self, schema: Mapping[str, Any], seen: int = 0) -> Iterator[Mapping[str, Any]]:

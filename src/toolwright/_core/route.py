@@ -129,6 +129,8 @@ class Route:
     """Arguments as they came → values."""
     render: Render
     """What the tool returned → the fields of its result."""
+    patience: tuple[str, float]
+    """The tool's name, and how long it may take to clean up when it is called off."""
     direct: Callable[..., Any] | None
     """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
 
@@ -154,6 +156,7 @@ def route_to(tool: Tool, box: BoxPolicy) -> Route:
         return_direct=options.return_direct,
         bind=binder_of(tool.inputs, tool.name, box.settings),
         render=renderer_of(tool),
+        patience=(tool.name, box.settings.cancel_grace),
         direct=tool.direct,
     )
 

@@ -98,6 +98,8 @@ class TypeSchema:
     enum_names: EnumNames = field(default_factory=dict)
     aliased: bool = False
     """Whether a field is written under another name than Python's."""
+    says_nan: bool = False
+    """Whether a NaN is written as such, and not as null."""
 
 
 def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
@@ -113,8 +115,12 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     except _NO_SCHEMA as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
     validator = cast("SchemaValidator", adapter.validator)
-    aliased = mode == "serialization" and "serialization_alias" in repr(adapter.core_schema)
-    return TypeSchema(schema, validator, adapter.serializer, generator.finish(schema), aliased)
+    names = generator.finish(schema)
+    if mode == "validation":
+        return TypeSchema(schema, validator, adapter.serializer, names)
+    core = repr(adapter.core_schema)
+    aliased, says_nan = "serialization_alias" in core, "ser_json_inf_nan" in core
+    return TypeSchema(schema, validator, adapter.serializer, names, aliased, says_nan)
 
 
 def compile_object(
@@ -173,9 +179,11 @@ def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
 
 def admits_anything(schema: JsonSchemaValue) -> bool:
     """Tell whether values of unbounded depth fit: anything goes somewhere, or a type contains itself."""
+    if _contains_itself(schema.get("$defs", {})):
+        return True
     for node in subschemas(schema):
         if "$ref" in node:
-            return True
+            continue
         kind = node.get("type")
         if kind is None and not node.keys() & {"anyOf", "oneOf", "allOf", "enum", "const"}:
             return True
@@ -184,6 +192,18 @@ def admits_anything(schema: JsonSchemaValue) -> bool:
         if kind == "object" and node.get("additionalProperties", "properties" not in node) is True:
             return True
     return False
+
+
+def _contains_itself(definitions: Mapping[str, Any]) -> bool:
+    """Tell whether a definition refers to itself, however far round."""
+    refers = {
+        name: {str(node["$ref"]).removeprefix("#/$defs/") for node in subschemas(part) if "$ref" in node}
+        for name, part in definitions.items()
+    }
+    while free := [name for name, others in refers.items() if not others & refers.keys()]:
+        for name in free:
+            del refers[name]
+    return bool(refers)
 
 
 def admits_nan(schema: JsonSchemaValue) -> bool:

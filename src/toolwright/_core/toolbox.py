@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 from toolwright._core.batch import Batch
 from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import context_from
-from toolwright._core.dispatch import NOTHING_ASKED, Ask, perform
+from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, perform
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.prompts import Prompt
@@ -146,8 +146,11 @@ class Toolbox(Faces, Views):
         route = self._routes.get(name) or self._route_or_refusal(name)
         if isinstance(route, ToolCallError):
             return self._refused(call_id, name, route)
-        if timeout is INHERIT and retry is INHERIT and context is None:
-            return perform(route, call_id, arguments, NOTHING_ASKED)
+        if context is None and retry is INHERIT:
+            if timeout is INHERIT:
+                return perform(route, call_id, arguments, NOTHING_ASKED)
+            if timeout is None:
+                return perform(route, call_id, arguments, NO_TIMEOUT)
         return perform(route, call_id, arguments, Ask(context_from(context), checked(timeout), retry))
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
 from pydantic_core import from_json, to_json
+from typing_extensions import Self
 
 if TYPE_CHECKING:
     from toolwright.errors import ToolCallError
@@ -161,6 +161,24 @@ class ToolReturn:
 
 
 _new, _set = object.__new__, object.__setattr__
+_T = TypeVar("_T")
+
+
+class lazy(Generic[_T]):  # noqa: N801 - used as a decorator, like `property`
+    """A field that is made when it is first asked for. `functools.cached_property` takes a lock in Python 3.11."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> _T: ...
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        value = owner.__dict__[self.name] = self.make(owner)
+        return value
 
 
 class ToolResult:
@@ -190,19 +208,19 @@ class ToolResult:
         """Whether the tool ran and its result can be used."""
         return self.error is None
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         """What the model reads, as text."""
         if self.error is not None:
             return to_json(self.error.to_model()).decode()
         return "\n".join(map(note_of, self.content))
 
-    @cached_property
+    @lazy
     def content(self) -> tuple[Content, ...]:
         """The parts of the result, in order."""
         return (Text(self.text),)
 
-    @cached_property
+    @lazy
     def structured(self) -> Any:
         """The value as JSON data where the tool declares an output schema, else `None`."""
         if self.structured_from is None or self.error is not None:

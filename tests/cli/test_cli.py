@@ -1,0 +1,329 @@
+"""The command, as a shell runs it: what it prints where, and how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+APP = '''
+from typing import Annotated, Literal
+
+from toolwright import Abort, Toolbox, ToolError, tool
+
+
+@tool(read_only=True)
+def get_weather(city: Annotated[str, "City name"], unit: Literal["C", "F"] = "C") -> str:
+    """Current weather in a city.
+
+    More that only the model needs.
+    """
+    return f"21 {unit} and sunny in {city}"
+
+
+@tool
+def show(
+    text: str = "",
+    whole: int = 0,
+    number: float = 0.0,
+    flag: bool = False,
+    words: list[str] = [],
+    counts: list[int] = [],
+    table: dict[str, int] = {},
+    maybe: int | None = 5,
+    either: int | str = 0,
+) -> dict:
+    """Show what came."""
+    return dict(locals())
+
+
+@tool(strict_types=True)
+def strict(counts: list[int], flag: bool = False) -> list[int]:
+    return counts
+
+
+@tool(destructive=True)
+def fail(kind: str = "told") -> None:
+    """Fail."""
+    raise ToolError("No such order.") if kind == "told" else ValueError("broken")
+
+
+@tool
+def stop() -> None:
+    raise Abort("enough")
+
+
+@tool(on_error="raise")
+def loud() -> None:
+    raise ToolError("too loud")
+
+
+@tool
+async def slow() -> None:
+    import asyncio
+
+    await asyncio.Event().wait()
+
+
+box = Toolbox(get_weather, show, strict, fail, stop, loud, slow)
+'''
+
+BARE = """
+from toolwright import tool
+
+number = 5
+
+
+@tool
+def hello(name: str) -> str:
+    return f"Hello {name}"
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A folder as a user has it: an application, a bare module, one that does not load."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "app.py").write_text(APP, "utf-8")
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text("", "utf-8")
+    (folder / "package" / "tools.py").write_text(BARE, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def toolwright(project):
+    """Run the command in the project; nothing of it is a terminal."""
+
+    def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "COLUMNS": "40", "PYTHONUTF8": "1"}
+        command = [str(BIN / "toolwright"), *words]
+        return subprocess.run(
+            command, cwd=project, input=stdin, capture_output=True, text=True, timeout=30, check=False, env=environ
+        )
+
+    return run
+
+
+def shown(done: subprocess.CompletedProcess[str]) -> dict:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# --- list --------------------------------------------------------------------------------------
+
+
+def test_list_prints_one_plain_line_for_each_tool_when_piped(toolwright):
+    done = toolwright("list", "app:box")
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert [line.partition("(")[0] for line in lines] == [
+        "fail",
+        "get_weather",
+        "loud",
+        "show",
+        "slow",
+        "stop",
+        "strict",
+    ]
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_list_shows_parameters_effects_tokens_and_the_first_line_of_the_description(toolwright):
+    lines = toolwright("list", "app:box").stdout.splitlines()
+
+    [weather] = [line for line in lines if line.startswith("get_weather")]
+    assert "city: string, unit?: string" in weather
+    assert "read-only" in weather
+    assert "tokens" in weather
+    assert weather.endswith("Current weather in a city.")
+    assert "destructive" in next(line for line in lines if line.startswith("fail"))
+
+
+def test_list_gives_the_definitions_as_json(toolwright):
+    done = toolwright("list", "app:box", "--json")
+
+    entries = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert entries["get_weather"]["input_schema"]["required"] == ["city"]
+    assert entries["get_weather"]["description"].startswith("Current weather")
+    assert entries["get_weather"]["tokens"] > 0
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("target", ["app", "app.py", "./app.py:box"])
+def test_list_finds_the_toolbox_of_a_module_or_a_file(toolwright, target):
+    done = toolwright("list", target)
+
+    assert done.returncode == 0, done.stderr
+    assert "get_weather" in done.stdout
+
+
+@pytest.mark.parametrize("target", ["package.tools", "package/tools.py:hello"])
+def test_list_takes_tools_where_there_is_no_toolbox(toolwright, target):
+    done = toolwright("list", target)
+
+    assert done.stdout.startswith("hello(name: string)")
+
+
+# --- arguments ---------------------------------------------------------------------------------
+
+
+def test_call_prints_the_text_of_the_result(toolwright):
+    done = toolwright("call", "app:box", "get_weather", "city=Prague")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "21 C and sunny in Prague\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["text=5", "either=abc"], {"text": "5", "either": "abc"}),
+        (["text=a=b", "whole=-5"], {"text": "a=b", "whole": -5}),
+        (["text=", "whole=5", "number=2.5", "flag=true"], {"text": "", "whole": 5, "number": 2.5, "flag": True}),
+        (["words=a", "words=b c", "counts=1", "counts=2"], {"words": ["a", "b c"], "counts": [1, 2]}),
+        (['words=["a", "b"]', 'table={"a": 1}'], {"words": ["a", "b"], "table": {"a": 1}}),
+        (["text=true", "maybe=null"], {"text": "true", "maybe": None}),
+    ],
+    ids=["text", "equal sign", "scalars", "repeated", "json", "words of json"],
+)
+def test_key_value_is_typed_by_the_schema(toolwright, words, expected):
+    done = toolwright("call", "app:box", "show", *words)
+
+    assert shown(done).items() >= expected.items()
+
+
+def test_key_value_is_typed_without_the_help_of_repairs(toolwright):
+    done = toolwright("call", "app:box", "strict", "counts=1", "counts=2", "flag=true")
+
+    assert (done.stdout, done.stderr) == ("[1,2]\n", "")
+
+
+def test_key_json_is_taken_as_json(toolwright):
+    done = toolwright("call", "app:box", "show", "whole:=5", 'text:="5"', "table:={}", "maybe:=null", "either:=7")
+
+    assert shown(done).items() >= {"whole": 5, "text": "5", "table": {}, "maybe": None, "either": 7}.items()
+
+
+def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolwright):
+    done = toolwright("call", "app:box", "show", "--json", '{"whole": 5, "words": ["a"]}', "whole=6")
+
+    assert shown(done).items() >= {"whole": 6, "words": ["a"]}.items()
+
+
+def test_a_dash_reads_the_arguments_from_standard_input(toolwright):
+    done = toolwright("call", "app:box", "show", "-", stdin='{"whole": 5}')
+
+    assert shown(done)["whole"] == 5
+
+
+@pytest.mark.parametrize("target", ["package.tools", "package/tools.py:hello"])
+def test_a_tool_may_be_called_from_a_file_and_without_a_toolbox(toolwright, target):
+    assert toolwright("call", target, "hello", "name=Ada").stdout == "Hello Ada\n"
+
+
+# --- the whole result --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["call", "app:box", "get_weather", "city=Prague", "unit=f", "--json"],
+        ["call", "app:box", "get_weather", "--json", "city=Prague", "unit=f"],
+        ["call", "app:box", "--json", "get_weather", "city=Prague", "unit=f"],
+        ["call", "--json", "app:box", "get_weather", "city=Prague", "unit=f"],
+        ["call", "app:box", "get_weather", "--json", '{"city": "Prague", "unit": "f"}', "--json"],
+    ],
+    ids=["last", "before the arguments", "before the name", "first", "both"],
+)
+def test_json_alone_prints_the_whole_result(toolwright, words):
+    done = toolwright(*words)
+
+    entry = shown(done)
+    assert (entry["ok"], entry["name"], entry["text"]) == (True, "get_weather", "21 F and sunny in Prague")
+    assert entry["structured"] == {"result": "21 F and sunny in Prague"}
+    assert entry["error"] is None
+    assert entry["attempts"] == 1
+    assert entry["duration"] >= 0
+    assert [repair["path"] for repair in entry["repairs"]] == ["$.unit"]
+
+
+def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolwright):
+    done = toolwright("call", "app:box", "fail", "--json")
+
+    entry = json.loads(done.stdout)
+    assert (entry["ok"], entry["error"]["code"], entry["error"]["message"]) == (False, "tool_error", "No such order.")
+    assert done.returncode == 1
+
+
+# --- exit codes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["call", "app:box", "fail"], 1, "No such order."),
+        (["call", "app:box", "fail", "kind=other"], 1, "broken"),
+        (["call", "app:box", "slow", "--timeout", "0.05"], 1, "0.05"),
+        (["call", "app:box", "stop"], 1, "enough"),
+        (["call", "app:box", "loud"], 1, "too loud"),
+        (["call", "app:box", "get_weather"], 2, "city"),
+        (["call", "app:box", "show", "whole=many"], 2, "whole"),
+        (["call", "app:box", "show", "word"], 2, "'word'"),
+        (["call", "app:box", "show", "whole:=[1"], 2, "whole"),
+        (["call", "app:box", "show", "--json", '{"whole": 5'], 2, "JSON"),
+        (["call", "app:box", "show", "--json", '{"words": "a"}', "words=b"], 2, "words"),
+        (["call", "app:box", "slow", "--timeout", "soon"], 2, "timeout"),
+        (["call", "app:box"], 2, "NAME"),
+        (["list"], 2, "TARGET"),
+        (["fly"], 2, "fly"),
+        (["list", "package.tools:number"], 2, "source"),
+        (["call", "app:box", "get_wether"], 3, "get_weather"),
+        (["call", "nothing:box", "f"], 3, "nothing"),
+        (["list", "app:bax"], 3, "bax"),
+        (["list", "nothing.py"], 3, "nothing.py"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_goes_wrong_is_told_on_standard_error_with_its_exit_code(toolwright, words, code, message):
+    done = toolwright(*words)
+
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("stdin", ["nonsense", "[1]"], ids=["nonsense", "list"])
+def test_standard_input_that_is_no_object_is_a_usage_error(toolwright, stdin):
+    done = toolwright("call", "app:box", "show", "-", stdin=stdin)
+
+    assert done.returncode == 2
+    assert done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["-h"], ["call", "--help"]], ids=" ".join)
+def test_help_goes_to_standard_output(toolwright, words):
+    done = toolwright(*words)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage" in done.stdout
+
+
+def test_help_names_the_commands(toolwright):
+    done = toolwright("--help")
+
+    assert all(word in done.stdout for word in ("call", "list"))
+
+
+def test_the_version_is_told(toolwright):
+    done = toolwright("--version")
+
+    assert done.returncode == 0
+    assert "toolwright" in done.stdout
