@@ -2,6 +2,7 @@
 
 import enum
 import json
+import time
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -288,6 +289,24 @@ async def test_a_number_that_is_not_finite_is_refused(word):
     result = await Toolbox(take).call("take", f'{{"number": {word}}}')
 
     assert isinstance(result.error, InvalidArguments)
+
+
+@pytest.mark.parametrize("item", ['"x"', '"5"', "true"], ids=["wrong", "repairable", "never right"])
+async def test_a_megabyte_of_wrong_items_does_not_hold_up_the_loop(item):
+    """Issue 2: no argument text takes a call over a second; the limit of 4 MiB lets 800,000 wrong items in."""
+
+    @tool
+    async def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    text = '{"numbers":[' + ",".join([item] * 250_000) + "]}"
+    box = Toolbox(count)
+    before = time.thread_time()
+
+    result = await box.call("count", text)
+
+    assert result.ok or len(result.text) < 20_000
+    assert time.thread_time() - before < 2
 
 
 async def test_an_integer_of_too_many_digits_is_refused():

@@ -179,7 +179,7 @@ def _fixed(
     Only the arguments that were complained about are looked at; what is right stays as it is.
     """
     known = inputs.schema.get("properties", {})
-    suspects = list(data) if details is None else [item["loc"][0] for item in details if item["loc"]]
+    suspects = data if details is None else dict.fromkeys(item["loc"][0] for item in details if item["loc"])
     fixed, repairs = data, Repairs(inputs.schema, inputs.enum_names, [])
     for key in suspects:
         if key not in fixed:

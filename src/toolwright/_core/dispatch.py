@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from asyncio import get_running_loop
 from dataclasses import dataclass, replace
 from logging import DEBUG
@@ -52,7 +53,7 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
     state: CallState | None = None
     try:
         values, repairs = route.bind(raw)
-    except Exception as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+    except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
         fields = _unbound(route, error, ask)
     else:
         try:
@@ -140,7 +141,7 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
     return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 
-def _unbound(route: Route, error: Exception, ask: Ask) -> dict[str, Any]:
+def _unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     if isinstance(error, InvalidArguments):
         return shown(error, route.on_error)
     return _failed(route, error, ask)
@@ -166,8 +167,11 @@ def _timed_out(route: Route, seconds: float, ask: Ask) -> ToolTimeout:
 
 
 def _passes_through(error: BaseException, route: Route) -> bool:
-    if isinstance(error, Abort | KeyboardInterrupt | GeneratorExit):
+    if isinstance(error, Abort | GeneratorExit):
         return True
+    if isinstance(error, KeyboardInterrupt):
+        # Ctrl-C comes to the main thread; anywhere else it is something that a tool raised.
+        return threading.current_thread() is threading.main_thread()
     if isinstance(error, asyncio.CancelledError):
         # A tool that raises CancelledError by itself has failed; a task that was cancelled must end.
         task = asyncio.current_task()

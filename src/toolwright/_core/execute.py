@@ -162,8 +162,8 @@ async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     if isinstance(error, DeadlinePassed):
         attempt.state.cancelled = True
         pool.give_up(job)
-    elif not isinstance(error, Exception):
-        # SystemExit, KeyboardInterrupt or CancelledError raised in a thread is the tool's own doing.
+    elif isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
+        # Raised in a thread these are the tool's own doing, and here they would look like ours.
         raise ExecutionError(attempt.tool.name, error)
     raise error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
@@ -125,11 +126,9 @@ def _field_of(fn: Any, parameter: Parameter) -> Any:
         more["alias"] = param.name
     if param.examples:
         more["examples"] = list(param.examples)
-    if parameter.default not in (MISSING, None) and not param.template:
-        try:
-            more["json_schema_extra"] = {"default": to_jsonable_python(parameter.default)}
-        except PydanticSerializationError:
-            more.pop("json_schema_extra", None)
+    default = MISSING if param.template or parameter.default is None else _shown_default(parameter.default)
+    if default is not MISSING:
+        more["json_schema_extra"] = {"default": default}
     hint = explained(parameter.hint)
     if param.schema is not None:
         hint = Annotated[hint, WithJsonSchema(dict(param.schema))]
@@ -137,6 +136,18 @@ def _field_of(fn: Any, parameter: Parameter) -> Any:
         hint = Annotated[hint, Field(**more)]
     del fn
     return Required[hint] if parameter.required else NotRequired[hint]
+
+
+def _shown_default(default: Any) -> Any:
+    """Return a default as the schema shows it; MISSING where JSON cannot say it."""
+    if default is MISSING:
+        return MISSING
+    if isinstance(default, Decimal):
+        return float(default) if Decimal(repr(float(default))) == default else MISSING
+    try:
+        return to_jsonable_python(default)
+    except (PydanticSerializationError, ValueError):
+        return MISSING
 
 
 def _check_labels(fn: Any, sent: Sequence[Parameter]) -> None:
@@ -157,9 +168,7 @@ def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) ->
         return
     try:
         # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
-        compiled.validator.validate_json(to_json(given), strict=True)
-    except PydanticSerializationError:
-        return
+        compiled.validator.validate_json(_as_json(given), strict=True)
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             if problem["type"] != "missing" and problem["loc"][0] in given:
@@ -169,6 +178,17 @@ def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) ->
                     f"{place_of(fn)}: the default {given[label]!r} of parameter {label!r} does not fit its type: "
                     f"{problem['msg']}. Either {fix}."
                 ) from error
+
+
+def _as_json(values: Mapping[str, Any]) -> bytes:
+    written: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            to_json(value)
+        except (PydanticSerializationError, ValueError):
+            continue  # it has no JSON form, so the model can never send it, and Python knows what it is
+        written[name] = value
+    return to_json(written)
 
 
 def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
@@ -265,7 +285,8 @@ class _Checker:
         self.validator: Validator = Draft202012Validator(schema)
 
     def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
-        return self.validate_python(from_json(text), strict=strict)
+        data = text.encode() if isinstance(text, str) else text
+        return self.validate_python(from_json(data), strict=strict)
 
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         del strict

@@ -20,7 +20,8 @@ from toolwright._core.schema import EnumNames
 from toolwright._core.values import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_LONGEST_NUMBER: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _WORDS: Final = {"true": True, "false": False}
 _DEPTH: Final = 64
@@ -42,17 +43,27 @@ class Repairs:
         if not isinstance(schema, dict) or depth > _DEPTH:
             return value
         options = (schema,) if schema.keys().isdisjoint(_INDIRECT) else tuple(self._options(schema))
-        for option in options:
-            if fits(value, option):
-                if isinstance(value, dict):
-                    return self._object(value, option, path, depth)
-                return self._array(value, option, path, depth) if isinstance(value, list) else value
+        fitting = [option for option in options if fits(value, option)]
+        if fitting:
+            return self._inside(value, fitting, path, depth)
         for option in options:
             changed, rule = self._change(value, option)
             if changed is not UNCHANGED:
                 self.made.append(Repair(path, rule, value, changed))
                 return self.value(changed, option, path, depth + 1) if isinstance(changed, (dict, list)) else changed
         return value
+
+    def _inside(self, value: Any, fitting: list[Mapping[str, Any]], path: str, depth: int) -> Any:
+        """Repair what is inside a value of the right kind; where two alternatives could be meant, nothing."""
+        if not isinstance(value, (dict, list)):
+            return value
+        if isinstance(value, dict) and len(fitting) > 1:
+            fitting = [option for option in fitting if _tags_agree(value, option)]
+        if len(fitting) != 1:
+            return value
+        if isinstance(value, dict):
+            return self._object(value, fitting[0], path, depth)
+        return self._array(value, fitting[0], path, depth)
 
     def _options(self, schema: Mapping[str, Any], seen: int = 0) -> Iterator[Mapping[str, Any]]:
         """Yield the plain alternatives behind references and unions."""
@@ -137,6 +148,16 @@ _KINDS: Final = {
 }
 
 
+def _tags_agree(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Tell whether the fixed values of an alternative, such as a discriminator, are those of an object."""
+    fixed = (
+        (key, part)
+        for key, part in schema.get("properties", {}).items()
+        if isinstance(part, dict) and not part.keys().isdisjoint(("const", "enum"))
+    )
+    return all(key not in value or fits(value[key], part) for key, part in fixed)
+
+
 def kind_of(value: Any) -> str:
     """Return JSON Schema's word for the kind of a JSON value."""
     return _KINDS.get(type(value), "object")
@@ -144,6 +165,8 @@ def kind_of(value: Any) -> str:
 
 def exact_number(text: str, *, whole: bool) -> Any:
     """Return the number that a text is, or `UNCHANGED` where reading it would lose something."""
+    if len(text) > _LONGEST_NUMBER:
+        return UNCHANGED
     if _INTEGER.fullmatch(text):
         return int(text)
     if not _NUMBER.fullmatch(text):

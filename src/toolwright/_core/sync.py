@@ -1,6 +1,6 @@
 """The sync face: run a coroutine to its end, from code that is not async.
 
-Lives here: one function over one background loop, in a daemon thread that starts with the first use. It works
+Lives here: one function over a background loop, in a daemon thread that starts with the first use. It works
 with no loop and inside a running one (notebooks), and a tool that overstays its deadline holds up nobody.
 """
 
@@ -16,17 +16,16 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _lock = threading.Lock()
-_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("toolwright_inside_a_sync_call", default=False)
-_background: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop, by process: a forked child starts its own."""
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("toolwright_sync_depth", default=0)
+_background: dict[tuple[int, int], asyncio.AbstractEventLoop] = {}
+"""The loops, by process and depth: a forked child starts its own, and so does a sync call inside a sync call."""
 
 
 def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine to its end and return its result, or raise what it raises."""
-    if _inside.get():
-        # A tool that was called this way calls another: the background loop may be waiting for this very one.
-        return _in_new_thread(coro)
-    loop = _background_loop()
+    # A tool that was called this way may call another: its own loop may be waiting for this very one.
+    depth = _depth.get()
+    loop = _background_loop(depth)
     done: concurrent.futures.Future[_T] = concurrent.futures.Future()
     tasks: list[asyncio.Task[_T]] = []
 
@@ -36,7 +35,7 @@ def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
         task.add_done_callback(lambda finished: _hand_over(finished, done))
 
     context = contextvars.copy_context()
-    context.run(_inside.set, True)  # noqa: FBT003 - the value of a variable, not a switch
+    context.run(_depth.set, depth + 1)
     loop.call_soon_threadsafe(begin, context=context)
     try:
         return done.result()
@@ -55,15 +54,11 @@ def _hand_over(task: asyncio.Task[_T], done: concurrent.futures.Future[_T]) -> N
         done.set_result(task.result())
 
 
-def _background_loop() -> asyncio.AbstractEventLoop:
+def _background_loop(depth: int) -> asyncio.AbstractEventLoop:
     with _lock:
-        loop = _background.get(os.getpid())
+        key = (os.getpid(), depth)
+        loop = _background.get(key)
         if loop is None:
-            loop = _background[os.getpid()] = asyncio.new_event_loop()
+            loop = _background[key] = asyncio.new_event_loop()
             threading.Thread(target=loop.run_forever, name="toolwright-sync", daemon=True).start()
         return loop
-
-
-def _in_new_thread(coro: Coroutine[Any, Any, _T]) -> _T:
-    with concurrent.futures.ThreadPoolExecutor(1, "toolwright-sync") as pool:
-        return pool.submit(contextvars.copy_context().run, asyncio.run, coro).result()

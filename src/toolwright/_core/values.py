@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
 from pydantic_core import from_json, to_json
-from typing_extensions import Self
+from typing_extensions import Self  # noqa: UP035 - ty and pyright read it from here for 3.11
 
 if TYPE_CHECKING:
     from toolwright.errors import ToolCallError

@@ -14,7 +14,18 @@ from toolwright.cli.target import arguments_from, fail, toolbox_at
 from toolwright.errors import InvalidArguments, UnknownTool
 
 
-@click.command("call")
+class _Call(click.Command):
+    """A command whose `--json` takes a value only where one follows that is a JSON object."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        following = [*args[1:], ""]
+        alone = [
+            arg == "--json" and not after.lstrip().startswith("{") for arg, after in zip(args, following, strict=True)
+        ]
+        return super().parse_args(ctx, ["--json=" if bare else arg for arg, bare in zip(args, alone, strict=True)])
+
+
+@click.command("call", cls=_Call)
 @click.argument("target")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
@@ -35,13 +46,11 @@ def command(
     box = toolbox_at(target)
     if name not in box:
         fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
-    # `--json key=value` is the flag and an argument; only an object is taken as the option's value.
-    objects = [text for text in documents if text.lstrip().startswith("{")]
-    words = [*arguments, *(text for text in documents if text and text not in objects)]
-    given = arguments_from(words, objects, box[name].definition.input_schema)
+    objects = [text for text in documents if text]
+    given = arguments_from(arguments, objects, box[name].definition.input_schema)
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     result = box.call_sync(name, given, **options)
-    if any(text not in objects for text in documents):
+    if "" in documents:
         click.echo(json.dumps(_entry(result), indent=2))
     elif result.error is None:
         click.echo(result.text)

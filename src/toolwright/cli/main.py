@@ -13,7 +13,7 @@ try:
 except ImportError as missing:
     raise SystemExit("The command line needs its packages: pip install 'toolwright[cli]'") from missing
 
-from toolwright.errors import ToolwrightError
+from toolwright.errors import Abort, ToolCallError, ToolwrightError
 
 COMMANDS = {
     "call": "Call one tool.",
@@ -57,9 +57,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command; exit 0 ok, 1 tool error, 2 usage, 3 not found."""
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        code = cli.main(standalone_mode=False)
     except click.Abort:
         sys.exit(130)
     except click.ClickException as mistake:
@@ -67,5 +65,5 @@ def main() -> None:
         sys.exit(USAGE)
     except ToolwrightError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(USAGE)
-    sys.exit(OK)
+        sys.exit(TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE)
+    sys.exit(code or OK)

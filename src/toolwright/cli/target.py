@@ -60,16 +60,24 @@ def arguments_from(words: Iterable[str], documents: Iterable[str], schema: Mappi
 
 
 def _put(arguments: dict[str, Any], key: str, value: str, schema: Mapping[str, Any]) -> None:
-    kinds = kinds_of(schema.get("properties", {}).get(key, {}), schema)
-    if "array" in kinds and not value.lstrip().startswith("["):
-        arguments.setdefault(key, []).append(value)
-    elif "string" in kinds or not kinds:
-        arguments[key] = value
+    part = schema.get("properties", {}).get(key, {})
+    kinds = kinds_of(part, schema)
+    if "array" in kinds and "string" not in kinds and not value.lstrip().startswith("["):
+        before = arguments.get(key, [])
+        item = typed(value, kinds_of(part.get("items"), schema))
+        arguments[key] = [*(before if isinstance(before, list) else [before]), item]
     else:
-        try:
-            arguments[key] = from_json(value)
-        except ValueError:
-            arguments[key] = value
+        arguments[key] = typed(value, kinds)
+
+
+def typed(text: str, kinds: set[str]) -> Any:
+    """Return a word as the schema wants it: a text stays one, anything else is read as JSON where it can be."""
+    if not kinds or "string" in kinds:
+        return text
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
 
 
 def kinds_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
