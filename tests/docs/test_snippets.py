@@ -15,6 +15,8 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty working directory that imports look into first."""
+    # A reader stands in the root of the repository, where the examples are.
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path

@@ -63,9 +63,10 @@ def _put(arguments: dict[str, Any], key: str, value: str, schema: Mapping[str, A
     part = schema.get("properties", {}).get(key, {})
     kinds = kinds_of(part, schema)
     if "array" in kinds and "string" not in kinds and not value.lstrip().startswith("["):
-        before = arguments.get(key, [])
-        item = typed(value, kinds_of(part.get("items"), schema))
-        arguments[key] = [*(before if isinstance(before, list) else [before]), item]
+        before = arguments.setdefault(key, [])
+        if not isinstance(before, list):
+            raise click.UsageError(f"{key!r} is given twice: as {before!r} and as a list. Give it once.")
+        before.append(typed(value, kinds_of(part.get("items"), schema)))
     else:
         arguments[key] = typed(value, kinds)
 
