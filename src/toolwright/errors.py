@@ -21,8 +21,6 @@ redacting policy (`_core.result`). Imports nothing of ours.
 
 from __future__ import annotations
 
-import pickle
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -73,6 +71,8 @@ def _rebuild(
 
 
 def _picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    import pickle  # noqa: PLC0415 - 10 ms at start-up; whoever gets here has loaded it already
+
     kept = dict(fields)
     for name, value in fields.items():
         try:
@@ -83,6 +83,8 @@ def _picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _picklable_cause(cause: BaseException | None) -> BaseException | None:
+    import pickle  # noqa: PLC0415 - as above
+
     try:
         pickle.loads(pickle.dumps(cause))  # noqa: S301 - our own bytes, made one call before
     except Exception:  # noqa: BLE001 - the cause is foreign; its text survives even if its type cannot
@@ -141,6 +143,8 @@ class UnknownTool(ToolCallError):
     code = "unknown_tool"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
+        from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for the rare call
+
         self.name, self.known = name, tuple(known)
         self.close = tuple(get_close_matches(name[:128], self.known, n=3, cutoff=0.6))
         if self.close:

@@ -342,6 +342,21 @@ async def test_a_long_text_is_read_in_time_whatever_the_tool_wants(text):
     assert await flaws_of(ON_LOOP, [raw] * len(ON_LOOP)) == ""
 
 
+MANY = {
+    "strangers": ("typed", {"a": 1, **{f"k{number}": number for number in range(10_000)}}),
+    "wrong-items": ("typed", {"a": 1, "e": ["x"] * 10_000}),
+    "nearly-right-items": ("typed", {"a": 1, "e": ["5"] * 10_000}),
+    "wrong-values": ("mapping", {"a": {f"k{number}": ["x"] for number in range(10_000)}}),
+    "wrong-nodes": ("recursive", {"a": {"value": 1, "children": [{"value": None}] * 10_000}}),
+    "wrong-by-hand": ("by_hand", {"a": 1, "b": ["x"] * 10_000}),
+}
+
+
+@pytest.mark.parametrize(("name", "arguments"), MANY.values(), ids=MANY)
+async def test_many_mistakes_are_told_in_time(name, arguments):
+    assert await flaws_of([name], [json.dumps(arguments)]) == ""
+
+
 async def test_a_text_cut_off_anywhere_is_told_apart_from_a_malformed_one():
     for seed in SEEDS:
         for end in range(1, len(seed)):

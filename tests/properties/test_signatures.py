@@ -14,7 +14,7 @@ from toolwright.errors import InvalidArguments
 
 pytestmark = pytest.mark.fuzz
 
-generous = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+generous = settings(print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 # Twice the same item is the same set: nothing is lost, so nothing needs a repair.
 Lenient = extend(Draft202012Validator, {"uniqueItems": lambda *_: None})

@@ -7,7 +7,6 @@ to the part that reads it.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -96,6 +95,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"Cannot read the configuration file {str(path)!r}: {error}. Check the path.") from error
     if path.suffix == ".properties":
         return _properties(text, path)
+    import tomllib  # noqa: PLC0415 - 5 ms at start-up, for programs that read a file
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -6,7 +6,6 @@ Not here: how they are read off a function (`signature`), or anything that runs 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -45,6 +44,8 @@ class ToolDefinition:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over everything that the model sees, whatever the order of keys."""
+        import hashlib  # noqa: PLC0415 - 2 ms at start-up, for programs that pin or approve
+
         seen = [self.name, self.title, self.description, self.input_schema, self.output_schema]
         return hashlib.sha256(to_json(_canonical(seen))).hexdigest()
 

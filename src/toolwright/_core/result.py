@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import secrets
+import os
 from typing import Any
 
 from pydantic_core import to_json
@@ -59,7 +59,7 @@ def _redacted(error: ToolCallError) -> dict[str, Any]:
     """Return the model's form without the words of a failure; the log has them, under the same id."""
     form = error.to_model()
     if isinstance(error, ExecutionError | ResultError):
-        error_id = secrets.token_hex(6)
+        error_id = os.urandom(6).hex()
         _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
         again = "Trying again may help." if error.retryable else "Trying again will not help."
         form["error"]["message"] = f"{error.tool} failed because of an internal error. {again} Error id: {error_id}."

@@ -7,7 +7,6 @@ how it looks on a provider's wire.
 from __future__ import annotations
 
 import base64
-import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
 from pathlib import Path
@@ -92,6 +91,8 @@ _KIND_OF = {kind: word for word, kind in _KINDS.items()}
 
 
 def _mime_type(path: str | Path, otherwise: str) -> str:
+    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, for programs that read files
+
     return mimetypes.guess_type(str(path))[0] or otherwise
 
 
