@@ -10,6 +10,9 @@
     │  ├─ InvalidArguments   refusal: the model's arguments do not fit
     │  ├─ ToolError          the tool's own words for the model
     │  ├─ ExecutionError     failure: the tool raised something else
+    │  ├─ ApprovalRequired   refusal: a human has to decide first; carries the request
+    │  ├─ ApprovalDenied     refusal: a human, or the lack of a valid decision, said no
+    │  ├─ LimitExceeded      refusal: a limit is used up; names it
     │  ├─ ToolTimeout        failure: the deadline passed
     │  ├─ ToolCancelled      the call was called off
     │  └─ ResultError        failure: the tool ran, its result cannot be sent
@@ -28,12 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abort",
+    "ApprovalDenied",
+    "ApprovalRequired",
     "ArgumentProblem",
     "ConfigError",
     "DefinitionError",
     "DuplicateTool",
     "ExecutionError",
     "InvalidArguments",
+    "LimitExceeded",
     "ResultError",
     "ToolCallError",
     "ToolCancelled",
@@ -228,6 +234,37 @@ class ExecutionError(ToolCallError):
         message = f"{tool} failed: {type(cause).__name__}" + (f": {detail}" if detail else "")
         super().__init__(message, tool=tool, retryable=retryable)
         self.__cause__ = cause
+
+
+class ApprovalRequired(ToolCallError):
+    """The call waits for a decision; `request` can be saved, decided and resumed later. The tool was not run."""
+
+    code = "approval_required"
+
+    def __init__(self, tool: str, request: Any) -> None:
+        self.request = request
+        super().__init__(f"{tool} needs the approval of a human before it runs. It was not run.", tool=tool)
+
+
+class ApprovalDenied(ToolCallError):
+    """The call was refused; the tool was not run."""
+
+    code = "approval_denied"
+
+    def __init__(self, tool: str, reason: str = "") -> None:
+        self.reason = reason
+        why = f": {reason}" if reason else ""
+        super().__init__(f"{tool} was not allowed to run{why}. Do not try to get round this.", tool=tool)
+
+
+class LimitExceeded(ToolCallError):
+    """A limit is used up; the tool was not run."""
+
+    code = "limit_exceeded"
+
+    def __init__(self, tool: str, limit: str, advice: str, *, retryable: bool = False) -> None:
+        self.limit = limit
+        super().__init__(f"{tool} was not run: the {limit} is used up. {advice}", tool=tool, retryable=retryable)
 
 
 class ToolTimeout(ToolCallError):

@@ -3,10 +3,26 @@
 The high level is built on these. They are public and change under the same rules as the root names.
 """
 
+from toolwright._core.approve import ApprovalRequest, Decision
+from toolwright._core.augment import AugmentedCall
 from toolwright._core.catalog import Resolver, ToolSource
 from toolwright._core.declare import ParamSpec
 from toolwright._core.policy import INHERIT, Settings
+from toolwright._core.progress import ProgressReport
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import FunctionTool, SchemaTool
 
-__all__ = ["INHERIT", "FunctionTool", "ParamSpec", "Prompt", "Resolver", "SchemaTool", "Settings", "ToolSource"]
+__all__ = [
+    "INHERIT",
+    "ApprovalRequest",
+    "AugmentedCall",
+    "Decision",
+    "FunctionTool",
+    "ParamSpec",
+    "ProgressReport",
+    "Prompt",
+    "Resolver",
+    "SchemaTool",
+    "Settings",
+    "ToolSource",
+]

@@ -217,7 +217,7 @@ def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolw
 
 
 def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolwright):
-    done = toolwright("call", "app:box", "show", "--json", '{"words": ["a"], "counts": "1"}', "words=b", "counts=2")
+    done = toolwright("call", "app:box", "show", "--json", '{"words": ["a"], "counts": [1]}', "words=b", "counts=2")
 
     assert shown(done).items() >= {"words": ["a", "b"], "counts": [1, 2]}.items()
 
@@ -283,6 +283,7 @@ def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolwright):
         (["call", "app:box", "show", "word"], 2, "'word'"),
         (["call", "app:box", "show", "whole:=[1"], 2, "whole"),
         (["call", "app:box", "show", "--json", '{"whole": 5'], 2, "JSON"),
+        (["call", "app:box", "show", "--json", '{"words": "a"}', "words=b"], 2, "words"),
         (["call", "app:box", "slow", "--timeout", "soon"], 2, "timeout"),
         (["call", "app:box"], 2, "NAME"),
         (["list"], 2, "TARGET"),

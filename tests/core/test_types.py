@@ -193,7 +193,7 @@ TYPES = {
     "bytes": (bytes, {**STRING, "format": "binary"}, '"ab"', b"ab"),
     "enum": (Colour, {**STRING, "enum": ["red", "blue"]}, '"red"', Colour.RED),
     "int-enum": (Level, {**INTEGER, "enum": [1, 2]}, "2", Level.HIGH),
-    "enum-of-one": (Mood, {**STRING, "const": "good"}, '"good"', Mood.GOOD),
+    "enum-of-one": (Mood, {**STRING, "enum": ["good"]}, '"good"', Mood.GOOD),
     "literal": (Literal["C", "F"], {**STRING, "enum": ["C", "F"]}, '"F"', "F"),
     "mixed-literal": (Literal[1, "a"], {"enum": [1, "a"]}, "1", 1),
     "new-type": (Sku, STRING, '"s1"', "s1"),
@@ -296,6 +296,17 @@ async def test_a_decimal_text_is_a_recorded_repair_and_refused_under_strict_type
     assert lenient.unwrap() == Decimal("1.50")
     assert [repair.path for repair in lenient.repairs] == ["$.value"]
     assert isinstance(strict.error, InvalidArguments)
+
+
+NUMERIC = {"int": int, "float": float, "decimal": Decimal, "int-enum": Level, "literal": Literal[1, 2]}
+
+
+@pytest.mark.parametrize("hint", NUMERIC.values(), ids=NUMERIC)
+async def test_a_bool_is_never_a_number(hint):
+    for raw in ('{"value": true}', {"value": True}):
+        result = await taking(hint).call("take", raw)
+
+        assert isinstance(result.error, InvalidArguments)
 
 
 async def test_enums_with_equal_values_keep_their_own_names():

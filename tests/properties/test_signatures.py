@@ -51,7 +51,7 @@ def mutated(draw, tree):
         elif how == "twice" and isinstance(holder, list):
             holder.append(old)
         elif how == "more" and isinstance(holder, dict):
-            holder["unexpected"] = draw(st.sampled_from(REPLACEMENTS))
+            holder["unexpected"] = copy.deepcopy(draw(st.sampled_from(REPLACEMENTS)))
         else:
             holder[path[-1]] = copy.deepcopy(draw(st.sampled_from(REPLACEMENTS)))
     return tree

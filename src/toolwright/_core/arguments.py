@@ -37,7 +37,7 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
 
     What does not depend on the call is worked out here, once: this is the hottest path there is.
     """
-    validate, careful = inputs.validate_json, inputs.deep or inputs.floats
+    validate, careful = inputs.validate_json, inputs.deep or inputs.floats or inputs.counts
     longest, searched = settings.argument_bytes, settings.duplicate_key_bytes
 
     def bind(raw: Arguments) -> Bound:
@@ -103,9 +103,22 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: Settings) -> No
     if inputs.deep and raw.count("[") + raw.count("{") > deepest and nesting(raw, deepest) > deepest:
         message = f"the arguments are nested deeper than the limit json_depth of {deepest}"
         _fail(tool, "$", message, f"at most {deepest} levels", "more")
+    if inputs.counts and ("true" in raw or "false" in raw):
+        _refuse_bools(inputs, raw, tool)
     # One letter first: that search is ten times as fast, and mostly the end of it.
     if inputs.floats and (("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw)):
         _parsed(raw, tool)
+
+
+def _refuse_bools(inputs: Inputs, raw: str, tool: str) -> None:
+    """Refuse a bool where a fixed number is wanted: Python holds True equal to 1, and a validator may too."""
+    walk = Repairs(inputs.schema, inputs.enum_names)
+    walk.value(_parsed(raw, tool), inputs.schema)
+    if walk.bools:
+        problems = [
+            ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean") for path in walk.bools
+        ]
+        raise InvalidArguments(problems, tool=tool)
 
 
 def nesting(text: str, enough: int) -> int:
@@ -155,6 +168,8 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
     data = _parsed(raw, tool)
     if raw.count(":") != len(data):
         _refuse_duplicates(raw, tool)
+    if isinstance(error, ValidationError) and error.error_count() > MOST_PROBLEMS:
+        raise InvalidArguments(_sampled(inputs, data, error.error_count()), tool=tool)
     details = _details(error)
     fixed, repairs = _fixed(inputs, data, details, tool)
     if fixed is not data:
@@ -163,6 +178,26 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
         except ValueError as still:
             error, details = still, _details(still)
     raise InvalidArguments(_problems(error, details, fixed), tool=tool)
+
+
+MOST_PROBLEMS: Final = 1000
+"""With more problems than this nothing is repaired, and a few stand for all: listing a million takes too long."""
+
+
+def _sampled(inputs: Inputs, data: dict[str, Any], count: int) -> list[ArgumentProblem]:
+    few = _few(data)
+    found: list[ArgumentProblem] = []
+    try:
+        inputs.validate_json(to_json(few), strict=True)
+    except ValueError as error:
+        found = _problems(error, _details(error), few)
+    return [ArgumentProblem("$", f"{count} problems", "arguments that fit the schema", _got(data)), *found]
+
+
+def _few(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _few(value[key]) for key in list(value)[:20]}
+    return [_few(item) for item in value[:20]] if isinstance(value, list) else value
 
 
 def _details(error: ValueError) -> list[Mapping[str, Any]] | None:

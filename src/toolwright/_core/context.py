@@ -7,20 +7,18 @@ Not here: which parameters are injected (`signature`), or who makes a context fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, cast
+from typing import Any, Final, Generic, NoReturn, cast
 
 from typing_extensions import TypeVar
 
 from toolwright._core.config import Config
 from toolwright._core.values import ToolCall
 from toolwright.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 DepsT = TypeVar("DepsT", default=Any)
 
@@ -115,6 +113,12 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
             object.__setattr__(twin, name, changes[name] if name in changes else getattr(self, name))
         return twin
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What crosses to another process: values, deps and the facts of the call; progress finds its own way back.
+        state = replace(self._state, report=None)
+        config = None if self._config is None else dict(self._config)
+        return _restored, (self.deps, dict(self._values), state, config, self._project_dir)
+
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
 
@@ -197,6 +201,28 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _DONE
+
+
+_reporters: list[Progress] = []
+"""Where progress goes in a worker process: the innermost call's."""
+
+
+@contextmanager
+def reporting_to(report: Progress) -> Generator[None]:
+    """Send the progress of contexts that are restored in this block to `report`."""
+    _reporters.append(report)
+    try:
+        yield
+    finally:
+        _reporters.pop()
+
+
+def _restored(
+    deps: Any, values: dict[str, Any], state: CallState, config: dict[str, Any] | None, folder: Path | None
+) -> ToolContext[Any]:
+    state.report = _reporters[-1] if _reporters else None
+    known = None if config is None else Config(config, environ={})
+    return ToolContext[Any](deps, **values).within(known, folder).for_call(state)
 
 
 def context_from(given: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:

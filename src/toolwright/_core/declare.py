@@ -18,7 +18,7 @@ from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.definition import Converter, Extra, ToolOptions
 from toolwright._core.messages import Role
-from toolwright._core.policy import Inherit, OnError, Retry, RunsOn, Timeout
+from toolwright._core.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
 from toolwright.errors import DefinitionError
 
 MARK: Final = "__tool__"
@@ -87,7 +87,17 @@ class OptionWords(TypedDict, total=False):
     converter: Converter | None
     timeout: Timeout
     retry: Retry | Inherit | None
-    sequential: bool
+    approval: bool | Callable[[dict[str, Any], Any], Any]
+    preview: Callable[..., Any] | None
+    skip_permission: bool
+    overrides_builtin: bool
+    sequential: bool | None
+    max_concurrency: int | None
+    lock: str | None
+    max_calls: int | None
+    rate: Rate | None
+    max_result_bytes: int | None
+    repeats: Literal["detect", "allow"]
     strict_types: bool
     extra: Extra
     runs_on: RunsOn | None

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Timeout, checked, checked_policy
+from toolwright._core.policy import INHERIT, Inherit, OnError, Rate, Retry, RunsOn, Timeout, checked, checked_policy
 from toolwright.errors import DefinitionError
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -47,17 +47,18 @@ class ToolDefinition:
         import hashlib  # noqa: PLC0415 - 2 ms at start-up, for programs that pin or approve
 
         seen = [self.name, self.title, self.description, self.input_schema, self.output_schema]
-        return hashlib.sha256(to_json(_canonical(seen))).hexdigest()
+        return hashlib.sha256(to_json(canonical(seen))).hexdigest()
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
 
-def _canonical(value: Any) -> Any:
+def canonical(value: Any) -> Any:
+    """Return JSON data with its keys in order, so that equal data have equal bytes."""
     if isinstance(value, Mapping):
-        return {key: _canonical(value[key]) for key in sorted(value)}
+        return {key: canonical(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
+        return [canonical(item) for item in value]
     return value
 
 
@@ -78,14 +79,32 @@ class ToolOptions:
     converter: Converter | None = None
     timeout: Timeout = INHERIT
     retry: Retry | Inherit | None = INHERIT
-    sequential: bool = False
-    """In a batch it runs alone: calls before it finish first, calls after it wait."""
+    approval: bool | Callable[[dict[str, Any], Any], Any] = False
+    """Whether a human decides about each call: yes, or a predicate of (arguments, context)."""
+    preview: Callable[..., Any] | None = None
+    """Says what a call would do, from its arguments, for whoever decides. It must not do it."""
+    skip_permission: bool = False
+    """Exempt from the toolbox's approval rule."""
+    overrides_builtin: bool = False
+    """Takes the place of a tool of ours with the same name."""
+    sequential: bool | None = None
+    """In a batch it runs alone: calls before it finish first, calls after it wait. `None`: if it is destructive."""
+    max_concurrency: int | None = None
+    """How many calls of it run at once."""
+    lock: str | None = None
+    """The parameter whose equal values take turns."""
+    max_calls: int | None = None
+    """How many calls of it a run may make."""
+    rate: Rate | None = None
+    max_result_bytes: int | None = None
+    repeats: Literal["detect", "allow"] = "detect"
+    """Whether a call that is made again and again with the same result is held up."""
     strict_types: bool = False
     """Take arguments exactly as the schema says; repair nothing."""
     extra: Extra = "ignore"
     """What happens to arguments that the schema does not name."""
     runs_on: RunsOn | None = None
-    """Where it runs: `"loop"`, `"thread"`, or `None` for the usual place (async on the loop, sync in a thread)."""
+    """Where it runs: `"loop"`, `"thread"`, `"process"`, or `None`: async on the loop, sync in a thread."""
     on_error: OnError | Inherit = INHERIT
     tags: frozenset[str] = frozenset()
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -96,13 +115,26 @@ class ToolOptions:
     def __post_init__(self) -> None:
         if self.extra not in ("ignore", "forbid", "allow"):
             raise DefinitionError(f'extra={self.extra!r}: give "ignore", "forbid" or "allow".')
-        if self.runs_on not in (None, "loop", "thread"):
-            raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop" or "thread", or leave it out.')
+        if self.runs_on not in (None, "loop", "thread", "process"):
+            raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop", "thread" or "process", or leave it out.')
+        for name in ("max_concurrency", "max_calls", "max_result_bytes"):
+            if (most := getattr(self, name)) is not None and most < 1:
+                raise DefinitionError(f"{name}={most!r}: give 1 or more, or leave it out.")
+        if self.skip_permission and self.overrides_builtin:
+            raise DefinitionError(
+                "skip_permission=True and overrides_builtin=True: a tool that takes the place of a built-in one must "
+                "not also go round the approval rule. Drop one of the two."
+            )
         checked(self.timeout)
         if not isinstance(self.on_error, Inherit):
             checked_policy(self.on_error)
         if self.read_only and self.destructive:
             raise DefinitionError("read_only=True and destructive=True: a tool that changes nothing destroys nothing.")
+
+    @property
+    def alone(self) -> bool:
+        """Whether it runs alone in a batch."""
+        return bool(self.destructive) if self.sequential is None else self.sequential
 
     @property
     def repeatable(self) -> bool:

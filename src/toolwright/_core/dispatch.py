@@ -19,6 +19,7 @@ from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.execute import Attempt, DeadlinePassed, outcome_of, run
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
+from toolwright._core.progress import OnProgress, Reporter
 from toolwright._core.result import named, shown
 from toolwright._core.route import Route, capped
 from toolwright._core.values import Arguments, ToolCall, ToolResult, result_of
@@ -38,6 +39,7 @@ class Ask:
     """When the batch that the call belongs to is over, on the clock of `time.monotonic()`."""
     batch_seconds: float = 0.0
     """How long the batch may take in all."""
+    on_progress: OnProgress | None = None
 
 
 NOTHING_ASKED: Final = Ask()
@@ -54,14 +56,14 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
     try:
         values, repairs = route.bind(raw)
     except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-        fields = _unbound(route, error, ask)
+        fields = unbound(route, error, ask)
     else:
         try:
             policy = route.retry if ask.retry is INHERIT else ask.retry
             seconds = route.timeout if ask.timeout is INHERIT else ask.timeout
-            if route.direct is None or route.in_thread or policy is not None or ask.ends is not None:
-                state = CallState(ToolCall(call_id, route.name, raw))
-                value, values = await _attempts(route, values, ask, state, policy)
+            if route.direct is None or route.where != "loop" or policy is not None or ask.ends is not None:
+                state = CallState(ToolCall(call_id, route.name, raw), report=reporter_for(ask, call_id, route))
+                value, values = await attempts(route, values, ask, state, policy)
             else:
                 value = route.direct(**values)
                 if route.is_async or hasattr(value, "__await__"):
@@ -74,10 +76,12 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
                         elif failure is not None:
                             raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
             fields = route.render(value, values)
+            if len(fields["text"]) > route.most_characters:
+                fields = route.shorten(fields)
             if route.return_direct:
                 fields["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
-            fields = _failed(route, error, ask)
+            fields = failed(route, error, ask)
     if repairs:
         fields["repairs"] = repairs
     if state is not None:
@@ -89,12 +93,19 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
     return result_of(fields)
 
 
+def reporter_for(ask: Ask, call_id: str, route: Route) -> Reporter | None:
+    """Return where the progress of a call goes, if anywhere."""
+    if ask.on_progress is None:
+        return None
+    return Reporter(ask.on_progress, call_id, route.name, route.box.settings.progress_queue)
+
+
 def _note(route: Route, call_id: str, fields: dict[str, Any]) -> None:
     outcome = "ok" if fields.get("error") is None else fields["error"].code
     _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
 
 
-async def _attempts(
+async def attempts(
     route: Route, values: dict[str, Any], ask: Ask, state: CallState, retry: Retry | None
 ) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or no attempt is left; return its value and what it was called with."""
@@ -110,7 +121,7 @@ async def _attempts(
             values, _ = route.bind(state.call.arguments if state.call is not None else None)
         complete = tool.complete(dict(values), mine)
         try:
-            value = await run(Attempt(tool, complete, mine, own, settings, seconds, route.in_thread))
+            value = await run(Attempt(tool, complete, mine, own, settings, seconds, route.where))
         except Exception as error:
             if retry is None or state.attempt >= retry.attempts or not _worth_another(error, retry):
                 raise
@@ -141,13 +152,14 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
     return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 
-def _unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+    """Return the fields of the result of a call whose arguments did not fit."""
     if isinstance(error, InvalidArguments):
         return shown(error, route.on_error)
-    return _failed(route, error, ask)
+    return failed(route, error, ask)
 
 
-def _failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result that a failure comes to, or let it pass through."""
     if _passes_through(error, route):
         raise error

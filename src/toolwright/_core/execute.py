@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.policy import Settings
+from toolwright._core.policy import RunsOn, Settings
+from toolwright._core.processes import WorkerDied, packed, processes
 from toolwright._core.threads import workers
 from toolwright._core.tool import Tool
 from toolwright.errors import ExecutionError
@@ -67,7 +68,7 @@ class Attempt:
     state: CallState
     settings: Settings
     seconds: float | None
-    in_thread: bool
+    where: RunsOn
 
 
 async def run(attempt: Attempt) -> Any:
@@ -78,7 +79,9 @@ async def run(attempt: Attempt) -> Any:
         BaseException: whatever the tool raised, and our own cancellation.
     """
     loop = asyncio.get_running_loop()
-    if attempt.in_thread:
+    if attempt.where == "process":
+        return await _in_process(attempt, loop)
+    if attempt.where == "thread":
         started = loop.time()
         value = await _in_thread(attempt, loop)
         if not inspect.isawaitable(value):
@@ -164,6 +167,33 @@ async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
         pool.give_up(job)
     elif isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         # Raised in a thread these are the tool's own doing, and here they would look like ours.
+        raise ExecutionError(attempt.tool.name, error)
+    raise error
+
+
+async def _in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+    """Run a tool in a process that is killed at the deadline."""
+    payload = packed(*attempt.tool.crossing(attempt.values, attempt.context))
+    pool = processes(attempt.settings.processes)
+    worker = await pool.take()
+    usable = False
+    try:
+        report = attempt.state.report
+        job = workers(attempt.settings.threads).submit(lambda: worker.run(payload, report), copy_context(), loop)
+        timer = (
+            None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future, attempt.seconds)
+        )
+        try:
+            value, error = await job.future
+        finally:
+            if timer is not None:
+                timer.cancel()
+        usable = not isinstance(error, WorkerDied | DeadlinePassed)
+    finally:
+        pool.give(worker, usable=usable)
+    if error is None:
+        return value
+    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         raise ExecutionError(attempt.tool.name, error)
     raise error
 

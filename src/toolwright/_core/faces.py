@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from toolwright._core.context import ToolContext
 from toolwright._core.messages import Message
 from toolwright._core.policy import INHERIT, Inherit, Parallel, Retry, Strategy, Timeout
+from toolwright._core.progress import OnProgress
 from toolwright._core.sync import run_to_end
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult
@@ -36,6 +37,7 @@ class Faces(ABC):
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         retry: Retry | Inherit | None = INHERIT,
+        on_progress: OnProgress | None = None,
     ) -> Coroutine[Any, Any, ToolResult]:
         """Run one call."""
 
@@ -48,6 +50,7 @@ class Faces(ABC):
         context: ContextLike = None,
         timeout: float | None = None,
         results: Results | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Results:
         """Run the calls of one turn."""
 
@@ -71,9 +74,12 @@ class Faces(ABC):
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         retry: Retry | Inherit | None = INHERIT,
+        on_progress: OnProgress | None = None,
     ) -> ToolResult:
         """Run `call` to its end, from code that is not async."""
-        return run_to_end(self.call(call, arguments, context=context, timeout=timeout, retry=retry))
+        return run_to_end(
+            self.call(call, arguments, context=context, timeout=timeout, retry=retry, on_progress=on_progress)
+        )
 
     def call_all_sync(
         self,
@@ -83,9 +89,14 @@ class Faces(ABC):
         context: ContextLike = None,
         timeout: float | None = None,
         results: Results | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Results:
         """Run `call_all` to its end, from code that is not async."""
-        return run_to_end(self.call_all(calls, strategy=strategy, context=context, timeout=timeout, results=results))
+        return run_to_end(
+            self.call_all(
+                calls, strategy=strategy, context=context, timeout=timeout, results=results, on_progress=on_progress
+            )
+        )
 
     def list_sync(self) -> Tools:
         """Run `list` to its end, from code that is not async."""

@@ -27,6 +27,7 @@ from toolwright._core.schema import (
     compile_object,
     compile_type,
     resolved_root,
+    subschemas,
 )
 from toolwright._core.signature import Parameter, Signature, place_of
 from toolwright.errors import DefinitionError, UnsupportedType
@@ -64,6 +65,12 @@ class Inputs:
     def deep(self) -> bool:
         """Whether arguments of unbounded depth could fit."""
         return admits_anything(self.schema)
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether there is a fixed number that `True` or `False` is equal to."""
+        fixed = (item for node in subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
+        return any(type(item) in (int, float) and item in (0, 1) for item in fixed)
 
     @cached_property
     def floats(self) -> bool:

@@ -40,7 +40,7 @@ def checked(timeout: _T) -> _T:
     return timeout
 
 
-RunsOn: TypeAlias = Literal["loop", "thread"]
+RunsOn: TypeAlias = Literal["loop", "thread", "process"]
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
 """What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
 
@@ -85,6 +85,32 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `calls` in any `per` seconds."""
+
+    calls: int
+    per: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.calls < 1 or not self.per > 0:
+            raise DefinitionError(f"Rate({self.calls!r}, per={self.per!r}): give 1 call or more, in seconds above 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use. `None` is no limit."""
+
+    steps: int | None = 25
+    """Turns of the model."""
+    calls: int | None = 150
+    """Calls of tools."""
+    seconds: float | None = None
+    """Time for the whole run."""
+    per_tool: int | None = 40
+    """Calls of one tool that does not say `max_calls` itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parallel:
     """Run the calls of a batch side by side, at most `limit` at once."""
 
@@ -115,6 +141,16 @@ class Settings:
     """Seconds that a cancelled tool may take to clean up before its result is given anyway."""
     max_concurrency: int = 64
     """Calls of one batch that run at once."""
+    result_bytes: int = 256 * 1024
+    """Size of a text result; what is longer is cut and kept under a handle."""
+    kept_bytes: int = 64 * 1024 * 1024
+    """Size of all the results that a toolbox keeps under handles; the oldest go first."""
+    approval_seconds: float | None = None
+    """How long a request for approval stays open; `None` is for ever."""
+    progress_queue: int = 1000
+    """Progress reports that wait to be read; when there are more, the oldest are dropped and counted."""
+    processes: int = 2
+    """Worker processes for tools that run in one."""
     threads: int = 64
     """Worker threads for sync tools; transports never share them."""
     json_depth: int = 128

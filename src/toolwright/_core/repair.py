@@ -37,6 +37,8 @@ class Repairs:
     root: Mapping[str, Any]
     enum_names: EnumNames
     made: list[Repair] = field(default_factory=list)
+    bools: list[str] = field(default_factory=list)
+    """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
 
     def value(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with everything in it repaired that needs it."""
@@ -46,6 +48,8 @@ class Repairs:
         fitting = [option for option in options if fits(value, option)]
         if fitting:
             return self._inside(value, fitting, path, depth)
+        if isinstance(value, bool):
+            self.bools.append(path)
         for option in options:
             changed, rule = self._change(value, option)
             if changed is not UNCHANGED:

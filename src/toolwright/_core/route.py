@@ -13,12 +13,14 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from toolwright._core.approve import Approver, Rule
 from toolwright._core.arguments import Bound, binder_of
 from toolwright._core.catalog import Resolver
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Settings, Timeout, checked, checked_policy
+from toolwright._core.handles import Store, shortened
+from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Settings, Timeout, checked, checked_policy
 from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments
@@ -37,6 +39,10 @@ class BoxWords(TypedDict, total=False):
     max_concurrency: int
     resolvers: list[Resolver]
     naming: Naming | None
+    approve: Rule
+    approver: Approver | None
+    approval_key: str | bytes | None
+    results_dir: str | Path | None
     config: Config | Mapping[str, Any] | None
     settings: Settings
     name: str | None
@@ -55,6 +61,12 @@ class BoxPolicy:
     """How many calls of a batch run at once; 0 where the settings say it."""
     resolvers: tuple[Resolver, ...] = ()
     naming: Naming | None = None
+    approve: Rule | Inherit = INHERIT
+    approver: Approver | None = None
+    approval_key: str | bytes | None = None
+    results_dir: str | Path | None = None
+    capped_width: bool = False
+    """Whether `max_concurrency` was asked for, and so holds for single calls too."""
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
     name: str | None = None
 
@@ -66,7 +78,7 @@ class BoxPolicy:
             DefinitionError: a keyword or value that makes no sense.
         """
         given: dict[str, Any] = dict(words)
-        known = {item.name for item in fields(cls)} | {"project_dir", "config"}
+        known = {item.name for item in fields(cls)} - {"capped_width"} | {"project_dir", "config"}
         if unknown := given.keys() - known:
             raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
         config = given.pop("config", None)
@@ -83,7 +95,10 @@ class BoxPolicy:
         checked(given.get("timeout", INHERIT))
         checked_policy(given.get("on_error", "message"))
         settings: Settings = given.get("settings", Settings())
+        given["capped_width"] = "max_concurrency" in given
         given.setdefault("max_concurrency", settings.max_concurrency)
+        if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
+            raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
         return cls(**given)
 
 
@@ -122,28 +137,35 @@ class Route:
     timeout: float | None
     retry: Retry | None
     on_error: OnError
-    in_thread: bool
+    where: RunsOn
     is_async: bool
     return_direct: bool
     bind: Callable[[Arguments], Bound]
     """Arguments as they came → values."""
     render: Render
     """What the tool returned → the fields of its result."""
+    most_characters: int
+    """Text results up to this length are certainly within the limit."""
+    shorten: Callable[[dict[str, Any]], dict[str, Any]]
+    """Cuts a result that is too long, and keeps the whole."""
     patience: tuple[str, float]
     """The tool's name, and how long it may take to clean up when it is called off."""
-    direct: Callable[..., Any] | None
+    governed: bool = False
+    """Whether calls take the long way, through limits, approval and hooks."""
+    direct: Callable[..., Any] | None = None
     """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
 
 
-def route_to(tool: Tool, box: BoxPolicy) -> Route:
+def route_to(tool: Tool, box: BoxPolicy, store: Store) -> Route:
     """Work out how a toolbox treats a tool."""
     options = tool.options
+    most = options.max_result_bytes or box.settings.result_bytes
     timeout = next((t for t in (options.timeout, box.timeout) if not isinstance(t, Inherit)), box.settings.call_timeout)
     # A retry for the whole toolbox must not send a mail twice.
     inherited = box.retry if options.repeatable else None
     retry = inherited if isinstance(options.retry, Inherit) else options.retry
     on_error = box.on_error if isinstance(options.on_error, Inherit) else options.on_error
-    in_thread = options.runs_on == "thread" or (options.runs_on is None and tool.kind == "sync")
+    where = options.runs_on or ("thread" if tool.kind == "sync" else "loop")
     return Route(
         tool=tool,
         name=tool.name,
@@ -151,11 +173,13 @@ def route_to(tool: Tool, box: BoxPolicy) -> Route:
         timeout=capped(timeout, box.settings),
         retry=retry,
         on_error=on_error,
-        in_thread=in_thread,
+        where=where,
         is_async=tool.kind == "async",
         return_direct=options.return_direct,
         bind=binder_of(tool.inputs, tool.name, box.settings),
         render=renderer_of(tool),
+        most_characters=most // 4,
+        shorten=lambda fields: shortened(fields, most, store),
         patience=(tool.name, box.settings.cancel_grace),
         direct=tool.direct,
     )

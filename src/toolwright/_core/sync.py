@@ -14,6 +14,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from toolwright._core.threads import lent
+
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _depth: contextvars.ContextVar[int] = contextvars.ContextVar("toolwright_sync_depth", default=0)
@@ -38,7 +40,8 @@ def run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
     context.run(_depth.set, depth + 1)
     loop.call_soon_threadsafe(begin, context=context)
     try:
-        return done.result()
+        with lent():
+            return done.result()
     except BaseException:
         if not done.done():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import Context
 from functools import lru_cache
 from queue import Empty, SimpleQueue
@@ -18,6 +19,23 @@ from typing import Any, Final, Literal
 
 _log = logging.getLogger("toolwright")
 _IDLE_SECONDS: Final = 10.0
+
+
+_here = threading.local()
+
+
+@contextmanager
+def lent() -> Generator[None]:
+    """Let another thread work while this one waits for a call; nothing happens on a thread that is not ours."""
+    pool: Workers | None = getattr(_here, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.lend()
+    try:
+        yield
+    finally:
+        pool.take_back()
 
 
 class Job:
@@ -80,11 +98,25 @@ class Workers:
                     self._waiting -= 1
                     self._spawn()
 
+    def lend(self) -> None:
+        """Count the calling thread out while it waits for another call, so that the other one finds a thread."""
+        with self._lock:
+            self._threads -= 1
+            if self._waiting:
+                self._waiting -= 1
+                self._spawn()
+
+    def take_back(self) -> None:
+        """Count the calling thread in again."""
+        with self._lock:
+            self._threads += 1
+
     def _spawn(self) -> None:
         self._threads += 1
         threading.Thread(target=self._work, name="toolwright-tool", daemon=True).start()
 
     def _work(self) -> None:
+        _here.pool = self
         while True:
             try:
                 job = self._queue.get(timeout=_IDLE_SECONDS)

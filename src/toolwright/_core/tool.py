@@ -97,6 +97,12 @@ class Tool(ABC):
         """Call the tool with complete values: an awaitable for an async one, the value for a sync one."""
         return self.invoke(values, context)
 
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        """Return what another process has to call: a function, the names it takes by position, and the values."""
+        return self.invoke, ("arguments", "context"), {"arguments": values, "context": context}
+
     @staticmethod
     def from_function(
         fn: Callable[..., Any],
@@ -163,6 +169,12 @@ class SchemaTool(Tool):
     @override
     def start(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
         return self.handler(values, context)
+
+    @override
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        return self.handler, ("arguments", "context"), {"arguments": values, "context": context}
 
 
 class FunctionTool(Tool):
@@ -237,6 +249,12 @@ class FunctionTool(Tool):
         return values
 
     @override
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        return self.fn, tuple(p.name for p in self.parameters if p.positional), values
+
+    @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         value = self.start(self.complete(dict(arguments), context), context)
         return await value if inspect.isawaitable(value) else value
@@ -251,7 +269,7 @@ class Renamed(Tool):
         self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
         self.shown, self.direct = tool.shown, tool.direct
         self.inputs, self.output = tool.inputs, tool.output
-        self.complete, self.start = tool.complete, tool.start  # type: ignore[method-assign]
+        self.complete, self.start, self.crossing = tool.complete, tool.start, tool.crossing  # type: ignore[method-assign]
 
     @property
     @override

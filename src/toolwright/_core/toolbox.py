@@ -13,12 +13,17 @@ from typing import Any, Self
 
 from typing_extensions import Unpack
 
+from toolwright._core.approvals import Approvals, office_of, store_of
 from toolwright._core.batch import Batch
 from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, perform
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
+from toolwright._core.govern import Governed, Middleware, is_governed
+from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
+from toolwright._core.limits import RunState
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
+from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
@@ -30,21 +35,26 @@ from toolwright.errors import ExecutionError, ToolCallError, UnknownTool
 _ids = itertools.count(1)
 
 
-class Toolbox(Faces, Views):
+class Toolbox(Faces, Views, Approvals):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
     def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
-        self._policy = BoxPolicy.of(options)
+        self._policy = policy = BoxPolicy.of(options)
         self._catalog = Catalog()
         self._routes: dict[str, Route] = {}
+        self._office = office_of(policy)
+        self._store = store_of(policy)
+        self._run: RunState | None = None
         for source in sources:
             self.add(source)
 
-    def _with(self, catalog: Catalog, *, closed: bool = False) -> Self:
+    def _with(self, catalog: Catalog, *, closed: bool = False, run: RunState | None = None) -> Self:
         twin = object.__new__(type(self))
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
         twin._catalog, twin._routes = catalog, {}
+        twin._office, twin._run = self._office, run or self._run
+        twin._store = self._store if run is None else store_of(self._policy)
         return twin
 
     def add(self, source: Any, *, replace: bool = False) -> None:
@@ -57,6 +67,7 @@ class Toolbox(Faces, Views):
         # All or nothing: a source that clashes leaves the toolbox as it was.
         grown = self._catalog.copy()
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
+            refuse_builtin_name(item)
             grown.add(item, replace_same=replace)
         self._catalog = grown
         self._routes.clear()
@@ -72,8 +83,13 @@ class Toolbox(Faces, Views):
 
     @property
     def tools(self) -> Tools:
-        """The tools, sorted by name, so that the order is the same in every run."""
-        return list(self._catalog)
+        """The tools, sorted by name, so that the order is the same in every run.
+
+        `read_result` is among them as soon as a result was cut.
+        """
+        if not len(self._store) or READ_RESULT in self._catalog.tools:
+            return builtins.list(self._catalog)
+        return sorted([*self._catalog, reader_of(self._store)], key=lambda tool: tool.name)
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
@@ -110,13 +126,16 @@ class Toolbox(Faces, Views):
     def _route(self, name: str) -> Route | None:
         if (known := self._routes.get(name)) is not None:
             return known
-        tool = self._catalog.find(name)
+        tool = self._catalog.find(name) or (reader_of(self._store) if name == READ_RESULT else None)
         if tool is None:
             found = (resolver.resolve(name) for resolver in self._policy.resolvers)
             tool = next((item for item in found if item is not None), None)
         if tool is None:
             return None
-        route = self._routes[name] = route_to(tool, self._policy)
+        route = route_to(tool, self._policy, self._store)
+        if is_governed(route, self._office, self._run):
+            route = dataclasses.replace(route, governed=True)
+        self._routes[name] = route
         return route
 
     def _route_or_refusal(self, name: str) -> Route | ToolCallError:
@@ -133,10 +152,11 @@ class Toolbox(Faces, Views):
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         retry: Retry | Inherit | None = INHERIT,
+        on_progress: OnProgress | None = None,
     ) -> Coroutine[Any, Any, ToolResult]:
         """Run one call and return its result; what a tool or a model did wrong is in the result, not raised.
 
-        `call` is a tool's name, with `arguments`, or a `ToolCall`.
+        `call` is a tool's name, with `arguments`, or a `ToolCall`. `on_progress` gets what the tool reports.
         """
         # Not `async def`: the coroutine of `perform` is handed on as it is, which saves a layer for each call.
         if isinstance(call, str):
@@ -146,12 +166,13 @@ class Toolbox(Faces, Views):
         route = self._routes.get(name) or self._route_or_refusal(name)
         if isinstance(route, ToolCallError):
             return self._refused(call_id, name, route)
-        if context is None and retry is INHERIT:
-            if timeout is INHERIT:
-                return perform(route, call_id, arguments, NOTHING_ASKED)
-            if timeout is None:
-                return perform(route, call_id, arguments, NO_TIMEOUT)
-        return perform(route, call_id, arguments, Ask(context_from(context), checked(timeout), retry))
+        if context is None and retry is INHERIT and on_progress is None and (timeout is INHERIT or timeout is None):
+            ask = NOTHING_ASKED if timeout is INHERIT else NO_TIMEOUT
+        else:
+            ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
+        if route.governed or self._office.middleware:
+            return Governed(route, self._office, self._run, ask).perform(ToolCall(call_id, route.name, arguments))
+        return perform(route, call_id, arguments, ask)
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
         return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
@@ -164,6 +185,7 @@ class Toolbox(Faces, Views):
         context: ContextLike = None,
         timeout: float | None = None,
         results: Results | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Results:
         """Run the calls of one turn; one result for each, in call order, whatever fails.
 
@@ -181,10 +203,24 @@ class Toolbox(Faces, Views):
             route = self._route_or_refusal(call.name)
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
-            return await perform(route, call.id, call.arguments, Ask(known, ends=ends, batch_seconds=timeout or 0.0))
+            ask = Ask(known, ends=ends, batch_seconds=timeout or 0.0, on_progress=on_progress)
+            if route.governed or self._office.middleware:
+                return await Governed(route, self._office, self._run, ask).perform(
+                    dataclasses.replace(call, name=route.name)
+                )
+            return await perform(route, call.id, call.arguments, ask)
 
         batch = Batch(wanted, results if results is not None else [], width, seconds)
         return await batch.run(run_one, [_is_barrier(route) for route in routes])
+
+    def use(self, middleware: Middleware) -> None:
+        """Put a hook around every call: `async def middleware(call, next) -> ToolResult`; the first is outermost."""
+        self._office.middleware.append(middleware)
+
+    def cancel(self) -> None:
+        """Call off the calls of this run, from any thread; each gets a result. See `run()`."""
+        if self._run is not None:
+            self._run.cancel()
 
     async def prompt(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
         """Return the messages of a prompt.
@@ -201,7 +237,7 @@ class Toolbox(Faces, Views):
 
 
 def _is_barrier(route: Route | ToolCallError) -> bool:
-    return isinstance(route, Route) and route.tool.options.sequential
+    return isinstance(route, Route) and route.tool.options.alone
 
 
 def _as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:

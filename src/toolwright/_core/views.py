@@ -8,11 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import Any, Self
 
 from typing_extensions import TypedDict, Unpack
 
+from toolwright._core.augment import OnArguments, augmenter
 from toolwright._core.catalog import Catalog, matches
+from toolwright._core.handles import Store
+from toolwright._core.limits import RunState
+from toolwright._core.policy import Limits
 from toolwright._core.tool import Tool
 from toolwright.errors import DefinitionError
 
@@ -30,10 +34,15 @@ class Views(ABC):
     """What can be seen of a toolbox."""
 
     _catalog: Catalog
+    _store: Store
+    _run: RunState | None
 
     @abstractmethod
-    def _with(self, catalog: Catalog, *, closed: bool = False) -> Self:
-        """Return a toolbox over another catalog, with everything else shared; a closed one asks no resolver."""
+    def _with(self, catalog: Catalog, *, closed: bool = False, run: RunState | None = None) -> Self:
+        """Return a toolbox over another catalog, with everything else shared.
+
+        A closed one asks no resolver; one for a run keeps the results of that run by itself.
+        """
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectWords]) -> Self:
         """Return a view with the tools that match a pattern (any, where none are given), tags and effects.
@@ -71,6 +80,37 @@ class Views(ABC):
             there = ", ".join(sorted(self._catalog.tools)) or "none"
             raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {there}.")
         return self._with(self._catalog.named(lambda name: names.get(name, name)))
+
+    def augmented(self, model: Any, *, on_arguments: OnArguments | None = None, keep: bool = False) -> Self:
+        """Return a view in which the model also fills the fields of `model` with every call.
+
+        `on_arguments` gets an `AugmentedCall` before the tool runs; the tool gets only its own arguments,
+        unless `keep` is set.
+
+        Raises:
+            DefinitionError: a field has the name of a parameter.
+        """
+        augment = augmenter(model, on_arguments, keep=keep)
+        return self._with(Catalog({n: augment(t) for n, t in self._catalog.tools.items()}, dict(self._catalog.prompts)))
+
+    def run(self, limits: Limits | None = None) -> Self:
+        """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.
+
+        Use it as a context manager; results that were cut and kept are gone when it ends.
+        """
+        return self._with(self._catalog, run=RunState(limits or Limits()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._store.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._store.clear()
 
     def __or__(self, other: Views) -> Self:
         """Return a toolbox with the tools of both, under this one's policy."""

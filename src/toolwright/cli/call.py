@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 from pydantic_core import to_jsonable_python
 
+from toolwright._core.approve import Allow, ApprovalRequest, Deny
+from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolResult
 from toolwright.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolwright.cli.target import arguments_from, fail, toolbox_at
-from toolwright.errors import InvalidArguments, UnknownTool
+from toolwright.errors import ApprovalRequired, InvalidArguments, UnknownTool
 
 
 class _Call(click.Command):
@@ -39,8 +42,9 @@ class _Call(click.Command):
     help="Alone: print the whole result as JSON. With an object: take the arguments from it.",
 )
 @click.option("--timeout", type=float, help="Seconds the call may take.")
+@click.option("--yes", is_flag=True, help="Approve the call without asking.")
 def command(
-    target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None
+    target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None, *, yes: bool
 ) -> None:
     """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input."""
     box = toolbox_at(target)
@@ -50,6 +54,8 @@ def command(
     given = arguments_from(arguments, objects, box[name].definition.input_schema)
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     result = box.call_sync(name, given, **options)
+    if isinstance(result.error, ApprovalRequired):
+        result = _decided(box, result, result.error.request, yes=yes)
     if "" in documents:
         click.echo(json.dumps(_entry(result), indent=2))
     elif result.error is None:
@@ -58,6 +64,16 @@ def command(
         click.echo(f"Error: {result.error}", err=True)
     if result.error is not None:
         raise click.exceptions.Exit(USAGE if isinstance(result.error, InvalidArguments) else TOOL_ERROR)
+
+
+def _decided(box: Toolbox, result: ToolResult, request: ApprovalRequest, *, yes: bool) -> ToolResult:
+    """Ask for approval in the terminal; without one, and without --yes, the call stays refused."""
+    if not yes and not sys.stdin.isatty():
+        click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
+        return result
+    shown = request.preview or f"{request.tool} {json.dumps(dict(request.arguments))}"
+    allowed = yes or click.confirm(f"{shown}\nAllow this call?", err=True)
+    return box.resume_sync(box.decide(request, Allow() if allowed else Deny("refused in the terminal")))
 
 
 def _entry(result: ToolResult) -> dict[str, Any]:

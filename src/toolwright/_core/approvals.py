@@ -1,0 +1,95 @@
+"""Decisions that come later, and a look at what a call would do.
+
+Lives here: the part of a toolbox that a person who decides needs. Not here: the gate itself (`approve`, `govern`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict, key_from, preview_of
+from toolwright._core.context import CallState, context_from
+from toolwright._core.dispatch import Ask
+from toolwright._core.faces import ContextLike
+from toolwright._core.govern import Governed, Office, plain_arguments
+from toolwright._core.handles import Store
+from toolwright._core.limits import RunState
+from toolwright._core.result import shown
+from toolwright._core.route import BoxPolicy, Route
+from toolwright._core.sync import run_to_end
+from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright.errors import ToolCallError
+
+
+def office_of(policy: BoxPolicy) -> Office:
+    """Return what the calls of a toolbox share."""
+    key = key_from(policy.approval_key)
+    return Office(
+        policy.settings,
+        rule=policy.approve,
+        approver=policy.approver,
+        notary=Notary() if key is None else Notary(key),
+        most=policy.max_concurrency if policy.capped_width else None,
+    )
+
+
+def store_of(policy: BoxPolicy) -> Store:
+    """Return where a toolbox keeps results that are too long."""
+    folder = None if policy.results_dir is None else Path(policy.results_dir)
+    return Store(policy.settings.kept_bytes, folder)
+
+
+class Approvals(ABC):
+    """What a toolbox does for whoever decides about calls."""
+
+    _office: Office
+    _policy: BoxPolicy
+    _run: RunState | None
+
+    @abstractmethod
+    def _route_or_refusal(self, name: str) -> Route | ToolCallError:
+        """Return the route of a tool, or why there is none."""
+
+    def decide(self, request: ApprovalRequest, verdict: Verdict) -> Decision:
+        """Sign a decision on a request that a result carried: `result.error.request`.
+
+        The decision is good once, for this tool, these arguments and this identity. Both are plain JSON
+        (`to_dict`, `from_dict`); with `approval_key=` they outlive the process.
+
+        Raises:
+            ApprovalDenied: the request was changed, or was not made under this key.
+        """
+        return self._office.notary.decided(request, verdict)
+
+    async def resume(self, decision: Decision, *, context: ContextLike = None) -> ToolResult:
+        """Run the call that a decision is about, if it still holds; else the result says why not."""
+        request = decision.request
+        route = self._route_or_refusal(request.tool)
+        if isinstance(route, ToolCallError):
+            return ToolResult(request.call_id, request.tool, attempts=0, **shown(route, self._policy.on_error))
+        governed = Governed(route, self._office, self._run, Ask(context_from(context)), decision)
+        return await governed.perform(ToolCall(request.call_id, route.name, dict(request.arguments)))
+
+    def resume_sync(self, decision: Decision, *, context: ContextLike = None) -> ToolResult:
+        """Run `resume` to its end, from code that is not async."""
+        return run_to_end(self.resume(decision, context=context))
+
+    async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
+        """Return what a call would do, in the tool's own words (`preview=`); `None` where it has none.
+
+        Raises:
+            ToolCallError: there is no such tool, or the arguments do not fit.
+        """
+        route = self._route_or_refusal(name)
+        if isinstance(route, ToolCallError):
+            raise route
+        route.bind(arguments)
+        call = ToolCall("preview", route.name, arguments)
+        known: Any = self._policy.context.merged(context_from(context)).for_call(CallState(call))
+        return await preview_of(route.tool, plain_arguments(call), known)
+
+    def preview_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
+        """Run `preview` to its end, from code that is not async."""
+        return run_to_end(self.preview(name, arguments, context=context))

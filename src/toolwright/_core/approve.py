@@ -1,0 +1,256 @@
+"""The one gate: whether a call may run, who says so, and proof of it that cannot be forged or used twice.
+
+Lives here: the rule (tool, toolbox), requests, decisions, signatures. Every path to a tool leads through here;
+a denied call does not run on any. Not here: running anything, or asking in a terminal or a chat.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import inspect
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import to_json, to_jsonable_python
+
+from toolwright._core.context import ToolContext
+from toolwright._core.definition import ToolOptions, canonical
+from toolwright._core.tool import Tool
+from toolwright.errors import ApprovalDenied, ConfigError
+
+ROUNDS: Final = 5
+"""How often one call may be edited and judged again before it is refused."""
+
+Rule: TypeAlias = Literal["destructive", "writes", "all"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Let the call run as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Refuse the call; the model is told the reason."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Let the call run with other arguments; they are validated and judged again."""
+
+    arguments: Mapping[str, Any]
+
+
+Verdict: TypeAlias = Allow | Deny | Edit
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A call that waits for a decision. Plain JSON both ways, so that it can wait for days."""
+
+    id: str
+    """Names this request; a decision is good for one request, once."""
+    call_id: str
+    tool: str
+    digest: str
+    """What the tool is: a tool that was changed since needs a new decision."""
+    arguments: Mapping[str, Any]
+    preview: str | None = None
+    """What the call would do, in the tool's own words."""
+    effects: tuple[str, ...] = ()
+    identity: str | None = None
+    """For whom the call is made: the context's `user`, `tenant` and `session_id`."""
+    expires: float | None = None
+    """When it is too late, in seconds since 1970."""
+    signature: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as plain JSON data."""
+        return {**asdict(self), "arguments": dict(self.arguments), "effects": list(self.effects)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ApprovalRequest:
+        """Read back what `to_dict` wrote."""
+        fields: dict[str, Any] = {**data, "effects": tuple(data.get("effects", ()))}
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A signed verdict on one request. Plain JSON both ways."""
+
+    request: ApprovalRequest
+    verdict: Literal["allow", "deny", "edit"]
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    signature: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain JSON data."""
+        edited = None if self.arguments is None else dict(self.arguments)
+        mine = {"verdict": self.verdict, "reason": self.reason, "arguments": edited, "signature": self.signature}
+        return {"request": self.request.to_dict(), **mine}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Read back what `to_dict` wrote."""
+        fields: dict[str, Any] = {**data, "request": ApprovalRequest.from_dict(data["request"])}
+        return cls(**fields)
+
+
+Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
+
+
+@dataclass(slots=True)
+class Notary:
+    """Signs requests and decisions, and remembers which were used."""
+
+    key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    used: dict[str, float] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def sign(self, *parts: Any) -> str:
+        """Return a signature over JSON data."""
+        data = to_json(canonical(to_jsonable_python(parts)))
+        return hmac.new(self.key, data, hashlib.sha256).hexdigest()
+
+    def sealed(self, request: ApprovalRequest) -> ApprovalRequest:
+        """Return a request with its signature."""
+        return replace(request, signature=self.sign("request", _unsigned(request)))
+
+    def decided(self, request: ApprovalRequest, verdict: Verdict) -> Decision:
+        """Return a signed decision on a request.
+
+        Raises:
+            ApprovalDenied: the request is not one that this toolbox made.
+        """
+        self._check_request(request)
+        word, reason, arguments = _parts_of(verdict)
+        signature = self.sign("decision", request.signature, word, reason, arguments)
+        return Decision(request, word, reason, arguments, signature)
+
+    def redeem(self, decision: Decision, tool: Tool, identity: str | None) -> Verdict:
+        """Check a decision, use it up, and return its verdict.
+
+        Raises:
+            ApprovalDenied: it was forged, changed, used before, came too late, or is for something else; says which.
+        """
+        request = decision.request
+        self._check_request(request)
+        parts = (decision.verdict, decision.reason, decision.arguments)
+        expected = self.sign("decision", request.signature, *parts)
+        if not hmac.compare_digest(expected, decision.signature):
+            raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
+        if request.expires is not None and time.time() > request.expires:
+            raise ApprovalDenied(request.tool, "the request has expired")
+        if tool.definition.digest != request.digest:
+            raise ApprovalDenied(request.tool, "the tool was changed since it was approved")
+        if identity != request.identity:
+            raise ApprovalDenied(request.tool, "it was approved for someone else")
+        with self.lock:
+            if request.id in self.used:
+                raise ApprovalDenied(request.tool, "the decision was used before")
+            self.used[request.id] = time.time()
+        return _verdict_of(decision)
+
+    def _check_request(self, request: ApprovalRequest) -> None:
+        if not hmac.compare_digest(self.sign("request", _unsigned(request)), request.signature):
+            raise ApprovalDenied(request.tool, "the request was changed, or was not made by this application")
+
+
+def _unsigned(request: ApprovalRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.to_dict().items() if name != "signature"}
+
+
+def _parts_of(verdict: Verdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
+    match verdict:
+        case Allow():
+            return "allow", "", None
+        case Deny(reason):
+            return "deny", reason, None
+        case Edit(arguments):
+            return "edit", "", dict(arguments)
+
+
+def _verdict_of(decision: Decision) -> Verdict:
+    if decision.verdict == "allow":
+        return Allow()
+    return Deny(decision.reason) if decision.verdict == "deny" else Edit(decision.arguments or {})
+
+
+# --- the rule ----------------------------------------------------------------------------------
+
+
+def rule_asks(rule: Rule, options: ToolOptions) -> bool:
+    """Tell whether a toolbox's rule asks for approval of a tool with these effects."""
+    if rule is None or options.skip_permission:
+        return False
+    if rule == "all":
+        return True
+    return bool(options.destructive) if rule == "destructive" else not options.read_only
+
+
+async def needs_approval(tool: Tool, rule: Rule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
+    """Tell whether a call needs a decision. A predicate that fails counts as yes: when in doubt, ask."""
+    if rule_asks(rule, tool.options):
+        return True
+    own = tool.options.approval
+    if isinstance(own, bool):
+        return own
+    try:
+        answer = own(arguments, context)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+    except Exception:  # noqa: BLE001 - see above
+        return True
+
+
+def identity_of(context: ToolContext[Any]) -> str | None:
+    """Return for whom a call is made, as far as the context says it."""
+    known = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
+    return to_json(known).decode() if known else None
+
+
+async def preview_of(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
+    """Return what a call would do, in the tool's own words; `None` where it has none. Never runs the tool."""
+    preview = tool.options.preview
+    if preview is None:
+        return None
+    try:
+        takes_context = len(inspect.signature(preview).parameters) > 1
+        shown = preview(arguments, context) if takes_context else preview(arguments)
+        return str(await shown if inspect.isawaitable(shown) else shown)
+    except Exception as error:  # noqa: BLE001 - a broken preview must not decide anything
+        return f"(the preview failed: {type(error).__name__})"
+
+
+async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
+    """Ask for a decision; an approver that fails or answers nonsense has refused."""
+    try:
+        answer = approver(request)
+        verdict: Any = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # noqa: BLE001 - when in doubt, no
+        return Deny(f"the approver failed: {type(error).__name__}")
+    if isinstance(verdict, bool):
+        return Allow() if verdict else Deny()
+    return verdict if isinstance(verdict, Allow | Deny | Edit) else Deny(f"the approver answered {verdict!r}")
+
+
+def key_from(given: str | bytes | None) -> bytes | None:
+    """Return a signing key from what a developer gives for one.
+
+    Raises:
+        ConfigError: it is too short to be a secret.
+    """
+    if given is None:
+        return None
+    key = given.encode() if isinstance(given, str) else given
+    if len(key) < 16:  # noqa: PLR2004 - 128 bits
+        raise ConfigError(f"approval_key has {len(key)} bytes. Give at least 16, from a secret store.")
+    return key

@@ -1,0 +1,122 @@
+"""Tools with more to say: every schema gets the fields of a model, a callback gets their values, the tool does not.
+
+Lives here: the augmented tool. Everything else about it (options, name, how it runs) is the tool's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from typing_extensions import override
+
+from toolwright._core.context import ToolContext
+from toolwright._core.definition import JsonSchema, ToolDefinition
+from toolwright._core.inputs import Inputs
+from toolwright._core.schema import TypeSchema, compile_type, resolved_root
+from toolwright._core.tool import Renamed, Tool
+from toolwright._core.values import ToolCall
+from toolwright.errors import DefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class AugmentedCall:
+    """What an `on_arguments=` callback gets, before the tool runs."""
+
+    definition: ToolDefinition
+    """The tool's own definition, without the extra fields."""
+    arguments: Any
+    """The extra fields, as the model class that was given."""
+    raw: Any
+    """All the arguments, as they came."""
+
+
+OnArguments = Callable[[AugmentedCall], Any]
+
+
+class Augmented(Renamed):
+    """A tool whose schema has extra fields."""
+
+    def __init__(self, tool: Tool, extra: TypeSchema, on_arguments: OnArguments | None, *, keep: bool) -> None:
+        super().__init__(tool, tool.name)
+        self.on_arguments = on_arguments
+        self.extra_type = extra
+        own, more = tool.inputs.schema, resolved_root(extra.schema)
+        if clash := sorted(own.get("properties", {}).keys() & more.get("properties", {}).keys()):
+            raise DefinitionError(
+                f"Tool {tool.name!r} ({tool.origin}) has a parameter {clash[0]!r} already. "
+                "Rename the field of the augmenting model."
+            )
+        self.names = tuple(more.get("properties", {}))
+        self.keep = keep
+        schema = _joined(own, more)
+        self.definition = replace(tool.definition, input_schema=schema)
+        self.inputs = replace(
+            tool.inputs,
+            schema=schema,
+            validate_json=self._validate_json,
+            validate_python=self._validate_python,
+            enum_names={**tool.inputs.enum_names, **extra.enum_names},
+        )
+        self.direct = None
+        self.complete = self._complete  # type: ignore[method-assign]
+
+    def _validate_json(self, text: str | bytes, **how: Any) -> Any:
+        return self._validate_python(from_json(text), **how)
+
+    def _validate_python(self, values: Any, **how: Any) -> Any:
+        own, more = self.tool.inputs, {name: values[name] for name in self.names if name in values}
+        extra = self.extra_type.validator.validate_json(to_json(more), **how)
+        rest = {name: value for name, value in values.items() if name not in self.names}
+        return {**own.validate_json(to_json(rest), **how), _EXTRA: extra, _SENT: dict(values)}
+
+    def _complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        extra, sent = values.pop(_EXTRA), values.pop(_SENT)
+        del extra
+        kept = {name: sent[name] for name in self.names if name in sent} if self.keep else {}
+        return {**self.tool.complete(values, context), **kept}
+
+    async def tell(self, values: Mapping[str, Any], call: ToolCall) -> None:
+        """Give the extra fields to the callback."""
+        if self.on_arguments is None:
+            return
+        told = self.on_arguments(AugmentedCall(self.tool.definition, values[_EXTRA], call.arguments))
+        if inspect.isawaitable(told):
+            await told
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        rest = {name: value for name, value in arguments.items() if name not in self.names}
+        return await self.tool.invoke(rest, context)
+
+
+_EXTRA, _SENT = "__augmented__", "__as_sent__"
+
+
+def _joined(own: JsonSchema, more: JsonSchema) -> JsonSchema:
+    whole = {
+        **own,
+        "properties": {**own.get("properties", {}), **more.get("properties", {})},
+        "required": [*own.get("required", ()), *more.get("required", ())],
+    }
+    if defs := {**own.get("$defs", {}), **more.get("$defs", {})}:
+        whole["$defs"] = defs
+    return whole
+
+
+def augmenter(model: Any, on_arguments: OnArguments | None, *, keep: bool) -> Callable[[Tool], Tool]:
+    """Return the function that augments a tool.
+
+    Raises:
+        DefinitionError: the model is none.
+    """
+    extra = compile_type(model)
+    if resolved_root(extra.schema).get("type") != "object":
+        raise DefinitionError(f"augmented({model!r}): give a BaseModel, a dataclass or a TypedDict.")
+    return lambda tool: Augmented(tool, extra, on_arguments, keep=keep)
+
+
+__all__ = ["Augmented", "AugmentedCall", "Inputs", "OnArguments", "augmenter"]

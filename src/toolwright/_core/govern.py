@@ -1,0 +1,347 @@
+"""A call with policy on it: limits, approval, turns, the run it belongs to. The long way beside `dispatch`.
+
+hooks → bind → limits → approval → turn → run → render → record. A tool without any of these takes the short way;
+both use the same steps, so the outcomes are the same. Not here: what each policy means (`approve`, `limits`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from time import monotonic, perf_counter
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+from toolwright._core import eager
+from toolwright._core.approve import (
+    ROUNDS,
+    Allow,
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Deny,
+    Notary,
+    Rule,
+    Verdict,
+    ask_for,
+    identity_of,
+    needs_approval,
+    preview_of,
+    rule_asks,
+)
+from toolwright._core.augment import Augmented
+from toolwright._core.context import CallState, ToolContext
+from toolwright._core.definition import canonical
+from toolwright._core.dispatch import Ask, attempts, failed, reporter_for, unbound
+from toolwright._core.limits import Locks, Meter, RunState, Slots, fingerprint
+from toolwright._core.policy import INHERIT, Inherit, Limits, Settings
+from toolwright._core.result import shown
+from toolwright._core.route import Route, capped
+from toolwright._core.values import Text, ToolCall, ToolResult, result_of
+from toolwright.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled, ToolTimeout
+
+Next: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
+
+
+@dataclass(slots=True)
+class Office:
+    """What the calls of a toolbox and its views share: the rule, the notary, slots, locks, meters, hooks."""
+
+    settings: Settings
+    rule: Rule | Inherit = INHERIT
+    approver: Approver | None = None
+    notary: Notary = field(default_factory=Notary)
+    most: int | None = None
+    """How many calls run at once in the whole toolbox, where that was asked for."""
+    locks: Locks = field(default_factory=Locks)
+    slots: dict[str, Slots] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    counts: RunState = field(default_factory=lambda: RunState(Limits(calls=None, per_tool=None)))
+    """Calls of tools that say `max_calls`, outside of any run."""
+    middleware: list[Middleware] = field(default_factory=list)
+
+    def rule_in(self, run: RunState | None) -> Rule:
+        """Return the approval rule. Where none was given, what a model does in a run is asked about if it destroys;
+        a call that the application makes by itself is its own decision.
+        """
+        if isinstance(self.rule, Inherit):
+            return None if run is None else "destructive"
+        return self.rule
+
+    def slots_for(self, name: str, most: int) -> Slots:
+        """Return the slots of a tool, or of the toolbox under the empty name."""
+        return self.slots.setdefault(name, Slots(most))
+
+
+def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
+    """Tell whether a tool has policy on it that needs the long way."""
+    options = route.tool.options
+    own = (options.approval, options.max_calls, options.max_concurrency, options.lock, options.rate)
+    return bool(
+        run is not None
+        or office.middleware
+        or office.most is not None
+        or any(own)
+        or isinstance(route.tool, Augmented)
+        or rule_asks(office.rule_in(run), options)
+    )
+
+
+class _Answered(Exception):
+    """The call needs no run: here is its answer."""
+
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+class _Refused(Exception):
+    """The call ends with an error of ours, which must not be taken for the tool's own."""
+
+    def __init__(self, error: ToolCallError) -> None:
+        super().__init__()
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """One call on the long way: its route, the office, the run it belongs to, what it says for itself."""
+
+    route: Route
+    office: Office
+    run: RunState | None
+    ask: Ask
+    decision: Decision | None = None
+
+    async def perform(self, call: ToolCall) -> ToolResult:
+        """Run a call through every step, hooks outermost."""
+        step: Next = self._steps
+        for middleware in reversed(self.office.middleware):
+            step = self._hooked(middleware, step)
+        return await step(call)
+
+    def _hooked(self, middleware: Middleware, step: Next) -> Next:
+        async def hooked(call: ToolCall) -> ToolResult:
+            try:
+                result: Any = await middleware(call, step)
+            except BaseException as error:  # noqa: BLE001 - a hook fails like a tool does
+                fields = failed(self.route, error, self.ask)
+            else:
+                if isinstance(result, ToolResult):
+                    return result
+                wrong = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
+                fields = failed(self.route, wrong, self.ask)
+            return ToolResult(call.id, self.route.name, **fields)
+
+        return hooked
+
+    async def _steps(self, call: ToolCall) -> ToolResult:
+        started, state = perf_counter(), CallState(call, report=reporter_for(self.ask, call.id, self.route))
+        repairs: Any = ()
+        try:
+            values, repairs = self.route.bind(call.arguments)
+        except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+            return self._result(call, unbound(self.route, error, self.ask), started, state)
+        try:
+            call, values = await self._admitted(call, values)
+        except _Answered as answered:
+            return answered.result
+        except ToolCallError as error:
+            return self._result(call, shown(error, self.route.on_error), started, replace(state, attempt=0))
+        try:
+            fields = await self._in_turn(replace_call(state, call), call, values)
+        except _Refused as refused:
+            fields = shown(refused.error, self.route.on_error)
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
+            fields = failed(self.route, error, self.ask)
+        if repairs:
+            fields["repairs"] = repairs
+        return self._recorded(call, self._result(call, fields, started, state))
+
+    def _result(self, call: ToolCall, fields: dict[str, Any], started: float, state: CallState) -> ToolResult:
+        made = {"call_id": call.id, "name": self.route.name, "attempts": state.attempt}
+        return result_of({**fields, **made, "duration": perf_counter() - started})
+
+    # --- limits and approval ---------------------------------------------------------------
+
+    async def _admitted(self, call: ToolCall, values: dict[str, Any]) -> tuple[ToolCall, dict[str, Any]]:
+        """Let a call pass the limits and the gate, or refuse it."""
+        name, options = self.route.name, self.route.tool.options
+        if self.run is not None and self.run.cancelled:
+            raise ToolCancelled(name)
+        if self.decision is None:
+            if self.run is not None:
+                self._look_for_repeats(call, self.run)
+                self.run.count(name, options.max_calls)
+            elif options.max_calls is not None:
+                self.office.counts.count(name, options.max_calls)
+            if options.rate is not None:
+                self.office.meters.setdefault(name, Meter(options.rate)).count(name)
+        return await self._approved(call, values)
+
+    async def _approved(self, call: ToolCall, values: dict[str, Any]) -> tuple[ToolCall, dict[str, Any]]:
+        tool = self.route.tool
+        context = self.route.box.context.merged(self.ask.context).for_call(CallState(call))
+        arguments = plain_arguments(call)
+        for _ in range(ROUNDS):
+            if not await needs_approval(tool, self.office.rule_in(self.run), arguments, context):
+                return call, values
+            verdict, signed = await self._verdict(call, arguments, context)
+            if isinstance(verdict, Allow):
+                return call, values
+            if isinstance(verdict, Deny):
+                raise ApprovalDenied(self.route.name, verdict.reason)
+            edited = dict(verdict.arguments)
+            same = canonical(edited) == canonical(arguments)
+            call, arguments = replace(call, arguments=edited), edited
+            values, _ = self.route.bind(edited)
+            if signed or same:
+                return call, values
+        raise ApprovalDenied(self.route.name, f"its arguments were edited {ROUNDS} times and still need approval")
+
+    async def _verdict(
+        self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Verdict, bool]:
+        tool, identity = self.route.tool, identity_of(context)
+        if self.decision is not None:
+            asked = self.decision.request
+            if asked.tool != self.route.name or canonical(dict(asked.arguments)) != canonical(arguments):
+                raise ApprovalDenied(self.route.name, "it was approved with other arguments")
+            return self.office.notary.redeem(self.decision, tool, identity), True
+        wait = self.office.settings.approval_seconds
+        request = ApprovalRequest(
+            id=os.urandom(12).hex(),
+            call_id=call.id,
+            tool=self.route.name,
+            digest=tool.definition.digest,
+            arguments=arguments,
+            preview=await preview_of(tool, arguments, context),
+            effects=tuple(
+                n for n in ("read_only", "destructive", "idempotent", "open_world") if getattr(tool.options, n)
+            ),
+            identity=identity,
+            expires=None if wait is None else time.time() + wait,
+        )
+        sealed = self.office.notary.sealed(request)
+        if self.office.approver is None:
+            raise ApprovalRequired(self.route.name, sealed)
+        return await ask_for(self.office.approver, sealed), False
+
+    # --- running in turn -------------------------------------------------------------------
+
+    async def _in_turn(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
+        route, ask = self.route, self._ask_within_run()
+        policy = route.retry if ask.retry is INHERIT else ask.retry
+        async with self._turn(values, ask):
+            if isinstance(route.tool, Augmented):
+                await route.tool.tell(values, call)
+            value, complete = await self._cancellable(attempts(route, values, ask, state, policy))
+        fields = route.shorten(route.render(value, complete))
+        return {**fields, "return_direct": True} if route.return_direct else fields
+
+    def _ask_within_run(self) -> Ask:
+        left = None if self.run is None else self.run.left()
+        if left is None:
+            return self.ask
+        ends = monotonic() + left
+        return replace(self.ask, ends=ends if self.ask.ends is None else min(ends, self.ask.ends), batch_seconds=left)
+
+    @asynccontextmanager
+    async def _turn(self, values: Mapping[str, Any], ask: Ask) -> AsyncGenerator[None]:
+        """Wait for the slots and locks that the tool needs, no longer than the call may take."""
+        options, name = self.route.tool.options, self.route.name
+        seconds = self.route.timeout if ask.timeout is INHERIT else capped(ask.timeout, self.office.settings)
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(seconds):
+                    if options.lock is not None:
+                        key = (name, fingerprint(name, values.get(options.lock)))
+                        await held.enter_async_context(self.office.locks.hold(key))
+                    if options.max_concurrency is not None:
+                        await held.enter_async_context(_holding(self.office.slots_for(name, options.max_concurrency)))
+                    if self.office.most is not None:
+                        await held.enter_async_context(_holding(self.office.slots_for("", self.office.most)))
+            except TimeoutError:
+                late = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for its turn", retryable=True)
+                raise _Refused(late) from None
+            yield
+
+    async def _cancellable(self, work: Any) -> Any:
+        """Run work that `run.cancel()` can stop."""
+        if self.run is None:
+            return await work
+        loop = asyncio.get_running_loop()
+        task, value, error = eager.start(work, loop)
+        if task is not None:
+            with self.run.running(loop, task):
+                try:
+                    await asyncio.wait((task,))
+                except asyncio.CancelledError:
+                    task.cancel()
+                    await asyncio.wait((task,))
+                    raise
+            value, error = task.result()
+        if isinstance(error, asyncio.CancelledError) and self.run.cancelled:
+            raise _Refused(ToolCancelled(self.route.name))
+        if error is not None:
+            raise error
+        return value
+
+    # --- repeats ---------------------------------------------------------------------------
+
+    def _look_for_repeats(self, call: ToolCall, run: RunState) -> None:
+        if self.route.tool.options.repeats == "allow":
+            return
+        key = fingerprint(self.route.name, plain_arguments(call))
+        again = run.repeated(key, self.route.name)
+        if again is not None:
+            note = "This call was made before with the same arguments and gave this same result. Do not make it again."
+            raise _Answered(_noted(again, call.id, note))
+
+    def _recorded(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        if self.run is None or self.route.tool.options.repeats == "allow":
+            return result
+        times = self.run.remember(fingerprint(self.route.name, plain_arguments(call)), result)
+        if times == 2:  # noqa: PLR2004 - the second time
+            return _noted(result, call.id, "This is the second time that this call gave this result.")
+        return result
+
+
+def replace_call(state: CallState, call: ToolCall) -> CallState:
+    """Give a state the call as it was admitted, and return it."""
+    state.call = call
+    return state
+
+
+@asynccontextmanager
+async def _holding(slots: Slots) -> AsyncGenerator[None]:
+    await slots.take()
+    try:
+        yield
+    finally:
+        slots.give()
+
+
+def plain_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return a call's arguments as a mapping, as they came."""
+    raw = call.arguments
+    if isinstance(raw, str | bytes):
+        parsed = from_json(raw) if raw.strip() else {}
+        return dict(parsed)
+    return dict(raw or {})
+
+
+def _noted(result: ToolResult, call_id: str, note: str) -> ToolResult:
+    fields = {**vars(result), "call_id": call_id, "structured": result.structured}
+    fields["content"] = (*result.content, Text(f"[{note}]"))
+    fields["text"] = f"{result.text}\n[{note}]"
+    return result_of(fields)
+
+
+__all__ = ["Governed", "LimitExceeded", "Middleware", "Next", "Office", "is_governed"]

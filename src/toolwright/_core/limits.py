@@ -1,0 +1,224 @@
+"""How many, how often, and one at a time: slots, locks, rates, and the counters of a run.
+
+Lives here: waiting for a turn across loops and threads, counting, and noticing repeats. What is used up is told
+to the model as a result. Not here: which tool has which limit (`definition`), or what a run is for (`toolbox`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Generator, Hashable
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from toolwright._core.definition import canonical
+from toolwright._core.policy import Limits, Rate
+from toolwright._core.values import ToolResult
+from toolwright.errors import LimitExceeded
+
+ANSWER_AT: Final = 2
+"""After this many identical calls with the same result, the next one is answered from the store."""
+STOP_AT: Final = 3
+"""After this many, the next one is refused."""
+
+
+class Slots:
+    """At most `limit` holders at once, over every loop and thread of the process; the others wait in order."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._held = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def take(self) -> None:
+        """Wait for a slot."""
+        with self._lock:
+            if self._held < self.limit:
+                self._held += 1
+                return
+            loop = asyncio.get_running_loop()
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((loop, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                given = (loop, turn) not in self._waiting
+                if not given:
+                    self._waiting.remove((loop, turn))
+            if given:
+                self.give()  # it was handed over just as we stopped waiting
+            raise
+
+    def give(self) -> None:
+        """Hand the slot on to whoever waits longest."""
+        with self._lock:
+            while self._waiting:
+                loop, turn = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_wake, turn)
+                except RuntimeError:
+                    continue  # its loop is closed, and with it whoever waited there
+                return
+            self._held -= 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody holds or waits for a slot."""
+        return not self._held and not self._waiting
+
+
+def _wake(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+class Locks:
+    """One holder for each key; a key that nobody wants takes no memory."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Hashable, tuple[Slots, list[None]]] = {}
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def hold(self, key: Hashable) -> AsyncGenerator[None]:
+        """Hold the lock of a key."""
+        with self._lock:
+            slots, users = self._slots.setdefault(key, (Slots(1), []))
+            users.append(None)
+        try:
+            await slots.take()
+            try:
+                yield
+            finally:
+                slots.give()
+        finally:
+            with self._lock:
+                users.pop()
+                if not users:
+                    self._slots.pop(key, None)
+
+
+class Meter:
+    """How often something may happen: a window that slides."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        self._times: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def count(self, tool: str) -> None:
+        """Count one call.
+
+        Raises:
+            LimitExceeded: there were too many; says when to come back.
+        """
+        now = time.monotonic()
+        with self._lock:
+            while self._times and self._times[0] <= now - self.rate.per:
+                self._times.popleft()
+            if len(self._times) >= self.rate.calls:
+                wait = self._times[0] + self.rate.per - now
+                limit = f"rate of {self.rate.calls} calls per {self.rate.per:g} s"
+                raise LimitExceeded(tool, limit, f"Try again in {max(wait, 0.001):.3g} s.", retryable=True)
+            self._times.append(now)
+
+
+def fingerprint(name: str, arguments: Any) -> str:
+    """Return the same word for the same call, whatever the order of its keys."""
+    return hashlib.sha256(to_json(canonical([name, arguments]), fallback=repr)).hexdigest()
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of a call the last times it was made."""
+
+    text: str
+    times: int
+    result: ToolResult
+
+
+@dataclass(slots=True)
+class RunState:
+    """What one run has used up, and what it has seen. Shared by every view of the run's toolbox."""
+
+    limits: Limits
+    calls: int = 0
+    per_tool: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
+    tasks: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
+    cancelled: bool = False
+    started: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, tool: str, most: int | None) -> None:
+        """Count one call of a tool.
+
+        Raises:
+            LimitExceeded: the tool or the run has used up its calls.
+        """
+        own = most if most is not None else self.limits.per_tool
+        with self.lock:
+            used = self.per_tool.get(tool, 0)
+            if own is not None and used >= own:
+                raise LimitExceeded(tool, f"max_calls of {own} for this tool", "Go on without it.")
+            if self.limits.calls is not None and self.calls >= self.limits.calls:
+                raise LimitExceeded(
+                    tool, f"max_calls of {self.limits.calls} for this run", "Answer with what you have."
+                )
+            self.per_tool[tool] = used + 1
+            self.calls += 1
+
+    def left(self) -> float | None:
+        """Return the seconds that the run has left, or `None` for no limit."""
+        if self.limits.seconds is None:
+            return None
+        return self.limits.seconds - (time.monotonic() - self.started)
+
+    @contextmanager
+    def running(self, loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> Generator[None]:
+        """Keep a task where `cancel` finds it."""
+        self.tasks[task] = loop
+        try:
+            yield
+        finally:
+            self.tasks.pop(task, None)
+
+    def cancel(self) -> None:
+        """Call off what is running, and refuse what comes; from any thread."""
+        self.cancelled = True
+        for task, loop in list(self.tasks.items()):
+            loop.call_soon_threadsafe(task.cancel)
+
+    def repeated(self, key: str, tool: str) -> ToolResult | None:
+        """Return the stored answer of a call that has been made twice with the same result.
+
+        Raises:
+            LimitExceeded: it was answered from the store before, and comes again.
+        """
+        with self.lock:
+            seen = self.seen.get(key)
+            if seen is None or seen.times < ANSWER_AT:
+                return None
+            seen.times += 1
+            if seen.times > STOP_AT:
+                raise LimitExceeded(tool, f"limit of {STOP_AT} identical calls", "Use the answer that you have.")
+            return seen.result
+
+    def remember(self, key: str, result: ToolResult) -> int:
+        """Keep what came of a call; return how often in a row it came to the same."""
+        with self.lock:
+            seen = self.seen.get(key)
+            if seen is None or seen.text != result.text:
+                self.seen[key] = Seen(result.text, 1, result)
+                return 1
+            seen.times += 1
+            return seen.times

@@ -1,0 +1,76 @@
+"""Progress from a tool, on any thread → a callback on the caller's loop; bounded, and it never holds up the tool.
+
+Lives here: the queue in between. Not here: who reports (`context`), or who looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+_log = logging.getLogger("toolwright")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReport:
+    """How far a call is."""
+
+    call_id: str
+    tool: str
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+OnProgress: TypeAlias = Callable[[ProgressReport], Any]
+
+
+class Reporter:
+    """Takes reports without waiting, and hands them to the callback on the loop; too many, and the oldest go."""
+
+    def __init__(self, callback: OnProgress, call_id: str, tool: str, most: int) -> None:
+        self.dropped = 0
+        """How many reports were dropped because nobody read them in time."""
+        self._callback, self._call_id, self._tool = callback, call_id, tool
+        self._queue: deque[ProgressReport] = deque()
+        self._most = most
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Take a report."""
+        report = ProgressReport(self._call_id, self._tool, done, total, message)
+        with self._lock:
+            waiting = bool(self._queue)
+            self._queue.append(report)
+            if len(self._queue) > self._most:
+                self._queue.popleft()
+                self.dropped += 1
+        if not waiting:
+            try:
+                self._loop.call_soon_threadsafe(self.flush)
+            except RuntimeError:
+                _log.debug("%s reported progress after its event loop was closed", self._tool)
+
+    def flush(self) -> None:
+        """Hand over what has come in."""
+        while True:
+            with self._lock:
+                if not self._queue:
+                    return
+                report = self._queue.popleft()
+            try:
+                told = self._callback(report)
+                if inspect.isawaitable(told):
+                    task = asyncio.ensure_future(told, loop=self._loop)
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+            except Exception:  # noqa: BLE001 - nobody waits for it, and the tool must go on
+                _log.exception("a progress callback failed")

@@ -1,0 +1,165 @@
+"""Every error text that the source can raise has a heading in the troubleshooting page, and every heading a text.
+
+A text is told by its stable beginning: the words as they stand in the source, with `…` for each value.
+"""
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from house.source import PACKAGE, ROOT, read_package
+from toolwright import errors
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+VALUE = "…"
+FEWEST_LETTERS = 8
+"""A heading with fewer says nothing that a reader could search for."""
+
+BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+OTHERS = {"ArgumentProblem", "FrozenInstanceError", "SystemExit", "UsageError"}
+RAISED = {*errors.__all__, *BUILT_IN, *OTHERS}
+"""Calls of these build an error, or a part of one."""
+HELPERS = {"_fail", "fail"}
+"""Functions of ours that raise with the text that they are given."""
+LOGGED = {"warning", "error"}
+BASES = {"super().__init__"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Found(NamedTuple):
+    """An error text and where it is written."""
+
+    place: str
+    text: str
+
+
+def template(node: ast.expr, names: dict[str, ast.expr] | None = None) -> str | None:
+    """Return a text as it is written, with a mark for each value; nothing where it is not a text."""
+    if isinstance(node, ast.Constant):
+        return re.sub(r"%[\d.]*[a-z]", VALUE, node.value) if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left = template(node.left, names)
+        return None if left is None else left + VALUE
+    if isinstance(node, ast.Name) and names and node.id in names:
+        return template(names[node.id])
+    return None
+
+
+def texts_of(tree: ast.Module, name: str = "source") -> Iterator[Found]:
+    """Yield the texts of every error that a module builds, raises or logs."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    inner = {id(node): function for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not _builds_an_error(node):
+            continue
+        names = _assigned(inner[id(node)]) if id(node) in inner else {}
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            text = template(argument, names)
+            if text is not None and " " in text and _letters(text) >= FEWEST_LETTERS:
+                yield Found(f"{name}:{node.lineno}", text)
+                break
+
+
+def _builds_an_error(call: ast.Call) -> bool:
+    called = ast.unparse(call.func)
+    last = called.rpartition(".")[2]
+    return called in BASES or last in RAISED | HELPERS or (called.startswith("_log.") and last in LOGGED)
+
+
+def _assigned(function: ast.AST) -> dict[str, ast.expr]:
+    return {
+        target.id: node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _letters(text: str) -> int:
+    return sum(letter.isalpha() for letter in text)
+
+
+def headings_of(page: str) -> list[str]:
+    """Return the error texts that a page has headings for."""
+    return re.findall(r"^#{2,4} `+ ?(.*?) ?`+$", page, re.MULTILINE)
+
+
+def is_told_by(text: str, heading: str) -> bool:
+    """Tell whether a heading is the beginning of a text."""
+    return _letters(heading) >= FEWEST_LETTERS and text.startswith(heading.rstrip(VALUE))
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return [found for module in read_package(PACKAGE).values() for found in texts_of(module.tree, module.name)]
+
+
+@pytest.fixture(scope="module")
+def headings():
+    return headings_of(PAGE.read_text("utf-8"))
+
+
+def test_there_are_texts_and_headings(texts, headings):
+    assert len(texts) > 50
+    assert len(headings) > 50
+
+
+def test_every_error_text_has_a_heading(texts, headings):
+    assert [found for found in texts if not any(is_told_by(found.text, heading) for heading in headings)] == []
+
+
+def test_every_heading_is_an_error_text(texts, headings):
+    assert [heading for heading in headings if not any(is_told_by(found.text, heading) for found in texts)] == []
+
+
+def test_no_heading_stands_twice(headings):
+    assert sorted(headings) == sorted(set(headings))
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        pytest.param('raise ConfigError("there is no file")', "there is no file", id="plain"),
+        pytest.param('raise ConfigError(f"{a!r}: no file {b}.")', "…: no file ….", id="values"),
+        pytest.param('raise errors.ConfigError("there is " "no file")', "there is no file", id="two parts"),
+        pytest.param('return ResultError(tool, f"it is {a}, not sent")', "it is …, not sent", id="second argument"),
+        pytest.param('raise click.UsageError("there is no file")', "there is no file", id="of another package"),
+        pytest.param('def f():\n    m = f"no file {a}"\n    _fail(t, "$", m, "b")', "no file …", id="by a name"),
+        pytest.param('_log.warning("dropped %s after %d", a, b)', "dropped … after …", id="logged"),
+    ],
+)
+def test_an_error_text_is_found(source, text):
+    assert [found.text for found in texts_of(ast.parse(source))] == [text]
+
+
+def test_what_is_no_error_is_not_found():
+    assert list(texts_of(ast.parse('print("there is no file")\nraise ValueError(name)'))) == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "told"),
+    [
+        pytest.param("…: there is no file", True, id="beginning"),
+        pytest.param("…: there is no file ….", True, id="whole"),
+        pytest.param("…: there is no folder", False, id="other words"),
+        pytest.param("there is no file", False, id="from the middle"),
+        pytest.param("…: t", False, id="says nothing"),
+    ],
+)
+def test_a_heading_tells_a_text_by_its_beginning(heading, told):
+    assert is_told_by("…: there is no file ….", heading) is told
+
+
+def test_headings_are_read_off_a_page():
+    assert headings_of("# Title\n\n## Part\n\n### `no file …`\n\ntext\n\n### `` a `b` … ``\n") == [
+        "no file …",
+        "a `b` …",
+    ]
