@@ -16,17 +16,16 @@ from toolwright import errors
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 VALUE = "…"
-FEWEST_LETTERS = 8
+FEWEST_LETTERS = 6
 """A heading with fewer says nothing that a reader could search for."""
 
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-OTHERS = {"ArgumentProblem", "FrozenInstanceError", "SystemExit", "UsageError"}
+OTHERS = {"FrozenInstanceError", "SystemExit", "UsageError"}
 RAISED = {*errors.__all__, *BUILT_IN, *OTHERS}
 """Calls of these build an error, or a part of one."""
-HELPERS = {"_fail", "fail"}
-"""Functions of ours that raise with the text that they are given."""
-LOGGED = {"warning", "error"}
-BASES = {"super().__init__"}
+PARTS = {"ArgumentProblem": 1, "_fail": 2}
+"""What says one problem of several, and which of its arguments is the text."""
+LOGGED = {"_log.warning", "_log.error"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -38,49 +37,50 @@ class Found(NamedTuple):
     text: str
 
 
-def template(node: ast.expr, names: dict[str, ast.expr] | None = None) -> str | None:
+def template(node: ast.expr) -> str | None:
     """Return a text as it is written, with a mark for each value; nothing where it is not a text."""
     if isinstance(node, ast.Constant):
         return re.sub(r"%[\d.]*[a-z]", VALUE, node.value) if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
         return "".join(part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left = template(node.left, names)
+        left = template(node.left)
         return None if left is None else left + VALUE
-    if isinstance(node, ast.Name) and names and node.id in names:
-        return template(names[node.id])
     return None
 
 
 def texts_of(tree: ast.Module, name: str = "source") -> Iterator[Found]:
     """Yield the texts of every error that a module builds, raises or logs."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
-    inner = {id(node): function for function in functions for node in ast.walk(function)}
+    around = {
+        id(node): function
+        for function in ast.walk(tree)
+        if isinstance(function, Function)
+        for node in ast.walk(function)
+    }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not _builds_an_error(node):
-            continue
-        names = _assigned(inner[id(node)]) if id(node) in inner else {}
-        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-            text = template(argument, names)
-            if text is not None and " " in text and _letters(text) >= FEWEST_LETTERS:
-                yield Found(f"{name}:{node.lineno}", text)
-                break
+        if isinstance(node, ast.Call):
+            for argument in _told_by(node, name):
+                meant = (
+                    [argument] if not isinstance(argument, ast.Name) else _assigned(around.get(id(node)), argument.id)
+                )
+                texts = {text for text in map(template, meant) if text and _letters(text) >= FEWEST_LETTERS}
+                yield from (Found(f"{name}:{node.lineno}", text) for text in sorted(texts) if " " in text)
 
 
-def _builds_an_error(call: ast.Call) -> bool:
+def _told_by(call: ast.Call, module: str) -> list[ast.expr]:
+    """Return the arguments of a call that are the words of an error."""
     called = ast.unparse(call.func)
     last = called.rpartition(".")[2]
-    return called in BASES or last in RAISED | HELPERS or (called.startswith("_log.") and last in LOGGED)
+    if last in PARTS:
+        return call.args[PARTS[last] : PARTS[last] + 1]
+    own = called == "super().__init__" and module == errors.__name__
+    return call.args if own or last in RAISED or called in LOGGED else []
 
 
-def _assigned(function: ast.AST) -> dict[str, ast.expr]:
-    return {
-        target.id: node.value
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+def _assigned(function: ast.AST | None, name: str) -> list[ast.expr]:
+    """Return everything that a name is set to in a function."""
+    sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign)] if function else []
+    return [node.value for node in sets if any(isinstance(to, ast.Name) and to.id == name for to in node.targets)]
 
 
 def _letters(text: str) -> int:
@@ -133,6 +133,7 @@ def test_no_heading_stands_twice(headings):
         pytest.param('return ResultError(tool, f"it is {a}, not sent")', "it is …, not sent", id="second argument"),
         pytest.param('raise click.UsageError("there is no file")', "there is no file", id="of another package"),
         pytest.param('def f():\n    m = f"no file {a}"\n    _fail(t, "$", m, "b")', "no file …", id="by a name"),
+        pytest.param('ArgumentProblem("$.a", f"no file {a}", "a file name")', "no file …", id="one problem"),
         pytest.param('_log.warning("dropped %s after %d", a, b)', "dropped … after …", id="logged"),
     ],
 )

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from toolwright._core.inputs import Inputs, SchemaMisfit
+from toolwright._core.inputs import Inputs
 from toolwright._core.policy import Settings
-from toolwright._core.repair import UNCHANGED, Repairs, fits, kind_of
+from toolwright._core.problems import count_of, details_of, fail, got, problems_of
+from toolwright._core.repair import UNCHANGED, Repairs, fits
 from toolwright._core.values import Arguments, Repair
 from toolwright.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolwright")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
-_GOT_LENGTH: Final = 60
 ABSENT: Final = object()
 
 
@@ -38,7 +38,7 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
     What does not depend on the call is worked out here, once: this is the hottest path there is.
     """
     validate, careful = inputs.validate_json, inputs.deep or inputs.floats or inputs.counts
-    longest, searched = settings.argument_bytes, settings.duplicate_key_bytes
+    longest, searched, decimals = settings.argument_bytes, settings.duplicate_key_bytes, inputs.decimals
 
     def bind(raw: Arguments) -> Bound:
         if type(raw) is not str:
@@ -46,6 +46,8 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
         if careful or len(raw) > longest:
             _check_bounds(inputs, raw, tool, settings)
         try:
+            if decimals:
+                _refuse_texts(inputs, raw, tool)
             values = validate(raw, strict=True)
         except ValueError as error:
             return _recover(inputs, raw, tool, error)
@@ -69,14 +71,14 @@ def _bind_other(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[str],
         try:
             return bind(str(raw, "utf-8"))
         except UnicodeDecodeError as error:
-            _fail(
-                tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes"
-            )
+            fail(tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes")
     try:
         given: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
-        _fail(tool, "$", "the arguments must be a JSON object", "object", _got(raw))
+        fail(tool, "$", "the arguments must be a JSON object", "object", got(raw))
     try:
+        if inputs.counts:
+            _refuse_bools(inputs, given, tool)
         # Where anything goes, the validator hands on the caller's own lists and dicts; a tool must not change those.
         return inputs.validate_python(deepcopy(given) if inputs.deep else given, strict=True), ()
     except ValueError:
@@ -89,7 +91,7 @@ def _as_text(given: dict[str, Any], tool: str) -> str:
     try:
         return to_json(given, inf_nan_mode="constants").decode()
     except Exception as error:  # noqa: BLE001 - a foreign object may raise anything while it is written
-        _fail(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
+        fail(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -98,22 +100,34 @@ def _as_text(given: dict[str, Any], tool: str) -> str:
 def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: Settings) -> None:
     if len(raw) > settings.argument_bytes:
         message = f"the arguments are over the limit argument_bytes of {settings.argument_bytes}"
-        _fail(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
+        fail(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
     deepest = settings.json_depth
     if inputs.deep and raw.count("[") + raw.count("{") > deepest and nesting(raw, deepest) > deepest:
         message = f"the arguments are nested deeper than the limit json_depth of {deepest}"
-        _fail(tool, "$", message, f"at most {deepest} levels", "more")
+        fail(tool, "$", message, f"at most {deepest} levels", "more")
     if inputs.counts and ("true" in raw or "false" in raw):
-        _refuse_bools(inputs, raw, tool)
+        _refuse_bools(inputs, _parsed(raw, tool), tool)
     # One letter first: that search is ten times as fast, and mostly the end of it.
     if inputs.floats and (("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw)):
         _parsed(raw, tool)
 
 
-def _refuse_bools(inputs: Inputs, raw: str, tool: str) -> None:
-    """Refuse a bool where a fixed number is wanted: Python holds True equal to 1, and a validator may too."""
+def _refuse_texts(inputs: Inputs, raw: str, tool: str) -> None:
+    """Refuse a text where a number is wanted: inside a model, pydantic takes one for a decimal, and tells nobody.
+
+    Raises:
+        ValueError: there is one; what it means is for the repairs to say.
+    """
     walk = Repairs(inputs.schema, inputs.enum_names)
     walk.value(_parsed(raw, tool), inputs.schema)
+    if walk.texts:
+        raise ValueError(f"{walk.texts[0]}: a text is not a number")
+
+
+def _refuse_bools(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
+    """Refuse a bool where a fixed number is wanted: Python holds True equal to 1, and a validator may too."""
+    walk = Repairs(inputs.schema, inputs.enum_names)
+    walk.value(data, inputs.schema)
     if walk.bools:
         problems = [
             ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean") for path in walk.bools
@@ -149,7 +163,7 @@ def _refuse_duplicates(raw: str, tool: str) -> None:
         if len(found) != len(items):
             seen: set[str] = set()
             twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            _fail(tool, "$", f"the key {clip(twice)!r} is given twice in one object", "each key once", "twice")
+            fail(tool, "$", f"the key {clip(twice)!r} is given twice in one object", "each key once", "twice")
         return found
 
     json.loads(raw, object_pairs_hook=pairs)
@@ -168,20 +182,26 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
     data = _parsed(raw, tool)
     if raw.count(":") != len(data):
         _refuse_duplicates(raw, tool)
+    if len(raw) > REPAIRED_BYTES:
+        raise InvalidArguments(_sampled(inputs, data, count_of(error)), tool=tool)
     if isinstance(error, ValidationError) and error.error_count() > MOST_PROBLEMS:
         raise InvalidArguments(_sampled(inputs, data, error.error_count()), tool=tool)
-    details = _details(error)
+    details = details_of(error)
     fixed, repairs = _fixed(inputs, data, details, tool)
     if fixed is not data:
         try:
             return inputs.validate_json(to_json(fixed), strict=True), tuple(repairs)
         except ValueError as still:
-            error, details = still, _details(still)
-    raise InvalidArguments(_problems(error, details, fixed), tool=tool)
+            error, details = still, details_of(still)
+    raise InvalidArguments(problems_of(error, details, fixed), tool=tool)
 
 
 MOST_PROBLEMS: Final = 1000
 """With more problems than this nothing is repaired, and a few stand for all: listing a million takes too long."""
+
+
+REPAIRED_BYTES: Final = 256 * 1024
+"""Texts over this size are taken as they are or not at all: walking a huge one would hold up the loop."""
 
 
 def _sampled(inputs: Inputs, data: dict[str, Any], count: int) -> list[ArgumentProblem]:
@@ -190,20 +210,14 @@ def _sampled(inputs: Inputs, data: dict[str, Any], count: int) -> list[ArgumentP
     try:
         inputs.validate_json(to_json(few), strict=True)
     except ValueError as error:
-        found = _problems(error, _details(error), few)
-    return [ArgumentProblem("$", f"{count} problems", "arguments that fit the schema", _got(data)), *found]
+        found = problems_of(error, details_of(error), few)
+    return [ArgumentProblem("$", f"{count} problems", "arguments that fit the schema", got(data)), *found]
 
 
 def _few(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _few(value[key]) for key in list(value)[:20]}
     return [_few(item) for item in value[:20]] if isinstance(value, list) else value
-
-
-def _details(error: ValueError) -> list[Mapping[str, Any]] | None:
-    if isinstance(error, ValidationError):
-        return cast("list[Mapping[str, Any]]", error.errors(include_url=False, include_context=False))
-    return None
 
 
 def _fixed(
@@ -270,7 +284,7 @@ def _parsed(raw: str, tool: str) -> dict[str, Any]:
     if isinstance(data, str) and data.lstrip().startswith("{"):
         more = "; this is a JSON text inside a JSON text: send the object itself"
     raise InvalidArguments(
-        [ArgumentProblem("$", f"the arguments must be a JSON object{more}", "object", _got(data))], tool=tool
+        [ArgumentProblem("$", f"the arguments must be a JSON object{more}", "object", got(data))], tool=tool
     )
 
 
@@ -299,101 +313,3 @@ def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     if branches := schema.get("anyOf") or schema.get("oneOf"):
         return any(_admits_null(branch, root, depth + 1) for branch in branches)
     return fits(None, schema)
-
-
-# --- problems ----------------------------------------------------------------------------------
-
-
-def _problems(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
-    """Return every problem behind a validation error, one for each place."""
-    if details is not None:
-        found = [_from_pydantic(item, data) for item in details]
-    elif isinstance(error, SchemaMisfit):
-        found = [_from_jsonschema(item) for item in error.errors]
-    else:
-        found = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", _got(data))]
-    if len(found) == 1:
-        return found
-    merged: dict[str, ArgumentProblem] = {}
-    for problem in found:
-        first = merged.setdefault(problem.path, problem)
-        if first is not problem and problem.expected not in first.expected.split(" or "):
-            expected = f"{first.expected} or {problem.expected}"
-            merged[problem.path] = ArgumentProblem(problem.path, f"expected {expected}", expected, problem.got)
-    return list(merged.values())
-
-
-_EXPECTED: Final = {
-    "int_type": "integer",
-    "int_parsing": "integer",
-    "int_from_float": "integer",
-    "float_type": "number",
-    "decimal_type": "number",
-    "finite_number": "a finite number",
-    "bool_type": "boolean",
-    "string_type": "string",
-    "list_type": "array",
-    "set_type": "array",
-    "tuple_type": "array",
-    "dict_type": "object",
-    "model_type": "object",
-    "dataclass_type": "object",
-    "none_required": "null",
-}
-
-
-def _from_pydantic(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
-    kind, message = item["type"], item["msg"]
-    path = path_in(data, item["loc"], whole=kind == "missing")
-    if kind == "missing":
-        return ArgumentProblem(path, "required, and missing", "a value", "nothing")
-    if kind == "extra_forbidden":
-        return ArgumentProblem(path, "there is no such argument", "no such argument", _got(item["input"]))
-    expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
-    return ArgumentProblem(path, message[0].lower() + message[1:], expected, _got(item["input"]))
-
-
-def _from_jsonschema(item: Any) -> ArgumentProblem:
-    path = path_of(item.absolute_path)
-    expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
-    return ArgumentProblem(path, clip(item.message, 200), expected, _got(item.instance))
-
-
-def path_in(data: Any, location: Iterable[int | str], *, whole: bool = False) -> str:
-    """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
-    steps: list[Any] = list(location)
-    if len(steps) == 1 and isinstance(data, dict) and (whole or steps[0] in data):
-        return f"$.{clip(str(steps[0]))}"
-    kept: list[int | str] = []
-    for index, step in enumerate(steps):
-        if (isinstance(data, dict) and step in data) or (
-            isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
-        ):
-            data = data[step]
-        elif not (whole and index == len(steps) - 1):
-            continue
-        kept.append(step)
-    return path_of(kept)
-
-
-def path_of(steps: Iterable[int | str]) -> str:
-    """Return steps as a JSON path: `$.items[2].count`."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{clip(step)}" for step in steps)
-
-
-def _got(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return f"{kind_of(value)} of {len(value)}"
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return f"string {clip(repr(value[:_GOT_LENGTH]), _GOT_LENGTH)}"
-    return f"{kind_of(value)} {value}" if _small(value) else kind_of(value)
-
-
-def _small(value: Any) -> bool:
-    return not isinstance(value, int) or abs(value) < 10**30
-
-
-def _fail(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
-    raise InvalidArguments([ArgumentProblem(path, message, expected, got)], tool=tool)

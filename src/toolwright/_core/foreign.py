@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 from base64 import b64encode
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
@@ -35,6 +36,8 @@ def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
     """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None and isinstance(hint, type):
+        if hint is Decimal:
+            return Annotated[Decimal, _Number()]
         if hint is bytes:
             return Annotated[bytes, PlainSerializer(_base64, when_used="json")]
         if is_struct(hint):
@@ -42,6 +45,8 @@ def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
         return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
     if not inner or origin is typing.Literal:
         return hint
+    if origin is Annotated and inner[0] is Decimal:
+        return Annotated[(Decimal, *hint.__metadata__, _Number())]
     if origin is Annotated:
         changed = explained(inner[0], within)
         return hint if changed is inner[0] else Annotated[(changed, *hint.__metadata__)]
@@ -54,6 +59,21 @@ def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
 
 def _base64(value: bytes) -> str:
     return b64encode(value).decode("ascii")
+
+
+class _Number:
+    """Explains a decimal: a number in JSON, and not a text too, as pydantic would have it without telling anyone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        self.own = own = handler(source)
+        number = core_schema.union_schema([core_schema.int_schema(), core_schema.float_schema(allow_inf_nan=False)])
+        read = core_schema.no_info_after_validator_function(lambda value: Decimal(str(value)), number)
+        written = core_schema.to_string_ser_schema()
+        return core_schema.json_or_python_schema(core_schema.chain_schema([read, own]), own, serialization=written)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        del schema
+        return handler(self.own)
 
 
 class _Struct:

@@ -67,7 +67,9 @@ class Office:
     middleware: list[Middleware] = field(default_factory=list)
 
     def rule_in(self, run: RunState | None) -> Rule:
-        """Return the approval rule. Where none was given, what a model does in a run is asked about if it destroys;
+        """Return the approval rule.
+
+        Where none was given, what a model does in a run is asked about if it destroys;
         a call that the application makes by itself is its own decision.
         """
         if isinstance(self.rule, Inherit):

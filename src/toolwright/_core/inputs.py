@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
 
 from pydantic import Field, ValidationError, WithJsonSchema
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolwright")
 
 
+_MOST_ERRORS = 50
+
+
 class SchemaMisfit(ValueError):
     """Arguments that do not fit a hand-written schema; `errors` are jsonschema's."""
 
@@ -60,6 +64,8 @@ class Inputs:
     injected: frozenset[str] = frozenset()
     """Names that the application fills; a model that sends them is ignored."""
     enum_names: EnumNames = field(default_factory=dict)
+    decimals: bool = False
+    """Whether there is a decimal, which pydantic reads from a text too."""
 
     @cached_property
     def deep(self) -> bool:
@@ -107,6 +113,7 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
+        decimals=compiled.decimals,
     )
 
 
@@ -173,6 +180,8 @@ def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) ->
     given.update({p.label: None for p in sent if p.default is None and p.param.default is MISSING})
     if not given:
         return
+    right = _fitting(given, compiled)
+    given = {label: value for label, value in given.items() if label not in right}
     try:
         # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
         compiled.validator.validate_json(_as_json(given), strict=True)
@@ -185,6 +194,16 @@ def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) ->
                     f"{place_of(fn)}: the default {given[label]!r} of parameter {label!r} does not fit its type: "
                     f"{problem['msg']}. Either {fix}."
                 ) from error
+
+
+def _fitting(given: Mapping[str, Any], compiled: TypeSchema) -> set[str]:
+    """Return the names of the defaults that fit their types as they stand."""
+    try:
+        compiled.validator.validate_python(dict(given), strict=True)
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        return given.keys() - wrong
+    return set(given)
 
 
 def _as_json(values: Mapping[str, Any]) -> bytes:
@@ -297,6 +316,7 @@ class _Checker:
 
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         del strict
-        if errors := sorted(self.validator.iter_errors(value), key=lambda error: error.json_path):
-            raise SchemaMisfit(errors)
+        # A few stand for all: a list of a million wrong items would take minutes to go through.
+        if errors := list(islice(self.validator.iter_errors(value), _MOST_ERRORS)):
+            raise SchemaMisfit(sorted(errors, key=lambda error: error.json_path))
         return dict(value)

@@ -21,7 +21,7 @@ from toolwright._core.foreign import plain
 from toolwright._core.schema import TypeSchema, admits_number, resolved_root
 from toolwright._core.template import expand
 from toolwright._core.tool import Tool, may_hold_content
-from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolReturn, note_of
+from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolResult, ToolReturn, note_of
 from toolwright.errors import ResultError, clip
 
 VOID: Final = "Success"
@@ -130,7 +130,9 @@ def _as_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def _from_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> dict[str, Any]:
-    fields = convert(tool, returned.value, values) if returned.content is None else _parts(tool, returned.content)
+    fields = convert(tool, returned.value, values)
+    if returned.content is not None:
+        fields = {"structured": ToolResult("", "", **fields).structured, **_parts(tool, returned.content)}
     return {**fields, "value": returned.value, "meta": dict(returned.meta)}
 
 

@@ -39,6 +39,8 @@ class Repairs:
     made: list[Repair] = field(default_factory=list)
     bools: list[str] = field(default_factory=list)
     """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
+    texts: list[str] = field(default_factory=list)
+    """Where a text stands for a number."""
 
     def value(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with everything in it repaired that needs it."""
@@ -50,6 +52,8 @@ class Repairs:
             return self._inside(value, fitting, path, depth)
         if isinstance(value, bool):
             self.bools.append(path)
+        elif isinstance(value, str) and any(option.get("type") == "number" for option in options):
+            self.texts.append(path)
         for option in options:
             changed, rule = self._change(value, option)
             if changed is not UNCHANGED:

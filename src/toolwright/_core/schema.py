@@ -7,7 +7,7 @@ function has (`signature`), or what to do with a value that does not fit (`argum
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
@@ -35,6 +35,7 @@ class _Generator(GenerateJsonSchema):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.classes: set[str] = set()
+        self.decimals = False
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         # Fields stay in the order the developer wrote; it is stable, and it reads better.
@@ -48,6 +49,7 @@ class _Generator(GenerateJsonSchema):
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         if self.mode == "serialization":
             return super().decimal_schema(schema)
+        self.decimals = True
         result: JsonSchemaValue = {"type": "number"}
         bounds = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
         bounds["multiple_of"] = "multipleOf"
@@ -98,6 +100,8 @@ class TypeSchema:
     enum_names: EnumNames = field(default_factory=dict)
     aliased: bool = False
     """Whether a field is written under another name than Python's."""
+    decimals: bool = False
+    """Whether there is a decimal, which pydantic reads from a text too."""
     says_nan: bool = False
     """Whether a NaN is written as such, and not as null."""
 
@@ -117,10 +121,10 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     validator = cast("SchemaValidator", adapter.validator)
     names = generator.finish(schema)
     if mode == "validation":
-        return TypeSchema(schema, validator, adapter.serializer, names)
+        return TypeSchema(schema, validator, adapter.serializer, names, decimals=generator.decimals)
     core = repr(adapter.core_schema)
     aliased, says_nan = "serialization_alias" in core, "ser_json_inf_nan" in core
-    return TypeSchema(schema, validator, adapter.serializer, names, aliased, says_nan)
+    return TypeSchema(schema, validator, adapter.serializer, names, aliased=aliased, says_nan=says_nan)
 
 
 def compile_object(
@@ -137,7 +141,7 @@ def compile_object(
         schema["additionalProperties"] = extra != "forbid"
     if defs := schema.pop("$defs", None):
         schema["$defs"] = defs
-    return TypeSchema(schema, compiled.validator, compiled.serializer, compiled.enum_names)
+    return replace(compiled, schema=schema)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,42 @@
+"""A toolbox holds tools from several sources; a view shows some of them."""
+
+import asyncio
+
+from toolwright import Toolbox, tool
+
+
+@tool(read_only=True, tags=["clock"])
+def time_in(city: str) -> str:
+    """Local time in a city."""
+    return f"12:00 in {city}"
+
+
+@tool(destructive=True)
+async def delete_alarm(number: int) -> str:
+    """Delete an alarm."""
+    return f"alarm {number} is gone"
+
+
+def celsius(fahrenheit: float) -> float:
+    """Convert a temperature. A plain function is a source, too."""
+    return round((fahrenheit - 32) / 1.8, 1)
+
+
+box = Toolbox(time_in, delete_alarm, celsius, name="assistant")
+
+
+async def main() -> None:
+    """Call tools through the toolbox and through its views."""
+    print(box)
+    print((await box.call("celsius", {"fahrenheit": 70})).text)
+
+    safe = box.exclude("delete_*")
+    print(safe)
+    print((await safe.call("delete_alarm", {"number": 1})).error)
+
+    print(box.select(tags=["clock"]).prefixed("clock_"))
+    print((await box.resolve("TIME_IN")) is box["time_in"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""The calls of one turn run side by side; there is one result for each, in call order."""
+
+import asyncio
+import time
+
+from toolwright import Sequential, Toolbox, ToolCall, tool
+
+
+@tool(read_only=True)
+async def fetch(page: str) -> str:
+    """Fetch a page."""
+    await asyncio.sleep(0.1)
+    return f"<{page}>"
+
+
+@tool(sequential=True)
+async def publish(page: str) -> str:
+    """Publish a page; runs alone."""
+    return f"{page} is public"
+
+
+box = Toolbox(fetch, publish)
+CALLS = [
+    ToolCall("1", "fetch", '{"page": "home"}'),
+    ToolCall("2", "fetch", '{"page": "news"}'),
+    ToolCall("3", "publish", '{"page": "news"}'),
+    ToolCall("4", "fetch", '{"pages": "blog"}'),
+    ToolCall("5", "fetch", '{"page": "blog"}'),
+]
+
+
+async def main() -> None:
+    """Run the batch side by side, one by one, and against a deadline."""
+    started = time.perf_counter()
+    for result in await box.call_all(CALLS):
+        print(result.call_id, result.text if result.ok else result.error)
+    print(f"side by side: {time.perf_counter() - started:.1f} s")
+
+    started = time.perf_counter()
+    await box.call_all(CALLS, strategy=Sequential())
+    print(f"one by one: {time.perf_counter() - started:.1f} s")
+
+    late = await box.call_all(CALLS, timeout=0.15)
+    print("with a deadline:", [result.error.code if result.error else "ok" for result in late])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""Tools that belong together are methods of one class, and share its state."""
+
+from toolwright import Toolbox, ToolError, prompt, tool
+
+
+class Notes:
+    """A notebook."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @tool
+    def add_note(self, text: str) -> int:
+        """Write a note down and return its number."""
+        self.lines.append(text)
+        return len(self.lines)
+
+    @tool(read_only=True)
+    def read_note(self, number: int) -> str:
+        """Read a note."""
+        if not 1 <= number <= len(self.lines):
+            raise ToolError(f"There are {len(self.lines)} notes, and no number {number}.")
+        return self.lines[number - 1]
+
+    @prompt
+    def summary(self) -> str:
+        """Say what is in the notebook."""
+        return f"You keep {len(self.lines)} notes."
+
+
+class LockedNotes(Notes):
+    """The same notebook, which nobody can write into."""
+
+    @tool.exclude
+    def add_note(self, text: str) -> int:
+        """Do nothing."""
+        del text
+        return 0
+
+
+box = Toolbox(Notes())
+
+if __name__ == "__main__":
+    print(box.call_sync("add_note", {"text": "Buy tea"}).text)
+    print(box.call_sync("read_note", {"number": 1}).text)
+    print(box.call_sync("read_note", {"number": 7}).error)
+    print(box.prompt_sync("summary")[0].text)
+    print(Toolbox(LockedNotes()))
