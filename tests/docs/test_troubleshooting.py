@@ -7,7 +7,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,10 +21,11 @@ FEWEST_LETTERS = 6
 
 BUILT_IN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 OTHERS = {"FrozenInstanceError", "SystemExit", "UsageError"}
-RAISED = {*errors.__all__, *BUILT_IN, *OTHERS}
+OURS = set(errors.__all__)
+RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""
-PARTS = {"ArgumentProblem": 1, "_fail": 2}
-"""What says one problem of several, and which of its arguments is the text."""
+PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "fail": 2}
+"""What says more than one thing, and which of its arguments tells what is wrong."""
 LOGGED = {"_log.warning", "_log.error"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -51,35 +52,33 @@ def template(node: ast.expr) -> str | None:
 
 def texts_of(tree: ast.Module, name: str = "source") -> Iterator[Found]:
     """Yield the texts of every error that a module builds, raises or logs."""
-    around = {
-        id(node): function
-        for function in ast.walk(tree)
-        if isinstance(function, Function)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            for argument in _told_by(node, name):
-                meant = (
-                    [argument] if not isinstance(argument, ast.Name) else _assigned(around.get(id(node)), argument.id)
-                )
-                texts = {text for text in map(template, meant) if text and _letters(text) >= FEWEST_LETTERS}
-                yield from (Found(f"{name}:{node.lineno}", text) for text in sorted(texts) if " " in text)
+    around = {id(node): function for function in _all(tree, Function) for node in ast.walk(function)}
+    ours = [kind for kind in _all(tree, ast.ClassDef) if {ast.unparse(base) for base in kind.bases} & OURS]
+    inside = {id(node) for kind in ours for node in ast.walk(kind)}
+    for call in _all(tree, ast.Call):
+        for argument in _words_of(call, of_ours=id(call) in inside):
+            meant = _assigned(around.get(id(call)), argument.id) if isinstance(argument, ast.Name) else [argument]
+            texts = {text for text in map(template, meant) if text and _letters(text) >= FEWEST_LETTERS}
+            yield from (Found(f"{name}:{call.lineno}", text) for text in sorted(texts) if " " in text)
 
 
-def _told_by(call: ast.Call, module: str) -> list[ast.expr]:
+def _all(tree: ast.AST, kind: Any) -> list[Any]:
+    return [node for node in ast.walk(tree) if isinstance(node, kind)]
+
+
+def _words_of(call: ast.Call, *, of_ours: bool) -> list[ast.expr]:
     """Return the arguments of a call that are the words of an error."""
     called = ast.unparse(call.func)
     last = called.rpartition(".")[2]
     if last in PARTS:
         return call.args[PARTS[last] : PARTS[last] + 1]
-    own = called == "super().__init__" and module == errors.__name__
-    return call.args if own or last in RAISED or called in LOGGED else []
+    is_own_message = of_ours and called == "super().__init__"
+    return call.args if is_own_message or last in RAISED or called in LOGGED else []
 
 
 def _assigned(function: ast.AST | None, name: str) -> list[ast.expr]:
     """Return everything that a name is set to in a function."""
-    sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign)] if function else []
+    sets = _all(function, ast.Assign) if function else []
     return [node.value for node in sets if any(isinstance(to, ast.Name) and to.id == name for to in node.targets)]
 
 
@@ -133,6 +132,11 @@ def test_no_heading_stands_twice(headings):
         pytest.param('return ResultError(tool, f"it is {a}, not sent")', "it is …, not sent", id="second argument"),
         pytest.param('raise click.UsageError("there is no file")', "there is no file", id="of another package"),
         pytest.param('def f():\n    m = f"no file {a}"\n    _fail(t, "$", m, "b")', "no file …", id="by a name"),
+        pytest.param(
+            'class A(ToolCallError):\n    def __init__(self):\n        super().__init__("there is no file")',
+            "there is no file",
+            id="in a class",
+        ),
         pytest.param('ArgumentProblem("$.a", f"no file {a}", "a file name")', "no file …", id="one problem"),
         pytest.param('_log.warning("dropped %s after %d", a, b)', "dropped … after …", id="logged"),
     ],

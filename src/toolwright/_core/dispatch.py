@@ -154,9 +154,8 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
 
 def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result of a call whose arguments did not fit."""
-    if isinstance(error, InvalidArguments):
-        return shown(error, route.on_error)
-    return failed(route, error, ask)
+    fields = shown(error, route.on_error) if isinstance(error, InvalidArguments) else failed(route, error, ask)
+    return {**fields, "attempts": 0}
 
 
 def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:

@@ -149,7 +149,7 @@ class Governed:
         try:
             values, repairs = self.route.bind(call.arguments)
         except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-            return self._result(call, unbound(self.route, error, self.ask), started, state)
+            return self._result(call, unbound(self.route, error, self.ask), started, replace(state, attempt=0))
         try:
             call, values = await self._admitted(call, values)
         except _Answered as answered:

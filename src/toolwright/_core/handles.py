@@ -6,6 +6,7 @@ Not here: when a result is too long (`govern`).
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -99,7 +100,8 @@ def shortened(fields: dict[str, Any], limit: int, store: Store) -> dict[str, Any
     handle = store.keep(text)
     short = cut(text, limit, handle)
     others = tuple(part for part in fields.get("content", ()) if not isinstance(part, Text))
-    meta = {**fields.get("meta", {}), "handle": handle, "bytes": size}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    meta = {**fields.get("meta", {}), "handle": handle, "bytes": size, "sha256": digest}
     return {**fields, "text": short, "content": (Text(short), *others), "structured": None, "meta": meta}
 
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError, WithJsonSchema
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from toolwright._core.declare import MISSING
 from toolwright._core.definition import Extra, JsonSchema
-from toolwright._core.foreign import explained
 from toolwright._core.schema import (
     EnumNames,
+    FieldSpec,
     TypeSchema,
     admits_anything,
     admits_nan,
@@ -93,10 +93,10 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
     sent = [parameter for parameter in signature.parameters if parameter.filler is None]
     injected = frozenset(p.label for p in signature.parameters if p.filler is not None)
     if flatten:
-        return _flattened(fn, sent, injected, strict_types=strict_types)
+        return _flattened(fn, sent, injected, extra=extra, strict_types=strict_types)
     _check_labels(fn, sent)
     takes_more = signature.extra_hint is not MISSING
-    fields = {parameter.name: _field_of(fn, parameter) for parameter in sent}
+    fields = {parameter.name: _field_of(parameter) for parameter in sent}
     items = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
     try:
         # A function without `**keywords` cannot take what its schema may allow, so it is left out.
@@ -131,25 +131,17 @@ def _less(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..
     return validate_less
 
 
-def _field_of(fn: Any, parameter: Parameter) -> Any:
+def _field_of(parameter: Parameter) -> FieldSpec:
     param = parameter.param
-    more: dict[str, Any] = {}
+    words: dict[str, Any] = {}
     if parameter.description:
-        more["description"] = parameter.description
-    if param.name:
-        more["alias"] = param.name
+        words["description"] = parameter.description
     if param.examples:
-        more["examples"] = list(param.examples)
+        words["examples"] = list(param.examples)
     default = MISSING if param.template or parameter.default is None else _shown_default(parameter.default)
     if default is not MISSING:
-        more["json_schema_extra"] = {"default": default}
-    hint = explained(parameter.hint)
-    if param.schema is not None:
-        hint = Annotated[hint, WithJsonSchema(dict(param.schema))]
-    if more:
-        hint = Annotated[hint, Field(**more)]
-    del fn
-    return Required[hint] if parameter.required else NotRequired[hint]
+        words["default"] = default
+    return FieldSpec(parameter.label, parameter.hint, parameter.required, words, param.schema)
 
 
 def _shown_default(default: Any) -> Any:
@@ -231,7 +223,9 @@ def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> Unsupp
     return UnsupportedType(f"{place_of(fn)}: {error}")
 
 
-def _flattened(fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, strict_types: bool) -> Inputs:
+def _flattened(
+    fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, extra: Extra, strict_types: bool
+) -> Inputs:
     if len(sent) != 1:
         names = ", ".join(repr(parameter.name) for parameter in sent) or "none"
         raise DefinitionError(
@@ -249,6 +243,7 @@ def _flattened(fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, 
             f"{place_of(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
         )
     name, validator = parameter.name, compiled.validator
+    rest: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
     root = {
         "properties": {},
         "required": [],
@@ -257,8 +252,9 @@ def _flattened(fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, 
     }
     return Inputs(
         schema=root,
-        validate_json=lambda text, **how: {name: validator.validate_json(text, **how)},
-        validate_python=lambda value, **how: {name: validator.validate_python(value, **how)},
+        validate_json=lambda text, **how: {name: validator.validate_json(text, **how, **rest)},
+        validate_python=lambda value, **how: {name: validator.validate_python(value, **how, **rest)},
+        extra=extra,
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,

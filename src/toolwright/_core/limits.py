@@ -215,10 +215,11 @@ class RunState:
 
     def remember(self, key: str, result: ToolResult) -> int:
         """Keep what came of a call; return how often in a row it came to the same."""
+        text = result.meta.get("sha256", result.text)  # the text of a cut result differs by its handle alone
         with self.lock:
             seen = self.seen.get(key)
-            if seen is None or seen.text != result.text:
-                self.seen[key] = Seen(result.text, 1, result)
+            if seen is None or seen.text != text:
+                self.seen[key] = Seen(text, 1, result)
                 return 1
             seen.times += 1
             return seen.times

@@ -75,7 +75,7 @@ def _from_pydantic(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
     path = path_in(data, item["loc"], whole=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, "required, and missing", "a value", "nothing")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return ArgumentProblem(path, "there is no such argument", "no such argument", got(item["input"]))
     expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
     return ArgumentProblem(path, message[0].lower() + message[1:], expected, got(item["input"]))

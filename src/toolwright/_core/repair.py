@@ -106,7 +106,7 @@ class Repairs:
             return self._member(value, schema), "enum name or case"
         kind = schema.get("type")
         if isinstance(value, float) and kind == "integer":
-            whole = value.is_integer() and abs(value) <= _LARGEST_EXACT_FLOAT
+            whole = value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT
             return (int(value) if whole else UNCHANGED), "whole number"
         if not isinstance(value, str):
             return UNCHANGED, ""
@@ -185,7 +185,7 @@ def exact_number(text: str, *, whole: bool) -> Any:
         return UNCHANGED
     if not whole:
         return number
-    return int(number) if number.is_integer() and abs(number) <= _LARGEST_EXACT_FLOAT else UNCHANGED
+    return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else UNCHANGED
 
 
 def _json_in(text: str, kind: type) -> Any:

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, NotRequired, Required, TypeAlias, cast
 
-from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic import (
+    ConfigDict,
+    Field,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    TypeAdapter,
+    WithJsonSchema,
+)
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema
@@ -127,14 +134,32 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     return TypeSchema(schema, validator, adapter.serializer, names, aliased=aliased, says_nan=says_nan)
 
 
-def compile_object(
-    fields: Mapping[str, Any], extra: Literal["ignore", "forbid", "allow"], extra_items: Any = None
-) -> TypeSchema:
-    """Return the schema and validator of an object with these fields, each a hint with its metadata."""
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field of an object: what the model calls it, its type, and what the schema says of it."""
+
+    label: str
+    hint: Any
+    required: bool
+    words: Mapping[str, Any]
+    """`description`, `examples`, `default`, as the schema shows them."""
+    schema: Mapping[str, Any] | None = None
+    """The field's schema, instead of the one its type gives."""
+
+
+_CONFIG = ConfigDict(regex_engine="python-re", allow_inf_nan=False)
+_SERIALIZER = SchemaSerializer(core_schema.any_schema())
+Rest: TypeAlias = Literal["ignore", "forbid", "allow"]
+
+
+def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: Any = None) -> TypeSchema:
+    """Return the schema and validator of an object with these fields; what it reads has Python's names."""
+    if extra_items is None and (plain := _plain_object(fields, extra)) is not None:
+        return plain
     options = {} if extra_items is None else {"extra_items": extra_items}
     make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
-    kind = make("Arguments", dict(fields), **options)
-    kind.__pydantic_config__ = ConfigDict(extra=extra, regex_engine="python-re", allow_inf_nan=False)
+    kind = make("Arguments", {name: _annotated(name, spec) for name, spec in fields.items()}, **options)
+    kind.__pydantic_config__ = ConfigDict(**_CONFIG, extra=extra)
     compiled = compile_type(kind)
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
     if extra_items is None:
@@ -142,6 +167,64 @@ def compile_object(
     if defs := schema.pop("$defs", None):
         schema["$defs"] = defs
     return replace(compiled, schema=schema)
+
+
+def _annotated(name: str, spec: FieldSpec) -> Any:
+    more = {word: value for word, value in spec.words.items() if word != "default"}
+    if "default" in spec.words:
+        more["json_schema_extra"] = {"default": spec.words["default"]}
+    if spec.label != name:
+        more["alias"] = spec.label
+    hint = explained(spec.hint)
+    if spec.schema is not None:
+        hint = Annotated[hint, WithJsonSchema(dict(spec.schema))]
+    if more:
+        hint = Annotated[hint, Field(**more)]
+    return Required[hint] if spec.required else NotRequired[hint]
+
+
+def _plain_object(fields: Mapping[str, FieldSpec], extra: Rest) -> TypeSchema | None:
+    """Put an object together from types that were compiled before; `None` where one of them needs the long way.
+
+    Most parameters are texts, numbers and lists of them: compiling each such type once makes a tool half as dear.
+    """
+    core: dict[str, core_schema.TypedDictField] = {}
+    properties: dict[str, Any] = {}
+    for name, spec in fields.items():
+        try:
+            known = None if spec.schema is not None else _plain_type(spec.hint, repr(spec.hint))
+        except TypeError:  # a hint that cannot be hashed
+            known = None
+        if known is None:
+            return None
+        alias = None if spec.label == name else spec.label
+        core[name] = core_schema.typed_dict_field(known[0], required=spec.required, validation_alias=alias)
+        properties[spec.label] = {**known[1], **spec.words}
+    whole = core_schema.typed_dict_schema(core, extra_behavior=extra)
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [spec.label for spec in fields.values() if spec.required],
+        "additionalProperties": extra != "forbid",
+    }
+    return TypeSchema(schema, SchemaValidator(whole), _SERIALIZER)
+
+
+@lru_cache(maxsize=2048)
+def _plain_type(hint: Any, written: str) -> tuple[CoreSchema, JsonSchemaValue] | None:
+    """Compile a type that stands by itself: no class of its own, nothing shared, no decimal.
+
+    `written` is the hint as text: unions that differ only in order are equal, and must not share a schema.
+    """
+    del written
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=_CONFIG)
+        generator = _Generator(by_alias=True)
+        schema = generator.generate(adapter.core_schema, "validation")
+    except _NO_SCHEMA:
+        return None
+    alone = "$defs" not in schema and "$ref" not in repr(schema) and not generator.classes and not generator.decimals
+    return (adapter.core_schema, schema) if alone and explained(hint) is hint else None
 
 
 @lru_cache(maxsize=1024)
@@ -222,8 +305,8 @@ def admits_number(schema: JsonSchemaValue) -> bool:
 
 
 __all__ = [
-    "CoreSchema",
     "EnumNames",
+    "FieldSpec",
     "TypeSchema",
     "admits_anything",
     "admits_nan",

@@ -74,6 +74,8 @@ class Signature:
     """The return type, or `MISSING` where none is written."""
     extra_hint: Any = MISSING
     """The type of `**keywords`, where the function takes them."""
+    text: str = ""
+    """What the docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
 
 
 def place_of(fn: Any) -> str:
@@ -101,14 +103,6 @@ def inner_function(fn: Any) -> Any:
             return call if inspect.isfunction(call) and not inspect.isfunction(fn) else fn
 
 
-def text_of_doc(fn: Any, parameters: Sequence[Parameter]) -> str:
-    """Return what a docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
-    doc = read(inner_function(fn).__doc__)
-    names = {parameter.name for parameter in parameters}
-    strays = [f"{name}: {text}" for name, text in doc.parameters.items() if name not in names]
-    return "\n".join([doc.text, *strays]).strip()
-
-
 def read_signature(
     fn: Any, local_names: Mapping[str, Any] | None = None, params: Sequence[ParamSpec] = ()
 ) -> Signature:
@@ -120,7 +114,8 @@ def read_signature(
     """
     hints = _hints_of(fn, local_names)
     specs = {spec.name: spec for spec in params}
-    documented = read(inner_function(fn).__doc__).parameters
+    doc = read(inner_function(fn).__doc__)
+    documented = doc.parameters
     hidden = _bound_by_partial(fn)
     found: list[Parameter] = []
     extra_hint: Any = MISSING
@@ -141,7 +136,10 @@ def read_signature(
         raise DefinitionError(
             f"{place_of(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
         )
-    return Signature(tuple(found), hints.get("return", MISSING), extra_hint)
+    names = {parameter.name for parameter in found}
+    strays = [f"{name}: {text}" for name, text in documented.items() if name not in names]
+    text = "\n".join([doc.text, *strays]).strip() if strays else doc.text
+    return Signature(tuple(found), hints.get("return", MISSING), extra_hint, text)
 
 
 def _hints_of(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from toolwright._core.definition import JsonSchema, ToolDefinition, ToolOptions,
 from toolwright._core.inputs import Inputs, inputs_from_schema, inputs_of, narrowed
 from toolwright._core.plan import Kind, awaited, caller_of, kind_of, standins, streams
 from toolwright._core.schema import TypeSchema, compile_return, resolved_root
-from toolwright._core.signature import name_of, place_of, read_signature, text_of_doc
+from toolwright._core.signature import name_of, place_of, read_signature
 from toolwright._core.values import CONTENT_TYPES, ToolReturn
 from toolwright.errors import DefinitionError
 
@@ -209,7 +209,7 @@ class FunctionTool(Tool):
         own_name = declaration.name or name_of(fn)
         self.definition = ToolDefinition(
             own_name,
-            declaration.description or description or text_of_doc(fn, signature.parameters) or in_words(own_name),
+            declaration.description or description or signature.text or in_words(own_name),
             self.inputs.schema,
             self._output_schema(declaration),
             declaration.title,
@@ -223,7 +223,7 @@ class FunctionTool(Tool):
     @cached_property
     @override
     def output(self) -> TypeSchema | None:
-        if self.returns in (MISSING, Any, None, type(None), str) or _gives_content(self.returns):
+        if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _gives_content(self.returns):
             return None
         return compile_return(self.returns) if _hashable(self.returns) else None
 
