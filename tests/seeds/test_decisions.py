@@ -229,7 +229,7 @@ async def test_c14_an_empty_name_is_an_error_and_an_unportable_one_is_legal():
     odd = Tool.from_schema("Wetter heute: Prag", "", {}, lambda arguments, context: "ok")
 
     assert (await Toolbox(odd).call("Wetter heute: Prag")).text == "ok"
-    assert not PORTABLE_NAME.fullmatch(odd.name)
+    assert not re.fullmatch(PORTABLE_NAME, odd.name)
 
 
 async def test_c15_look_up_is_exact_then_unique_without_case_and_never_a_guess():

@@ -6,8 +6,6 @@ a denied call does not run on any. Not here: running anything, or asking in a te
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import inspect
 import os
 import threading
@@ -108,7 +106,7 @@ class Decision:
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Notary:
     """Signs requests and decisions, and remembers which were used."""
 
@@ -118,8 +116,10 @@ class Notary:
 
     def sign(self, *parts: Any) -> str:
         """Return a signature over JSON data."""
+        import hmac  # noqa: PLC0415 - 5 ms at start-up, for programs that ask
+
         data = to_json(canonical(to_jsonable_python(parts)))
-        return hmac.new(self.key, data, hashlib.sha256).hexdigest()
+        return hmac.new(self.key, data, "sha256").hexdigest()
 
     def sealed(self, request: ApprovalRequest) -> ApprovalRequest:
         """Return a request with its signature."""
@@ -146,7 +146,7 @@ class Notary:
         self._check_request(request)
         parts = (decision.verdict, decision.reason, decision.arguments)
         expected = self.sign("decision", request.signature, *parts)
-        if not hmac.compare_digest(expected, decision.signature):
+        if not _same(expected, decision.signature):
             raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
         if request.expires is not None and time.time() > request.expires:
             raise ApprovalDenied(request.tool, "the request has expired")
@@ -161,8 +161,14 @@ class Notary:
         return _verdict_of(decision)
 
     def _check_request(self, request: ApprovalRequest) -> None:
-        if not hmac.compare_digest(self.sign("request", _unsigned(request)), request.signature):
+        if not _same(self.sign("request", _unsigned(request)), request.signature):
             raise ApprovalDenied(request.tool, "the request was changed, or was not made by this application")
+
+
+def _same(expected: str, given: str) -> bool:
+    from hmac import compare_digest  # noqa: PLC0415 - as above
+
+    return compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
 def _unsigned(request: ApprovalRequest) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
-from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 
 from toolwright._core.inputs import Inputs
 from toolwright._core.policy import Settings

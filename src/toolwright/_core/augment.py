@@ -16,9 +16,10 @@ from typing_extensions import override
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import JsonSchema, ToolDefinition
 from toolwright._core.inputs import Inputs
-from toolwright._core.schema import TypeSchema, compile_type, resolved_root
+from toolwright._core.lazily import machinery
 from toolwright._core.tool import Renamed, Tool
 from toolwright._core.values import ToolCall
+from toolwright._core.walk import TypeSchema, resolved_root
 from toolwright.errors import DefinitionError
 
 
@@ -113,7 +114,7 @@ def augmenter(model: Any, on_arguments: OnArguments | None, *, keep: bool) -> Ca
     Raises:
         DefinitionError: the model is none.
     """
-    extra = compile_type(model)
+    extra = machinery().compile_type(model)
     if resolved_root(extra.schema).get("type") != "object":
         raise DefinitionError(f"augmented({model!r}): give a BaseModel, a dataclass or a TypedDict.")
     return lambda tool: Augmented(tool, extra, on_arguments, keep=keep)

@@ -37,7 +37,7 @@ class Resolver(Protocol):
         ...
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Catalog:
     """Tools and prompts by name."""
 

@@ -45,7 +45,7 @@ class _ProjectDir:
 ProjectDir: Final = _ProjectDir()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CallState:
     """What one call shares with its context: who it is, how long it has, whether it was called off."""
 

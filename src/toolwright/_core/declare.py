@@ -122,7 +122,7 @@ class ToolWords(SchemaWords, total=False):
     flatten: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Declaration:
     """What `@tool` or `@prompt` leaves on a function."""
 

@@ -23,8 +23,9 @@ Extra: TypeAlias = Literal["ignore", "forbid", "allow"]
 Converter: TypeAlias = Callable[[Any, Any], Any]
 """`(value, return_type) -> str | Content | list[Content]`."""
 
-PORTABLE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes. Another name is legal; adapters map it."""
+
+PORTABLE_NAME = r"[A-Za-z0-9_-]{1,64}"
+"""What every provider takes, as a regular expression. Another name is legal; adapters map it."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from toolwright.errors import Abort, InvalidArguments, ResultError, ToolError, T
 _log = logging.getLogger("toolwright")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Ask:
     """What a call says for itself, beside its arguments."""
 

@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import NamedTuple
 
-_SECTION = re.compile(r"(?:other |keyword )?(?:args|arguments|params|parameters)\s*:?", re.IGNORECASE)
-_UNDERLINE = re.compile(r"\s*(?:-{3,}|={3,})\s*")
+# Kept as text: `re` compiles each at its first use and remembers it, so that an import does not pay for them.
+_SECTION = r"(?i)(?:other |keyword )?(?:args|arguments|params|parameters)\s*:?"
+_UNDERLINE = r"\s*(?:-{3,}|={3,})\s*"
 
 # With a capital these are titles of other sections and no parameters, wherever they stand.
-_TITLE = re.compile(
-    r"Attributes|Examples?|Important|Notes?|Raises|References|Returns?|Tip|Todo|Warn(?:ings?|s)|Yields?"
-)
+_TITLE = r"Attributes|Examples?|Important|Notes?|Raises|References|Returns?|Tip|Todo|Warn(?:ings?|s)|Yields?"
 
 # Possessive, so that a long line without the last colon fails in one pass.
-_FIELD = re.compile(r":(param|parameter|arg|argument|key|keyword|kwarg|kwparam|type|kwtype|paramtype)\s++([^:]++):(.*)")
-_KIND = re.compile(r"((?:[^()]++|\([^()]*+\))*+)\)\s*+:")
+_FIELD = (
+    r":(param|parameter|arg|argument|key|keyword|kwarg|kwparam|type|kwtype|paramtype)"
+    r"\s++([^:]++):(.*)"
+)
+_KIND = r"((?:[^()]++|\([^()]*+\))*+)\)\s*+:"
 
-_MARKER = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s")
-_LITERAL = re.compile(r">>>|```|\|")
+_MARKER = r"(?:[-*+•]|\d{1,3}[.)])\s"
+_LITERAL = r">>>|```|\|"
 
 # Where a type may stand some write prose, and prose is kept: only what is surely a type is dropped.
-_BETWEEN_TYPES = re.compile(r"[\s,|()\[\]{}<>]+")
-_TYPE = re.compile(
-    r"""any|array(?:-like)?|bool(?:ean)?|bytes|callable|class|date(?:time)?|dict(?:ionary)?|float|frozenset|function
+_BETWEEN_TYPES = r"[\s,|()\[\]{}<>]+"
+_TYPE = r"""(?x)
+    any|array(?:-like)?|bool(?:ean)?|bytes|callable|class|date(?:time)?|dict(?:ionary)?|float|frozenset|function
     |int(?:eger)?|iterable|iterator|keyword-only|list|mapping|ndarray|none|null|number|object|of|optional|or
     |path(?:-like)?|required|sequence|set|shape|str(?:ing)?|time|to|tuple|type|defaults?(?:[=:].*)?|-|[a-z]|\.\.\.
-    |[A-Z]\w*|\w*_\w*|\w+(?:\.\w+)+|[-+]?\d[\d.e]*|['"`].*|.*['"`]""",
-    re.VERBOSE,
-)
+    |[A-Z]\w*|\w*_\w*|\w+(?:\.\w+)+|[-+]?\d[\d.e]*|['"`].*|.*['"`]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def read(doc: str | None) -> Docstring:
         return Docstring(text, {})
     first, *others = text.split("\n")
     # The indent of the first line is not known: a title there may have lost the indent of its entries.
-    if first.endswith(":") and _SECTION.fullmatch(first) and others and _indent(others[0]) == 0:
+    if first.endswith(":") and re.fullmatch(_SECTION, first) and others and _indent(others[0]) == 0:
         others = [f"    {line}" for line in others]
     return _split([first, *others])
 
@@ -118,9 +118,9 @@ def _section(lines: Sequence[str], at: int) -> tuple[int, list[_Entry]] | None:
         head = _field(bare)
         end = _block_end(lines, at) if head.names else at
         return (end, [_entry(head, lines[at:end])]) if head.names else None
-    if not _SECTION.fullmatch(bare):
+    if not re.fullmatch(_SECTION, bare):
         return None
-    if at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]):
+    if at + 1 < len(lines) and re.fullmatch(_UNDERLINE, lines[at + 1]):
         end, entries = _numpy(lines, at + 2, _indent(lines[at]))
     else:
         end = _block_end(lines, at)
@@ -158,7 +158,7 @@ def _numpy(lines: Sequence[str], at: int, indent: int) -> tuple[int, list[_Entry
         after = lines[at + 1] if at + 1 < len(lines) else ""
         has_body = bool(after.strip()) and _indent(after) > indent
         head = _head(line.strip(), name_alone=has_body)
-        if _indent(line) != indent or head is None or not head.names or _UNDERLINE.fullmatch(after):
+        if _indent(line) != indent or head is None or not head.names or re.fullmatch(_UNDERLINE, after):
             break
         end = _block_end(lines, at)
         if not head.kind and _is_type(head.rest) and (has_body or head.spaced):
@@ -184,7 +184,7 @@ def _head(bare: str, *, name_alone: bool = False) -> _Head | None:
     (names, colon, rest), kind = bare.partition(":"), ""
     if "(" in names:
         names, _, rest = bare.partition("(")
-        if (match := _KIND.match(rest)) is None:
+        if (match := re.match(_KIND, rest)) is None:
             return None
         kind, rest = match.group(1), rest[match.end() :]
     known = _names(names)
@@ -195,18 +195,18 @@ def _head(bare: str, *, name_alone: bool = False) -> _Head | None:
 
 
 def _field(bare: str) -> _Head:
-    role, subject, rest = match.groups() if (match := _FIELD.match(bare)) else ("", "", "")
+    role, subject, rest = match.groups() if (match := re.match(_FIELD, bare)) else ("", "", "")
     kind, _, last = ("", "", subject) if _names(subject) else subject.rstrip().rpartition(" ")
     return _Head(_names(last), kind, rest, is_type=role.endswith("type"))
 
 
 def _names(text: str) -> tuple[str, ...]:
     names = dict.fromkeys(part.strip().strip("`").lstrip("\\*") for part in text.split(","))
-    return tuple(names) if all(name.isidentifier() and not _TITLE.fullmatch(name) for name in names) else ()
+    return tuple(names) if all(name.isidentifier() and not re.fullmatch(_TITLE, name) for name in names) else ()
 
 
 def _is_type(text: str) -> bool:
-    return all(_TYPE.fullmatch(word) for word in _BETWEEN_TYPES.split(text) if word)
+    return all(re.fullmatch(_TYPE, word) for word in re.split(_BETWEEN_TYPES, text) if word)
 
 
 def _fold(first: str, lines: Sequence[str]) -> str:
@@ -222,8 +222,8 @@ def _fold(first: str, lines: Sequence[str]) -> str:
             blank, literal = True, False
             continue
         depth = _indent(line) - base
-        marked = _MARKER.match(bare) is not None
-        literal = literal or _LITERAL.match(bare) is not None
+        marked = re.match(_MARKER, bare) is not None
+        literal = literal or re.match(_LITERAL, bare) is not None
         goes_on = depth > item if item >= 0 else depth == last == 0
         if blank or marked or literal or fenced or not goes_on:
             parts.append(("\n\n" if blank else "\n") + " " * depth)

@@ -33,7 +33,7 @@ class DeadlinePassed(Exception):
         self.seconds = seconds
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Late:
     """Tasks whose caller was answered at the deadline and that run on; kept so that they are not lost."""
 
@@ -58,7 +58,7 @@ class Late:
 LATE: Final = Late()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """One attempt of one call: what to run, with what, where, and how long it may take."""
 

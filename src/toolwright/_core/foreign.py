@@ -19,17 +19,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
+from toolwright._core.plainly import is_attrs, is_struct, plain
 from toolwright.errors import UnsupportedType
-
-
-def is_attrs(kind: Any) -> bool:
-    """Tell whether `kind` is an attrs class."""
-    return isinstance(kind, type) and "__attrs_attrs__" in vars(kind)
-
-
-def is_struct(kind: Any) -> bool:
-    """Tell whether `kind` is a msgspec Struct."""
-    return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
 
 
 def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
@@ -188,20 +179,3 @@ def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
     make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
     return make(kind.__name__, fields)
-
-
-def _builtins(item: Any) -> Any:
-    return sys.modules["msgspec"].to_builtins(item) if is_struct(type(item)) else item
-
-
-def plain(value: Any) -> Any:
-    """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if is_struct(type(value)):
-        return sys.modules["msgspec"].to_builtins(value)
-    if is_attrs(type(value)):
-        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _builtins(item))
-    raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

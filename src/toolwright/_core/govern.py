@@ -49,7 +49,7 @@ Next: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Office:
     """What the calls of a toolbox and its views share: the rule, the notary, slots, locks, meters, hooks."""
 
@@ -111,7 +111,7 @@ class _Refused(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Governed:
     """One call on the long way: its route, the office, the run it belongs to, what it says for itself."""
 

@@ -6,7 +6,6 @@ Not here: when a result is too long (`govern`).
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
@@ -100,7 +99,9 @@ def shortened(fields: dict[str, Any], limit: int, store: Store) -> dict[str, Any
     handle = store.keep(text)
     short = cut(text, limit, handle)
     others = tuple(part for part in fields.get("content", ()) if not isinstance(part, Text))
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long result
+
+    digest = sha256(text.encode()).hexdigest()
     meta = {**fields.get("meta", {}), "handle": handle, "bytes": size, "sha256": digest}
     return {**fields, "text": short, "content": (Text(short), *others), "structured": None, "meta": meta}
 

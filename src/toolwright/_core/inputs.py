@@ -14,23 +14,21 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json, to_jsonable_python
 
 from toolwright._core.declare import MISSING
 from toolwright._core.definition import Extra, JsonSchema
-from toolwright._core.schema import (
+from toolwright._core.lazily import machinery
+from toolwright._core.signature import Parameter, Signature, place_of
+from toolwright._core.walk import (
     EnumNames,
     FieldSpec,
     TypeSchema,
     admits_anything,
     admits_nan,
-    compile_object,
-    compile_type,
     resolved_root,
     subschemas,
 )
-from toolwright._core.signature import Parameter, Signature, place_of
 from toolwright.errors import DefinitionError, UnsupportedType
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ class SchemaMisfit(ValueError):
         self.errors = tuple(errors)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
     """What a tool takes."""
 
@@ -101,7 +99,7 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
     try:
         # A function without `**keywords` cannot take what its schema may allow, so it is left out.
         rest: Extra = "allow" if takes_more else "ignore" if extra == "allow" else "forbid"
-        compiled = compile_object(fields, rest, items)
+        compiled = machinery().compile_object(fields, rest, items)
     except UnsupportedType as error:
         raise _blame(fn, sent, error) from error
     _check_defaults(fn, sent, compiled)
@@ -213,7 +211,7 @@ def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> Unsupp
     """Find the parameter whose type has no schema, for the message."""
     for parameter in sent:
         try:
-            compile_type(parameter.hint)
+            machinery().compile_type(parameter.hint)
         except UnsupportedType as cause:
             return UnsupportedType(
                 f"{place_of(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
@@ -234,7 +232,7 @@ def _flattened(
         )
     [parameter] = sent
     try:
-        compiled = compile_type(parameter.hint)
+        compiled = machinery().compile_type(parameter.hint)
     except UnsupportedType as error:
         raise _blame(fn, sent, error) from error
     schema = resolved_root(compiled.schema)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, cast
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from toolwright._core.inputs import SchemaMisfit
 from toolwright._core.repair import kind_of

@@ -12,16 +12,15 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, get_origin
 
-from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import is_typeddict
 
 from toolwright._core.declare import MISSING
-from toolwright._core.foreign import plain
-from toolwright._core.schema import TypeSchema, admits_number, resolved_root
+from toolwright._core.plainly import plain
 from toolwright._core.template import expand
 from toolwright._core.tool import Tool, may_hold_content
 from toolwright._core.values import CONTENT_TYPES, Content, Text, ToolResult, ToolReturn, note_of
+from toolwright._core.walk import TypeSchema, admits_number, resolved_root
 from toolwright.errors import ResultError, clip
 
 VOID: Final = "Success"

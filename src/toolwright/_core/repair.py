@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolwright._core.schema import EnumNames
 from toolwright._core.values import Repair
+from toolwright._core.walk import EnumNames
 
-_INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_INTEGER: Final = r"[+-]?\d{1,4300}"
+_NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _LONGEST_NUMBER: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _WORDS: Final = {"true": True, "false": False}
@@ -30,7 +30,7 @@ _INDIRECT: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 UNCHANGED: Final = object()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Repairs:
     """One walk over the arguments of one call."""
 
@@ -175,9 +175,9 @@ def exact_number(text: str, *, whole: bool) -> Any:
     """Return the number that a text is, or `UNCHANGED` where reading it would lose something."""
     if len(text) > _LONGEST_NUMBER:
         return UNCHANGED
-    if _INTEGER.fullmatch(text):
+    if re.fullmatch(_INTEGER, text):
         return int(text)
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(_NUMBER, text):
         return UNCHANGED
     number = float(text)
     # Exact means that the number is written as this text; more digits than a float keeps would be lost.

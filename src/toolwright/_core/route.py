@@ -48,7 +48,7 @@ class BoxWords(TypedDict, total=False):
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BoxPolicy:
     """How a toolbox treats its calls, where a tool or a call does not say otherwise."""
 
@@ -127,7 +127,7 @@ def _flag(config: Config, key: str) -> bool:
     raise ConfigError(f"{key}={value!r} is not a yes or no. Write true or false.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Route:
     """One tool of a toolbox, with everything decided that does not depend on the call."""
 

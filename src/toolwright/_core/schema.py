@@ -6,10 +6,10 @@ function has (`signature`), or what to do with a value that does not fit (`argum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NotRequired, Required, TypeAlias, cast
+from typing import Annotated, Any, NotRequired, Required, cast
 
 from pydantic import (
     ConfigDict,
@@ -25,10 +25,8 @@ from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_sc
 from typing_extensions import TypedDict
 
 from toolwright._core.foreign import explained, settled
+from toolwright._core.walk import EnumNames, FieldSpec, Rest, TypeSchema, subschemas
 from toolwright.errors import UnsupportedType
-
-EnumNames: TypeAlias = dict[int, dict[str, Any]]
-"""For each enum in a schema, by the identity of its node: member names → values, so that a model may say either."""
 
 _NO_SCHEMA = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
 
@@ -97,22 +95,6 @@ class _Generator(GenerateJsonSchema):
         return names
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSchema:
-    """A type, compiled."""
-
-    schema: JsonSchemaValue
-    validator: SchemaValidator
-    serializer: SchemaSerializer
-    enum_names: EnumNames = field(default_factory=dict)
-    aliased: bool = False
-    """Whether a field is written under another name than Python's."""
-    decimals: bool = False
-    """Whether there is a decimal, which pydantic reads from a text too."""
-    says_nan: bool = False
-    """Whether a NaN is written as such, and not as null."""
-
-
 def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     """Return the schema and validator of a type.
 
@@ -134,22 +116,8 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     return TypeSchema(schema, validator, adapter.serializer, names, aliased=aliased, says_nan=says_nan)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSpec:
-    """One field of an object: what the model calls it, its type, and what the schema says of it."""
-
-    label: str
-    hint: Any
-    required: bool
-    words: Mapping[str, Any]
-    """`description`, `examples`, `default`, as the schema shows them."""
-    schema: Mapping[str, Any] | None = None
-    """The field's schema, instead of the one its type gives."""
-
-
 _CONFIG = ConfigDict(regex_engine="python-re", allow_inf_nan=False)
 _SERIALIZER = SchemaSerializer(core_schema.any_schema())
-Rest: TypeAlias = Literal["ignore", "forbid", "allow"]
 
 
 def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: Any = None) -> TypeSchema:
@@ -159,7 +127,7 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: An
     options = {} if extra_items is None else {"extra_items": extra_items}
     make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
     kind = make("Arguments", {name: _annotated(name, spec) for name, spec in fields.items()}, **options)
-    kind.__pydantic_config__ = ConfigDict(**_CONFIG, extra=extra)
+    kind.__pydantic_config__ = {**_CONFIG, "extra": extra}
     compiled = compile_type(kind)
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
     if extra_items is None:
@@ -236,84 +204,4 @@ def compile_return(hint: Any) -> TypeSchema | None:
         return None
 
 
-def resolved_root(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Return a schema whose root says what it is: a type that contains itself is written as a reference there."""
-    if "$ref" not in schema:
-        return schema
-    name = schema["$ref"].removeprefix("#/$defs/")
-    return {**schema["$defs"][name], "$defs": schema["$defs"]}
-
-
-_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
-
-
-def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the schema and every schema in it; references are not followed."""
-    stack = [schema]
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, dict):
-            continue
-        yield node
-        for key in _MAPS:
-            stack.extend(node.get(key, {}).values())
-        for key in _LISTS:
-            stack.extend(node.get(key, ()))
-        stack.extend(node[key] for key in _SINGLE if key in node)
-
-
-def admits_anything(schema: JsonSchemaValue) -> bool:
-    """Tell whether values of unbounded depth fit: anything goes somewhere, or a type contains itself."""
-    if _contains_itself(schema.get("$defs", {})):
-        return True
-    for node in subschemas(schema):
-        if "$ref" in node:
-            continue
-        kind = node.get("type")
-        if kind is None and not node.keys() & {"anyOf", "oneOf", "allOf", "enum", "const"}:
-            return True
-        if kind == "array" and not node.keys() & {"items", "prefixItems"}:
-            return True
-        if kind == "object" and node.get("additionalProperties", "properties" not in node) is True:
-            return True
-    return False
-
-
-def _contains_itself(definitions: Mapping[str, Any]) -> bool:
-    """Tell whether a definition refers to itself, however far round."""
-    refers = {
-        name: {str(node["$ref"]).removeprefix("#/$defs/") for node in subschemas(part) if "$ref" in node}
-        for name, part in definitions.items()
-    }
-    while free := [name for name, others in refers.items() if not others & refers.keys()]:
-        for name in free:
-            del refers[name]
-    return bool(refers)
-
-
-def admits_nan(schema: JsonSchemaValue) -> bool:
-    """Tell whether a NaN could pass: anything goes somewhere, or a model with rules of its own takes a number."""
-    nested = schema.get("$defs", {}).values()
-    return any(node.get("type") == "number" for part in nested for node in subschemas(part)) or admits_anything(schema)
-
-
-def admits_number(schema: JsonSchemaValue) -> bool:
-    """Tell whether a number that is not whole fits somewhere."""
-    return any(node.get("type") == "number" for node in subschemas(schema)) or admits_anything(schema)
-
-
-__all__ = [
-    "EnumNames",
-    "FieldSpec",
-    "TypeSchema",
-    "admits_anything",
-    "admits_nan",
-    "admits_number",
-    "compile_object",
-    "compile_return",
-    "compile_type",
-    "resolved_root",
-    "subschemas",
-]
+__all__ = ["compile_object", "compile_return", "compile_type"]

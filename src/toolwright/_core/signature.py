@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from toolwright._core.config import Config
@@ -31,7 +31,7 @@ _PLAIN: Final = Param()
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Parameter:
     """One parameter of a function, as the model or the application fills it."""
 
@@ -65,7 +65,7 @@ class Parameter:
         return not self.has_default and not admits_none(self.hint)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Signature:
     """What a function takes and gives."""
 
@@ -192,12 +192,12 @@ def _parameter(
     core, metadata = _parted(hint)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _PLAIN)
     texts = [m for m in metadata if isinstance(m, str)]
-    infos = [m for m in metadata if isinstance(m, FieldInfo)]
-    if isinstance(raw.default, FieldInfo):
+    infos = [m for m in metadata if _is_field(m)]
+    if _is_field(raw.default):
         infos.append(raw.default)
     described = [param.description, *texts, *(info.description for info in infos), documented.get(raw.name)]
     kept = tuple(m for m in metadata if not isinstance(m, Param | str))
-    if isinstance(raw.default, FieldInfo):
+    if _is_field(raw.default):
         kept = (*kept, raw.default)
     default, factory = _default_of(fn, raw, param, infos)
     return Parameter(
@@ -211,6 +211,12 @@ def _parameter(
     )
 
 
+def _is_field(value: Any) -> bool:
+    # A `Field(...)` can only be there if pydantic's part for it is loaded; loading it to ask costs 20 ms of a start.
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(value, fields.FieldInfo)
+
+
 def _or_default(filler: Filler, default: Any) -> Filler:
     def fill(context: ToolContext[Any]) -> Any:
         try:
@@ -222,7 +228,7 @@ def _or_default(filler: Filler, default: Any) -> Filler:
 
 
 def _default_of(
-    fn: Any, raw: inspect.Parameter, param: Param, infos: Sequence[FieldInfo]
+    fn: Any, raw: inspect.Parameter, param: Param, infos: Sequence[Any]
 ) -> tuple[Any, Callable[[], Any] | None]:
     default: Any = MISSING
     factory: Callable[[], Any] | None = None
@@ -230,7 +236,7 @@ def _default_of(
         if info.default is not PydanticUndefined and info.default is not ...:
             default = info.default
         factory = typing.cast("Callable[[], Any] | None", info.default_factory) or factory
-    if raw.default is not raw.empty and not isinstance(raw.default, FieldInfo):
+    if raw.default is not raw.empty and not _is_field(raw.default):
         default = raw.default
     if param.default is not MISSING:
         default = param.default

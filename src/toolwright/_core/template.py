@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-_PLACEHOLDER: Final = re.compile(r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}")
+_PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"
 
 
 def expand(text: str, values: Mapping[str, Any]) -> str:
@@ -24,4 +24,4 @@ def expand(text: str, values: Mapping[str, Any]) -> str:
             return str(values[name])
         return match.group() if fallback is None else fallback
 
-    return _PLACEHOLDER.sub(fill, text)
+    return re.sub(_PLACEHOLDER, fill, text)

@@ -32,10 +32,11 @@ from toolwright._core.declare import (
 )
 from toolwright._core.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
 from toolwright._core.inputs import Inputs, inputs_from_schema, inputs_of, narrowed
+from toolwright._core.lazily import machinery
 from toolwright._core.plan import Kind, awaited, caller_of, kind_of, standins, streams
-from toolwright._core.schema import TypeSchema, compile_return, resolved_root
 from toolwright._core.signature import name_of, place_of, read_signature
 from toolwright._core.values import CONTENT_TYPES, ToolReturn
+from toolwright._core.walk import TypeSchema, resolved_root
 from toolwright.errors import DefinitionError
 
 
@@ -225,7 +226,7 @@ class FunctionTool(Tool):
     def output(self) -> TypeSchema | None:
         if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _gives_content(self.returns):
             return None
-        return compile_return(self.returns) if _hashable(self.returns) else None
+        return machinery().compile_return(self.returns) if _hashable(self.returns) else None
 
     def _output_schema(self, declaration: Declaration) -> JsonSchema | None:
         if isinstance(declaration.output_schema, Mapping):
