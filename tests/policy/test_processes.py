@@ -27,10 +27,15 @@ def one_process() -> Settings:
     return Settings(processes=1)
 
 
+def pids_in(place: Path) -> list[int]:
+    """Wait until a tool has written its process ids."""
+    assert appears(place, BOUND), f"{place.name} was never written"
+    return [int(word) for word in place.read_text("utf-8").split()]
+
+
 async def begun(place: Path) -> list[int]:
     """Wait until a tool has written its process ids."""
-    assert await asyncio.to_thread(appears, place, BOUND), f"{place.name} was never written"
-    return [int(word) for word in place.read_text("utf-8").split()]
+    return await asyncio.to_thread(pids_in, place)
 
 
 # --- killed at the deadline ----------------------------------------------------------------------
@@ -406,7 +411,7 @@ async def test_two_processes_do_two_calls_at_once(tmp_path):
     results = await box.call_all([("hold", {"begun": a, "release": b}), ("hold", {"begun": b, "release": a})])
 
     assert [result.unwrap() for result in results] == ["released", "released"]
-    assert Path(a).read_text("utf-8") != Path(b).read_text("utf-8")
+    assert await begun(tmp_path / "a") != await begun(tmp_path / "b")
 
 
 async def test_many_calls_share_few_processes():
@@ -475,7 +480,9 @@ def start_program(folder: Path, text: str) -> subprocess.Popen:
     path = folder / "program.py"
     path.write_text(textwrap.dedent(text), "utf-8")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    return subprocess.Popen([sys.executable, str(path)], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    # A file and not a pipe: a worker that is left behind would hold a pipe open.
+    with (folder / "stderr").open("w") as errors:
+        return subprocess.Popen([sys.executable, str(path)], cwd=folder, env=environment, stderr=errors)
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
@@ -492,9 +499,9 @@ def test_no_idle_worker_outlives_the_program(tmp_path, end):
             {end}
         """,
     )
-    program.communicate(timeout=BOUND)
+    program.wait(BOUND)
 
-    assert gone_within(int((tmp_path / "pid").read_text("utf-8")), 3)
+    assert gone_within(pids_in(tmp_path / "pid")[0], 3)
 
 
 @pytest.mark.parametrize("ending", ["at the end", "killed"])
@@ -513,12 +520,11 @@ def test_no_busy_worker_nor_its_child_outlives_the_program(tmp_path, ending):
             tools.appears(tools.Path("end"))
         """,
     )
-    assert appears(tmp_path / "pids", BOUND)
-    worker, child = (int(word) for word in (tmp_path / "pids").read_text("utf-8").split())
+    worker, child = pids_in(tmp_path / "pids")
     if ending == "killed":
         program.kill()
     write_whole(tmp_path / "end", "")
-    program.communicate(timeout=BOUND)
+    program.wait(BOUND)
 
     left = [name for name, pid in (("worker", worker), ("child", child)) if not gone_within(pid, 3)]
     for pid in (worker, child):
@@ -544,9 +550,9 @@ def test_a_tool_of_the_main_program_runs_in_a_process(tmp_path):
             Path("outcome").write_text(str(result.unwrap() != os.getpid()))
         """,
     )
-    _, errors = program.communicate(timeout=BOUND)
+    program.wait(BOUND)
 
-    assert (tmp_path / "outcome").read_text("utf-8") == "True", errors
+    assert (tmp_path / "outcome").read_text("utf-8") == "True", (tmp_path / "stderr").read_text("utf-8")
 
 
 def test_a_program_without_a_main_guard_gets_a_typed_result_and_ends(tmp_path):
@@ -565,6 +571,8 @@ def test_a_program_without_a_main_guard_gets_a_typed_result_and_ends(tmp_path):
         Path(f"outcome{os.getpid()}").write_text("ok" if error is None else error.code)
         """,
     )
-    _, errors = program.communicate(timeout=BOUND)
+    program.wait(BOUND)
 
-    assert (tmp_path / f"outcome{program.pid}").read_text("utf-8") in ("ok", "execution_error"), errors
+    assert (tmp_path / f"outcome{program.pid}").read_text("utf-8") in ("ok", "execution_error"), (
+        tmp_path / "stderr"
+    ).read_text("utf-8")

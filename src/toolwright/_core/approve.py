@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from pydantic_core import to_json, to_jsonable_python
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import ToolOptions, canonical
 from toolwright._core.tool import Tool
-from toolwright.errors import ApprovalDenied, ConfigError
+from toolwright.errors import ApprovalDenied, ConfigError, clip
 
 ROUNDS: Final = 5
 """How often one call may be edited and judged again before it is refused."""
@@ -211,9 +212,9 @@ async def needs_approval(tool: Tool, rule: Rule, arguments: dict[str, Any], cont
     if isinstance(own, bool):
         return own
     try:
-        answer = own(arguments, context)
+        answer = own(deepcopy(arguments), context)
         return bool(await answer if inspect.isawaitable(answer) else answer)
-    except Exception:  # noqa: BLE001 - see above
+    except (Exception, SystemExit):  # noqa: BLE001 - see above
         return True
 
 
@@ -230,9 +231,10 @@ async def preview_of(tool: Tool, arguments: dict[str, Any], context: ToolContext
         return None
     try:
         takes_context = len(inspect.signature(preview).parameters) > 1
-        shown = preview(arguments, context) if takes_context else preview(arguments)
+        seen = deepcopy(arguments)
+        shown = preview(seen, context) if takes_context else preview(seen)
         return str(await shown if inspect.isawaitable(shown) else shown)
-    except Exception as error:  # noqa: BLE001 - a broken preview must not decide anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
         return f"(the preview failed: {type(error).__name__})"
 
 
@@ -241,11 +243,13 @@ async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
     try:
         answer = approver(request)
         verdict: Any = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:  # noqa: BLE001 - when in doubt, no
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - when in doubt, no
         return Deny(f"the approver failed: {type(error).__name__}")
     if isinstance(verdict, bool):
         return Allow() if verdict else Deny()
-    return verdict if isinstance(verdict, Allow | Deny | Edit) else Deny(f"the approver answered {verdict!r}")
+    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(verdict.arguments, Mapping)):
+        return verdict
+    return Deny(f"the approver answered {clip(repr(verdict))}")
 
 
 def key_from(given: str | bytes | None) -> bytes | None:

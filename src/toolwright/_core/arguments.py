@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
-from pydantic_core import ValidationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
 from toolwright._core.inputs import Inputs
 from toolwright._core.policy import Settings
@@ -169,6 +169,23 @@ def _refuse_duplicates(raw: str, tool: str) -> None:
 
 
 # --- what is not clean -------------------------------------------------------------------------
+
+
+def as_read(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, Any]:
+    """Return arguments that fit as the model's own names and values, repairs made: what will run, to look at."""
+    if isinstance(raw, str | bytes | bytearray | memoryview):
+        text = raw if isinstance(raw, str) else str(raw, "utf-8")
+        data = _parsed(text, tool) if text.strip() else {}
+    else:
+        data = dict(raw or {})
+    try:
+        written = to_json(data)
+        inputs.validate_json(written, strict=True)
+    except (PydanticSerializationError, UnicodeError, TypeError, RecursionError):
+        return data  # values that JSON cannot say were taken as they are
+    except ValueError as error:
+        return _fixed(inputs, from_json(written), details_of(error), tool)[0]
+    return data
 
 
 def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:

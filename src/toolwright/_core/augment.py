@@ -62,7 +62,8 @@ class Augmented(Renamed):
             validate_python=self._validate_python,
             enum_names={**tool.inputs.enum_names, **extra.enum_names},
         )
-        self.direct = None
+        self.direct, self.listener = None, self
+        self.mark = f"__augmented_{id(self):x}__"
         self.complete = self._complete  # type: ignore[method-assign]
 
     def _validate_json(self, text: str | bytes, **how: Any) -> Any:
@@ -72,29 +73,25 @@ class Augmented(Renamed):
         own, more = self.tool.inputs, {name: values[name] for name in self.names if name in values}
         extra = self.extra_type.validator.validate_json(to_json(more), **how)
         rest = {name: value for name, value in values.items() if name not in self.names}
-        return {**own.validate_json(to_json(rest), **how), _EXTRA: extra, _SENT: dict(values)}
+        return {**own.validate_json(to_json(rest), **how), self.mark: (extra, more)}
 
     def _complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
-        extra, sent = values.pop(_EXTRA), values.pop(_SENT)
-        del extra
-        kept = {name: sent[name] for name in self.names if name in sent} if self.keep else {}
-        return {**self.tool.complete(values, context), **kept}
+        _, sent = values.pop(self.mark)
+        return {**self.tool.complete(values, context), **(sent if self.keep else {})}
 
     async def tell(self, values: Mapping[str, Any], call: ToolCall) -> None:
         """Give the extra fields to the callback."""
-        if self.on_arguments is None:
-            return
-        told = self.on_arguments(AugmentedCall(self.tool.definition, values[_EXTRA], call.arguments))
-        if inspect.isawaitable(told):
-            await told
+        if self.on_arguments is not None:
+            told = self.on_arguments(AugmentedCall(self.tool.definition, values[self.mark][0], call.arguments))
+            if inspect.isawaitable(told):
+                await told
+        if self.tool.listener is not None:
+            await self.tool.listener.tell(values, call)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         rest = {name: value for name, value in arguments.items() if name not in self.names}
         return await self.tool.invoke(rest, context)
-
-
-_EXTRA, _SENT = "__augmented__", "__as_sent__"
 
 
 def _joined(own: JsonSchema, more: JsonSchema) -> JsonSchema:

@@ -46,6 +46,9 @@ class Config(Mapping[str, Any]):
         merged, _ = _merged([*layers, _flat(values or {})])
         return cls(merged, environ={})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (dict(self._values),)
+
     def __getitem__(self, key: str) -> Any:
         return self._values[self._folded[key.casefold()]]
 
@@ -58,6 +61,10 @@ class Config(Mapping[str, Any]):
     def __repr__(self) -> str:
         # Values may be secrets, so only the keys are shown.
         return f"Config({', '.join(sorted(self._values))})"
+
+
+def _restored(values: dict[str, Any]) -> Config:
+    return Config(values, environ={})
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], dict[str, str]]:

@@ -53,7 +53,8 @@ class CallState:
     attempt: int = 1
     deadline: float | None = None
     cancelled: bool = False
-    report: Progress | None = None
+    report: Any = None
+    """Takes progress: a callable of (done, total, message)."""
 
 
 _NO_CALL: Final = CallState()

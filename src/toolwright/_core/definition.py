@@ -57,7 +57,7 @@ class ToolDefinition:
 def canonical(value: Any) -> Any:
     """Return JSON data with its keys in order, so that equal data have equal bytes."""
     if isinstance(value, Mapping):
-        return {key: canonical(value[key]) for key in sorted(value)}
+        return {key: canonical(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
         return [canonical(item) for item in value]
     return value

@@ -10,14 +10,25 @@ import asyncio
 import logging
 import threading
 from asyncio import get_running_loop
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.execute import Attempt, DeadlinePassed, outcome_of, run
+from toolwright._core.execute import (
+    Attempt,
+    DeadlinePassed,
+    RaisedInThread,
+    ThreadGivenUp,
+    in_thread,
+    outcome_of,
+    run,
+    within,
+)
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
 from toolwright._core.progress import OnProgress, Reporter
 from toolwright._core.result import named, shown
@@ -37,8 +48,10 @@ class Ask:
     retry: Retry | Inherit | None = INHERIT
     ends: float | None = None
     """When the batch that the call belongs to is over, on the clock of `time.monotonic()`."""
-    batch_seconds: float = 0.0
-    """How long the batch may take in all."""
+    span: float = 0.0
+    """How long the batch, or the run, may take in all."""
+    limit: str = "batch timeout"
+    """What that limit is called."""
     on_progress: OnProgress | None = None
 
 
@@ -61,9 +74,11 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
         try:
             policy = route.retry if ask.retry is INHERIT else ask.retry
             seconds = route.timeout if ask.timeout is INHERIT else ask.timeout
-            if route.direct is None or route.where != "loop" or policy is not None or ask.ends is not None:
+            if route.direct is None or route.where == "process" or policy is not None or ask.ends is not None:
                 state = CallState(ToolCall(call_id, route.name, raw), report=reporter_for(ask, call_id, route))
                 value, values = await attempts(route, values, ask, state, policy)
+            elif route.where == "thread":
+                value = await _threaded(route, values, seconds)
             else:
                 value = route.direct(**values)
                 if route.is_async or hasattr(value, "__await__"):
@@ -86,11 +101,23 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
         fields["repairs"] = repairs
     if state is not None:
         fields["attempts"] = state.attempt
+        if state.report is not None:
+            state.report.flush()
     fields["duration"] = perf_counter() - started
     if _log.isEnabledFor(DEBUG):
         _note(route, call_id, fields)
     fields["call_id"], fields["name"] = call_id, route.name
     return result_of(fields)
+
+
+async def _threaded(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
+    """Run a plain function in a thread; what it needs to know is all in its values."""
+    settings, function = route.box.settings, cast("Callable[..., Any]", route.direct)
+    try:
+        value = await in_thread(partial(function, **values), capped(seconds, settings), settings, get_running_loop())
+    except ThreadGivenUp as given_up:
+        raise given_up.reason from None
+    return await within(value, seconds, *route.patience) if hasattr(value, "__await__") else value
 
 
 def reporter_for(ask: Ask, call_id: str, route: Route) -> Reporter | None:
@@ -160,7 +187,9 @@ def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
 
 def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result that a failure comes to, or let it pass through."""
-    if _passes_through(error, route):
+    if isinstance(error, RaisedInThread):
+        error = error.error
+    elif _passes_through(error, route):
         raise error
     if isinstance(error, DeadlinePassed):
         return shown(_timed_out(route, error.seconds, ask), route.on_error)
@@ -173,7 +202,7 @@ def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
 def _timed_out(route: Route, seconds: float, ask: Ask) -> ToolTimeout:
     again = route.tool.options.repeatable
     if ask.ends is not None and monotonic() >= ask.ends:
-        return ToolTimeout(route.name, ask.batch_seconds, limit="batch timeout", retryable=again)
+        return ToolTimeout(route.name, ask.span, limit=ask.limit, retryable=again)
     return ToolTimeout(route.name, seconds, retryable=again)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,10 +17,9 @@ from typing import Any, Final
 from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.policy import RunsOn, Settings
-from toolwright._core.processes import WorkerDied, packed, processes
+from toolwright._core.processes import NotStarted, WorkerDied, packed, processes
 from toolwright._core.threads import workers
 from toolwright._core.tool import Tool
-from toolwright.errors import ExecutionError
 
 _log = logging.getLogger("toolwright")
 
@@ -148,41 +147,81 @@ async def _call_off(task: asyncio.Future[Any], name: str, grace: float) -> None:
 
 
 async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    pool = workers(attempt.settings.threads)
-    job = pool.submit(lambda: attempt.tool.start(attempt.values, attempt.context), copy_context(), loop)
-    timer = None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future, attempt.seconds)
+    try:
+        return await in_thread(
+            lambda: attempt.tool.start(attempt.values, attempt.context), attempt.seconds, attempt.settings, loop
+        )
+    except ThreadGivenUp as given_up:
+        attempt.state.cancelled = True
+        raise given_up.reason from None
+
+
+class ThreadGivenUp(Exception):
+    """Nobody waits for the thread any more: the deadline passed, or the caller was cancelled."""
+
+    def __init__(self, reason: BaseException) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+async def in_thread(
+    work: Callable[[], Any], seconds: float | None, settings: Settings, loop: asyncio.AbstractEventLoop
+) -> Any:
+    """Run work in a thread until its deadline.
+
+    Raises:
+        ThreadGivenUp: it was not done in time, or nobody waits for it any more; the reason is inside.
+        BaseException: whatever the work raised.
+    """
+    pool = workers(settings.threads)
+    job = pool.submit(work, copy_context(), loop)
+    timer = None if seconds is None else loop.call_later(seconds, _wake, job.future, seconds)
     try:
         value, error = await job.future
-    except asyncio.CancelledError:
-        attempt.state.cancelled = True
+    except asyncio.CancelledError as cancelled:
         pool.give_up(job)
-        raise
+        raise ThreadGivenUp(cancelled) from None
     finally:
         if timer is not None:
             timer.cancel()
     if error is None:
         return value
     if isinstance(error, DeadlinePassed):
-        attempt.state.cancelled = True
         pool.give_up(job)
-    elif isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
+        raise ThreadGivenUp(error)
+    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         # Raised in a thread these are the tool's own doing, and here they would look like ours.
-        raise ExecutionError(attempt.tool.name, error)
+        raise RaisedInThread(error)
     raise error
 
 
+class RaisedInThread(Exception):
+    """A tool raised in its thread what would mean something else here."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
 async def _in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    """Run a tool in a process that is killed at the deadline."""
+    """Run a tool in a process that is killed at the deadline; one that died while idle is replaced."""
     payload = packed(*attempt.tool.crossing(attempt.values, attempt.context))
-    pool = processes(attempt.settings.processes)
-    worker = await pool.take()
+    try:
+        return await _in_one_process(payload, attempt, loop)
+    except NotStarted:
+        return await _in_one_process(payload, attempt, loop)
+
+
+async def _in_one_process(payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+    pool, report = processes(attempt.settings.processes), attempt.state.report
+    try:
+        worker, left = await pool.take(attempt.seconds)
+    except TimeoutError:
+        raise DeadlinePassed(attempt.seconds or 0.0) from None
     usable = False
     try:
-        report = attempt.state.report
         job = workers(attempt.settings.threads).submit(lambda: worker.run(payload, report), copy_context(), loop)
-        timer = (
-            None if attempt.seconds is None else loop.call_later(attempt.seconds, _wake, job.future, attempt.seconds)
-        )
+        timer = None if left is None else loop.call_later(left, _wake, job.future, attempt.seconds or left)
         try:
             value, error = await job.future
         finally:
@@ -194,7 +233,7 @@ async def _in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     if error is None:
         return value
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
-        raise ExecutionError(attempt.tool.name, error)
+        raise RaisedInThread(error)
     raise error
 
 

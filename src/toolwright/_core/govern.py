@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
 from typing import Any, TypeAlias
@@ -34,11 +35,11 @@ from toolwright._core.approve import (
     preview_of,
     rule_asks,
 )
-from toolwright._core.augment import Augmented
+from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.definition import canonical
 from toolwright._core.dispatch import Ask, attempts, failed, reporter_for, unbound
-from toolwright._core.limits import Locks, Meter, RunState, Slots, fingerprint
+from toolwright._core.limits import Locks, Meter, RunState, Slots, fingerprint, json_like
 from toolwright._core.policy import INHERIT, Inherit, Limits, Settings
 from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
@@ -90,7 +91,7 @@ def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
         or office.middleware
         or office.most is not None
         or any(own)
-        or isinstance(route.tool, Augmented)
+        or route.tool.listener is not None
         or rule_asks(office.rule_in(run), options)
     )
 
@@ -123,6 +124,8 @@ class Governed:
 
     async def perform(self, call: ToolCall) -> ToolResult:
         """Run a call through every step, hooks outermost."""
+        if isinstance(call.arguments, Mapping):
+            call = replace(call, arguments=_copied(call.arguments))
         step: Next = self._steps
         for middleware in reversed(self.office.middleware):
             step = self._hooked(middleware, step)
@@ -130,9 +133,20 @@ class Governed:
 
     def _hooked(self, middleware: Middleware, step: Next) -> Next:
         async def hooked(call: ToolCall) -> ToolResult:
+            raised: list[BaseException] = []
+
+            async def inner(call: ToolCall) -> ToolResult:
+                try:
+                    return await step(call)
+                except BaseException as error:
+                    raised.append(error)
+                    raise
+
             try:
-                result: Any = await middleware(call, step)
-            except BaseException as error:  # noqa: BLE001 - a hook fails like a tool does
+                result: Any = await middleware(call, inner)
+            except BaseException as error:
+                if any(error is known for known in raised):
+                    raise  # what the call itself was told to raise, not what the hook did
                 fields = failed(self.route, error, self.ask)
             else:
                 if isinstance(result, ToolResult):
@@ -154,8 +168,10 @@ class Governed:
             call, values = await self._admitted(call, values)
         except _Answered as answered:
             return answered.result
-        except ToolCallError as error:
-            return self._result(call, shown(error, self.route.on_error), started, replace(state, attempt=0))
+        except BaseException as error:  # noqa: BLE001 - rules, approvers and validators are foreign code
+            own = isinstance(error, ToolCallError)
+            fields = shown(error, self.route.on_error) if own else failed(self.route, error, self.ask)  # type: ignore[arg-type]
+            return self._result(call, fields, started, replace(state, attempt=0))
         try:
             fields = await self._in_turn(replace_call(state, call), call, values)
         except _Refused as refused:
@@ -189,10 +205,14 @@ class Governed:
 
     async def _approved(self, call: ToolCall, values: dict[str, Any]) -> tuple[ToolCall, dict[str, Any]]:
         tool = self.route.tool
+        rule = self.office.rule_in(self.run)
+        if self.decision is None and tool.options.approval is False and not rule_asks(rule, tool.options):
+            return call, values
         context = self.route.box.context.merged(self.ask.context).for_call(CallState(call))
-        arguments = plain_arguments(call)
+        arguments = as_read(tool.inputs, call.arguments, self.route.name)
         for _ in range(ROUNDS):
-            if not await needs_approval(tool, self.office.rule_in(self.run), arguments, context):
+            # A decision that was handed in is looked at in any case: a no stays a no, a forgery is found out.
+            if self.decision is None and not await needs_approval(tool, rule, arguments, context):
                 return call, values
             verdict, signed = await self._verdict(call, arguments, context)
             if isinstance(verdict, Allow):
@@ -200,9 +220,9 @@ class Governed:
             if isinstance(verdict, Deny):
                 raise ApprovalDenied(self.route.name, verdict.reason)
             edited = dict(verdict.arguments)
-            same = canonical(edited) == canonical(arguments)
-            call, arguments = replace(call, arguments=edited), edited
+            same = canonical(json_like(edited)) == canonical(json_like(arguments))
             values, _ = self.route.bind(edited)
+            call, arguments = replace(call, arguments=edited), as_read(tool.inputs, edited, self.route.name)
             if signed or same:
                 return call, values
         raise ApprovalDenied(self.route.name, f"its arguments were edited {ROUNDS} times and still need approval")
@@ -213,16 +233,17 @@ class Governed:
         tool, identity = self.route.tool, identity_of(context)
         if self.decision is not None:
             asked = self.decision.request
-            if asked.tool != self.route.name or canonical(dict(asked.arguments)) != canonical(arguments):
-                raise ApprovalDenied(self.route.name, "it was approved with other arguments")
-            return self.office.notary.redeem(self.decision, tool, identity), True
+            verdict = self.office.notary.redeem(self.decision, tool, identity)
+            if asked.tool != self.route.name or canonical(dict(asked.arguments)) != canonical(json_like(arguments)):
+                raise ApprovalDenied(self.route.name, "it was approved for another call")
+            return verdict, True
         wait = self.office.settings.approval_seconds
         request = ApprovalRequest(
             id=os.urandom(12).hex(),
             call_id=call.id,
             tool=self.route.name,
             digest=tool.definition.digest,
-            arguments=arguments,
+            arguments=json_like(arguments),
             preview=await preview_of(tool, arguments, context),
             effects=tuple(
                 n for n in ("read_only", "destructive", "idempotent", "open_world") if getattr(tool.options, n)
@@ -233,35 +254,54 @@ class Governed:
         sealed = self.office.notary.sealed(request)
         if self.office.approver is None:
             raise ApprovalRequired(self.route.name, sealed)
-        return await ask_for(self.office.approver, sealed), False
+        left = None if self.ask.ends is None else max(0.0, self.ask.ends - monotonic())
+        try:
+            async with asyncio.timeout(left):
+                return await ask_for(self.office.approver, sealed), False
+        except TimeoutError:
+            raise ToolTimeout(self.route.name, self.ask.span, limit=self.ask.limit) from None
 
     # --- running in turn -------------------------------------------------------------------
 
     async def _in_turn(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
         route, ask = self.route, self._ask_within_run()
         policy = route.retry if ask.retry is INHERIT else ask.retry
-        async with self._turn(values, ask):
-            if isinstance(route.tool, Augmented):
-                await route.tool.tell(values, call)
-            value, complete = await self._cancellable(attempts(route, values, ask, state, policy))
+        seconds = route.timeout if ask.timeout is INHERIT else capped(ask.timeout, self.office.settings)
+        started = monotonic()
+        async with self._turn(values, ask, seconds):
+            if self.run is not None and self.run.cancelled:
+                raise _Refused(ToolCancelled(route.name))
+            if route.tool.listener is not None:
+                await route.tool.listener.tell(values, call)
+            # Waiting for a turn and running share one time-out.
+            left = None if seconds is None else max(0.001, seconds - (monotonic() - started))
+            work = attempts(route, values, replace(ask, timeout=left), state, policy)
+            value, complete = await self._cancellable(work)
+        if state.report is not None:
+            state.report.flush()
         fields = route.shorten(route.render(value, complete))
         return {**fields, "return_direct": True} if route.return_direct else fields
 
     def _ask_within_run(self) -> Ask:
         left = None if self.run is None else self.run.left()
-        if left is None:
+        if left is None or self.run is None:
             return self.ask
+        if left <= 0:
+            raise _Refused(ToolTimeout(self.route.name, self.run.limits.seconds or 0.0, limit="run timeout"))
         ends = monotonic() + left
-        return replace(self.ask, ends=ends if self.ask.ends is None else min(ends, self.ask.ends), batch_seconds=left)
+        if self.ask.ends is not None and self.ask.ends <= ends:
+            return self.ask
+        return replace(self.ask, ends=ends, span=self.run.limits.seconds or 0.0, limit="run timeout")
 
     @asynccontextmanager
-    async def _turn(self, values: Mapping[str, Any], ask: Ask) -> AsyncGenerator[None]:
+    async def _turn(self, values: Mapping[str, Any], ask: Ask, seconds: float | None) -> AsyncGenerator[None]:
         """Wait for the slots and locks that the tool needs, no longer than the call may take."""
         options, name = self.route.tool.options, self.route.name
-        seconds = self.route.timeout if ask.timeout is INHERIT else capped(ask.timeout, self.office.settings)
+        left = None if ask.ends is None else max(0.0, ask.ends - monotonic())
+        patience = seconds if left is None else left if seconds is None else min(seconds, left)
         async with AsyncExitStack() as held:
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(patience):
                     if options.lock is not None:
                         key = (name, fingerprint(name, values.get(options.lock)))
                         await held.enter_async_context(self.office.locks.hold(key))
@@ -270,6 +310,8 @@ class Governed:
                     if self.office.most is not None:
                         await held.enter_async_context(_holding(self.office.slots_for("", self.office.most)))
             except TimeoutError:
+                if ask.ends is not None and monotonic() >= ask.ends:
+                    raise _Refused(ToolTimeout(name, ask.span, limit=ask.limit)) from None
                 late = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for its turn", retryable=True)
                 raise _Refused(late) from None
             yield
@@ -333,10 +375,19 @@ async def _holding(slots: Slots) -> AsyncGenerator[None]:
 def plain_arguments(call: ToolCall) -> dict[str, Any]:
     """Return a call's arguments as a mapping, as they came."""
     raw = call.arguments
-    if isinstance(raw, str | bytes):
-        parsed = from_json(raw) if raw.strip() else {}
-        return dict(parsed)
+    if isinstance(raw, bytes | bytearray | memoryview):
+        raw = str(raw, "utf-8")
+    if isinstance(raw, str):
+        return dict(from_json(raw)) if raw.strip() else {}
     return dict(raw or {})
+
+
+def _copied(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments that nobody else can change: what was approved is what runs, in every attempt."""
+    try:
+        return deepcopy(dict(arguments))
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is shared, as Python would
+        return dict(arguments)
 
 
 def _noted(result: ToolResult, call_id: str, note: str) -> ToolResult:

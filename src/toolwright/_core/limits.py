@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from toolwright._core.definition import canonical
 from toolwright._core.policy import Limits, Rate
@@ -135,7 +135,17 @@ def fingerprint(name: str, arguments: Any) -> str:
     """Return the same word for the same call, whatever the order of its keys."""
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for programs with runs and locks
 
-    return sha256(to_json(canonical([name, arguments]), fallback=repr)).hexdigest()
+    return sha256(to_json(canonical([name, json_like(arguments)]))).hexdigest()
+
+
+def json_like(value: Any) -> Any:
+    """Return any value as JSON data, also what has no JSON form: something to show, to sign and to compare."""
+    try:
+        data = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
+        to_json(data)
+    except (ValueError, TypeError, RecursionError):
+        return repr(value).encode("utf-8", "backslashreplace").decode()
+    return data
 
 
 @dataclass(slots=True, eq=False, repr=False)

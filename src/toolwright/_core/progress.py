@@ -42,7 +42,7 @@ class Reporter:
         self._most = most
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._busy: asyncio.Future[Any] | None = None
 
     def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Take a report."""
@@ -60,17 +60,25 @@ class Reporter:
                 _log.debug("%s reported progress after its event loop was closed", self._tool)
 
     def flush(self) -> None:
-        """Hand over what has come in."""
-        while True:
+        """Hand over what has come in; while an async callback is at work, the rest waits for it."""
+        while not self._busy:
             with self._lock:
                 if not self._queue:
                     return
                 report = self._queue.popleft()
             try:
                 told = self._callback(report)
-                if inspect.isawaitable(told):
-                    task = asyncio.ensure_future(told, loop=self._loop)
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
             except Exception:  # noqa: BLE001 - nobody waits for it, and the tool must go on
                 _log.exception("a progress callback failed")
+                continue
+            if inspect.isawaitable(told):
+                self._busy = asyncio.ensure_future(self._finish(told), loop=self._loop)
+
+    async def _finish(self, told: Any) -> None:
+        try:
+            await told
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a progress callback failed")
+        finally:
+            self._busy = None
+        self.flush()

@@ -51,6 +51,8 @@ class Tool(ABC):
     """The return type, or `MISSING` where none is known."""
     shown: tuple[str, ...] = ()
     """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
+    listener: Any = None
+    """Told of each call before it runs: `await listener.tell(values, call)`; see `augment`."""
     direct: Callable[..., Any] | None = None
     """The plain function to call with the values as keywords, where nothing else has to be done."""
 
@@ -130,6 +132,10 @@ class Tool(ABC):
         """Make a tool from a hand-written schema and a handler, sync or async, that takes (arguments, context)."""
         declaration = declaration_from({**words, "name": name, "description": description or None})
         return SchemaTool(handler, input_schema, declaration)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was compiled does not cross to another process; it is compiled there again if needed.
+        return {name: value for name, value in self.__dict__.items() if name not in ("inputs", "output")}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -268,7 +274,7 @@ class Renamed(Tool):
         self.tool: Tool = tool
         self.definition = replace(tool.definition, name=name)
         self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
-        self.shown, self.direct = tool.shown, tool.direct
+        self.shown, self.direct, self.listener = tool.shown, tool.direct, tool.listener
         self.inputs, self.output = tool.inputs, tool.output
         self.complete, self.start, self.crossing = tool.complete, tool.start, tool.crossing  # type: ignore[method-assign]
 

@@ -203,7 +203,7 @@ class Toolbox(Faces, Views, Approvals):
             route = self._route_or_refusal(call.name)
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
-            ask = Ask(known, ends=ends, batch_seconds=timeout or 0.0, on_progress=on_progress)
+            ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
             if route.governed or self._office.middleware:
                 return await Governed(route, self._office, self._run, ask).perform(
                     dataclasses.replace(call, name=route.name)

@@ -1,0 +1,222 @@
+"""A call that is made again and again: a note, then the answer from before, then an end (demand.md 7)."""
+
+import pytest
+
+from policy.samples import noting
+from toolwright import Image, Limits, Tool, Toolbox, ToolError, ToolReturn
+from toolwright.errors import LimitExceeded
+
+
+def giving(values, **options):
+    """A tool that gives one value after the other, and the list of its runs."""
+    runs = []
+
+    async def poll(path: str = "a", depth: int = 0):
+        runs.append(path)
+        value = values[min(len(runs), len(values)) - 1]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return Tool.from_function(poll, **options), runs
+
+
+async def made(box, count, arguments=None):
+    return [await box.call("poll", arguments) for _ in range(count)]
+
+
+async def test_the_second_time_is_noted_the_third_is_answered_from_before_then_it_ends():
+    tool, runs = giving(["same"])
+
+    first, second, third, *more = await made(Toolbox(tool).run(), 6)
+
+    assert first.text == "same"
+    assert second.text.startswith("same\n[This is the second time")
+    assert third.text.startswith("same\n[This call was made before")
+    assert all(isinstance(result.error, LimitExceeded) for result in more)
+    assert "3 identical calls" in more[0].text
+    assert len(runs) == 2
+
+
+async def test_a_stored_answer_belongs_to_the_call_that_asks_and_keeps_its_value():
+    tool, _ = giving([{"price": 4}])
+    run = Toolbox(tool).run()
+
+    first, _, third = await made(run, 3)
+
+    assert third.call_id != first.call_id
+    assert (third.ok, third.value, third.structured) == (True, {"price": 4}, first.structured)
+    assert third.content[-1].text.startswith("[This call was made before")
+
+
+async def test_outside_a_run_nothing_is_held_up():
+    tool, runs = giving(["same"])
+
+    results = await made(Toolbox(tool), 6)
+
+    assert {result.text for result in results} == {"same"}
+    assert len(runs) == 6
+
+
+async def test_a_new_run_starts_over():
+    tool, runs = giving(["same"])
+    box = Toolbox(tool)
+
+    await made(box.run(), 3)
+    (fresh,) = await made(box.run(), 1)
+
+    assert (fresh.text, len(runs)) == ("same", 3)
+
+
+async def test_other_arguments_are_another_call():
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    results = [await run.call("poll", {"path": str(number)}) for number in range(6)]
+
+    assert {result.text for result in results} == {"same"}
+    assert len(runs) == 6
+
+
+async def test_another_tool_is_another_call():
+    ran = []
+    run = Toolbox(noting(ran, "first"), noting(ran, "second")).run()
+
+    results = [await run.call(name, {"path": "a"}) for name in ("first", "second", "first", "second")]
+
+    assert [result.ok for result in results] == [True] * 4
+    assert len(ran) == 4
+
+
+async def test_another_result_starts_the_count_again():
+    tool, runs = giving(["wait", "done", "wait", "done", "wait"])
+
+    results = await made(Toolbox(tool).run(), 5)
+
+    assert [result.text for result in results] == ["wait", "done", "wait", "done", "wait"]
+    assert len(runs) == 5
+
+
+async def test_a_tool_that_polls_may_repeat_itself():
+    tool, runs = giving(["same"], repeats="allow")
+
+    results = await made(Toolbox(tool).run(), 6)
+
+    assert {result.text for result in results} == {"same"}
+    assert len(runs) == 6
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"depth": 1, "path": "a"},
+        '{"path": "a", "depth": 1}',
+        '{ "depth":1,\n"path":"a"}',
+        b'{"path": "a", "depth": 1}',
+    ],
+    ids=["other order", "JSON", "JSON, other order and spaces", "bytes"],
+)
+async def test_the_form_of_the_arguments_does_not_matter(again):
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    await made(run, 2, {"path": "a", "depth": 1})
+    third = await run.call("poll", again)
+
+    assert third.text.startswith("same\n[This call was made before")
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("empty", [None, "", "{}", {}, b"{}"], ids=repr)
+async def test_no_arguments_are_no_arguments_in_any_form(empty):
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    await made(run, 2, {})
+    await run.call("poll", empty)
+
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ValueError("broken"), "execution_error"), (ToolError("not there"), "tool_error")],
+    ids=["raises", "ToolError"],
+)
+async def test_a_failure_that_repeats_itself_is_held_up_too(error, code):
+    tool, runs = giving([error])
+
+    first, second, third, fourth = await made(Toolbox(tool).run(), 4)
+
+    assert [result.error.code for result in (first, second, third, fourth)] == [code, code, code, "limit_exceeded"]
+    assert "second time" in second.text
+    assert "made before" in third.text
+    assert len(runs) == 2
+
+
+async def test_views_of_a_run_share_what_it_has_seen():
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    await made(run, 2)
+    third = await run.select("poll").call("poll")
+
+    assert "made before" in third.text
+    assert len(runs) == 2
+
+
+async def test_an_answer_from_before_is_not_counted_as_a_run_of_the_tool():
+    tool, _ = giving(["same"], max_calls=3)
+    run = Toolbox(tool).run()
+
+    await made(run, 3, {"path": "a"})
+    other = await run.call("poll", {"path": "b"})
+
+    assert other.ok
+
+
+async def test_a_batch_counts_each_of_its_calls():
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    await run.call_all([("poll", None)] * 2)
+    (third,) = await run.call_all([("poll", None)])
+
+    assert "made before" in third.text
+    assert len(runs) == 2
+
+
+async def test_pictures_of_one_size_are_not_the_same_result():
+    tool, runs = giving([Image(bytes([number]), "image/png") for number in range(6)])
+
+    results = await made(Toolbox(tool).run(), 6)
+
+    assert [result.content[0].data for result in results] == [bytes([number]) for number in range(6)]
+    assert len(runs) == 6
+
+
+async def test_what_a_tool_tells_the_application_does_not_make_results_the_same():
+    tool, runs = giving([ToolReturn(str(number), meta={"sha256": "0"}) for number in range(4)])
+
+    results = await made(Toolbox(tool).run(), 4)
+
+    assert [result.text for result in results] == ["0", "1", "2", "3"]
+    assert len(runs) == 4
+
+
+async def test_huge_results_that_are_the_same_are_noticed_although_each_has_its_own_handle():
+    tool, runs = giving(["x" * 10_000], max_result_bytes=1000)
+
+    results = await made(Toolbox(tool).run(), 4)
+
+    assert "made before" in results[2].text
+    assert (results[3].ok, len(runs)) == (False, 2)
+
+
+async def test_arguments_that_do_not_fit_are_told_each_time_and_never_run():
+    tool, runs = giving(["same"])
+
+    results = await made(Toolbox(tool).run(Limits(calls=2)), 4, {"depth": "deep"})
+
+    assert {result.error.code for result in results} == {"invalid_arguments"}
+    assert runs == []
