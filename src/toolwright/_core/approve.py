@@ -247,7 +247,8 @@ async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
         return Deny(f"the approver failed: {type(error).__name__}")
     if isinstance(verdict, bool):
         return Allow() if verdict else Deny()
-    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(verdict.arguments, Mapping)):
+    edited: Any = getattr(verdict, "arguments", None)
+    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(edited, Mapping)):
         return verdict
     return Deny(f"the approver answered {clip(repr(verdict))}")
 

@@ -180,9 +180,10 @@ def as_read(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, Any]:
         data = dict(raw or {})
     try:
         written = to_json(data)
-        inputs.validate_json(written, strict=True)
     except (PydanticSerializationError, UnicodeError, TypeError, RecursionError):
         return data  # values that JSON cannot say were taken as they are
+    try:
+        inputs.validate_json(written, strict=True)
     except ValueError as error:
         return _fixed(inputs, from_json(written), details_of(error), tool)[0]
     return data

@@ -17,6 +17,8 @@ from logging import DEBUG
 from time import monotonic, perf_counter
 from typing import Any, Final, cast
 
+from pydantic_core import to_json
+
 from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.execute import (
@@ -29,6 +31,7 @@ from toolwright._core.execute import (
     run,
     within,
 )
+from toolwright._core.handles import clipped
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
 from toolwright._core.progress import OnProgress, Reporter
 from toolwright._core.result import named, shown
@@ -54,6 +57,9 @@ class Ask:
     """What that limit is called."""
     on_progress: OnProgress | None = None
 
+
+CLOCK_SLACK: Final = 0.005
+"""A timer may fire this much early; the deadline it stands for has passed all the same."""
 
 NOTHING_ASKED: Final = Ask()
 NO_TIMEOUT: Final = Ask(timeout=None)
@@ -187,6 +193,20 @@ def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
 
 def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result that a failure comes to, or let it pass through."""
+    return _bounded(_failure(route, error, ask), route)
+
+
+def _bounded(fields: dict[str, Any], route: Route) -> dict[str, Any]:
+    """Keep the words of a failure within what a result may have."""
+    error = fields.get("error")
+    if error is None or len(error.message) <= route.most_characters:
+        return fields
+    form = error.to_model()
+    form["error"]["message"] = clipped(error.message, max(80, route.most_characters - 400))
+    return {"text": to_json(form).decode(), **fields}
+
+
+def _failure(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     if isinstance(error, RaisedInThread):
         error = error.error
     elif _passes_through(error, route):
@@ -201,7 +221,7 @@ def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
 
 def _timed_out(route: Route, seconds: float, ask: Ask) -> ToolTimeout:
     again = route.tool.options.repeatable
-    if ask.ends is not None and monotonic() >= ask.ends:
+    if ask.ends is not None and monotonic() >= ask.ends - CLOCK_SLACK:
         return ToolTimeout(route.name, ask.span, limit=ask.limit, retryable=again)
     return ToolTimeout(route.name, seconds, retryable=again)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
@@ -37,8 +38,9 @@ from toolwright._core.approve import (
 )
 from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.definition import canonical
-from toolwright._core.dispatch import Ask, attempts, failed, reporter_for, unbound
+from toolwright._core.definition import ToolOptions, canonical
+from toolwright._core.dispatch import CLOCK_SLACK, Ask, attempts, failed, reporter_for, unbound
+from toolwright._core.execute import DeadlinePassed
 from toolwright._core.limits import Locks, Meter, RunState, Slots, fingerprint, json_like
 from toolwright._core.policy import INHERIT, Inherit, Limits, Settings
 from toolwright._core.result import shown
@@ -61,8 +63,8 @@ class Office:
     most: int | None = None
     """How many calls run at once in the whole toolbox, where that was asked for."""
     locks: Locks = field(default_factory=Locks)
-    slots: dict[str, Slots] = field(default_factory=dict)
-    meters: dict[str, Meter] = field(default_factory=dict)
+    slots: dict[int, Slots] = field(default_factory=dict)
+    meters: dict[int, Meter] = field(default_factory=dict)
     counts: RunState = field(default_factory=lambda: RunState(Limits(calls=None, per_tool=None)))
     """Calls of tools that say `max_calls`, outside of any run."""
     middleware: list[Middleware] = field(default_factory=list)
@@ -77,9 +79,9 @@ class Office:
             return None if run is None else "destructive"
         return self.rule
 
-    def slots_for(self, name: str, most: int) -> Slots:
-        """Return the slots of a tool, or of the toolbox under the empty name."""
-        return self.slots.setdefault(name, Slots(most))
+    def slots_for(self, key: int, most: int) -> Slots:
+        """Return the slots of a tool, or of the toolbox under 0."""
+        return self.slots.setdefault(key, Slots(most))
 
 
 def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
@@ -94,6 +96,9 @@ def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
         or route.tool.listener is not None
         or rule_asks(office.rule_in(run), options)
     )
+
+
+_held: ContextVar[frozenset[Hashable]] = ContextVar("toolwright_turns_held", default=frozenset())
 
 
 class _Answered(Exception):
@@ -121,6 +126,11 @@ class Governed:
     run: RunState | None
     ask: Ask
     decision: Decision | None = None
+
+    @property
+    def key(self) -> int:
+        """What tells this tool from others, under whatever name it is called."""
+        return id(self.route.tool.root)
 
     async def perform(self, call: ToolCall) -> ToolResult:
         """Run a call through every step, hooks outermost."""
@@ -150,7 +160,8 @@ class Governed:
                 fields = failed(self.route, error, self.ask)
             else:
                 if isinstance(result, ToolResult):
-                    return result
+                    same = result.call_id == call.id
+                    return result if same else result_of({**vars(result), "call_id": call.id})
                 wrong = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
                 fields = failed(self.route, wrong, self.ask)
             return ToolResult(call.id, self.route.name, **fields)
@@ -196,11 +207,11 @@ class Governed:
         if self.decision is None:
             if self.run is not None:
                 self._look_for_repeats(call, self.run)
-                self.run.count(name, options.max_calls)
+                self.run.count(name, options.max_calls, self.key)
             elif options.max_calls is not None:
-                self.office.counts.count(name, options.max_calls)
+                self.office.counts.count(name, options.max_calls, self.key)
             if options.rate is not None:
-                self.office.meters.setdefault(name, Meter(options.rate)).count(name)
+                self.office.meters.setdefault(self.key, Meter(options.rate)).count(name)
         return await self._approved(call, values)
 
     async def _approved(self, call: ToolCall, values: dict[str, Any]) -> tuple[ToolCall, dict[str, Any]]:
@@ -276,11 +287,20 @@ class Governed:
             # Waiting for a turn and running share one time-out.
             left = None if seconds is None else max(0.001, seconds - (monotonic() - started))
             work = attempts(route, values, replace(ask, timeout=left), state, policy)
-            value, complete = await self._cancellable(work)
+            try:
+                value, complete = await self._cancellable(work)
+            except DeadlinePassed:
+                raise _Refused(self._timed_out(ask, seconds)) from None
         if state.report is not None:
             state.report.flush()
         fields = route.shorten(route.render(value, complete))
         return {**fields, "return_direct": True} if route.return_direct else fields
+
+    def _timed_out(self, ask: Ask, seconds: float | None) -> ToolTimeout:
+        again = self.route.tool.options.repeatable
+        if ask.ends is not None and monotonic() >= ask.ends - CLOCK_SLACK:
+            return ToolTimeout(self.route.name, ask.span, limit=ask.limit, retryable=again)
+        return ToolTimeout(self.route.name, seconds or 0.0, retryable=again)
 
     def _ask_within_run(self) -> Ask:
         left = None if self.run is None else self.run.left()
@@ -302,19 +322,30 @@ class Governed:
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(patience):
-                    if options.lock is not None:
-                        key = (name, fingerprint(name, values.get(options.lock)))
-                        await held.enter_async_context(self.office.locks.hold(key))
-                    if options.max_concurrency is not None:
-                        await held.enter_async_context(_holding(self.office.slots_for(name, options.max_concurrency)))
-                    if self.office.most is not None:
-                        await held.enter_async_context(_holding(self.office.slots_for("", self.office.most)))
+                    for key, turn in self._turns(options, values):
+                        # A tool that calls another holds its turn already; waiting for it would be for ever.
+                        if key not in _held.get():
+                            await held.enter_async_context(turn)
+                            _held.set(_held.get() | {key})
             except TimeoutError:
-                if ask.ends is not None and monotonic() >= ask.ends:
+                if ask.ends is not None and monotonic() >= ask.ends - CLOCK_SLACK:
                     raise _Refused(ToolTimeout(name, ask.span, limit=ask.limit)) from None
                 late = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for its turn", retryable=True)
                 raise _Refused(late) from None
             yield
+
+    def _turns(self, options: ToolOptions, values: Mapping[str, Any]) -> Iterator[tuple[Hashable, Any]]:
+        """Yield what a call has to hold while it runs, each under a name of its own."""
+        if options.lock is not None:
+            value = self.route.tool.value_of(options.lock, values)
+            key = (id(self.office), self.key, fingerprint("lock", value))
+            yield key, self.office.locks.hold(key)
+        if options.max_concurrency is not None:
+            slots = self.office.slots_for(self.key, options.max_concurrency)
+            yield slots, _holding(slots)
+        if self.office.most is not None:
+            slots = self.office.slots_for(0, self.office.most)
+            yield slots, _holding(slots)
 
     async def _cancellable(self, work: Any) -> Any:
         """Run work that `run.cancel()` can stop."""

@@ -43,7 +43,7 @@ class Store:
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             kept = self.directory / f"{handle}.txt"
-            kept.write_text(text, "utf-8")
+            kept.write_bytes(text.encode())
         with self._lock:
             self._kept[handle], self._sizes[handle] = kept, len(text.encode())
             while len(self._kept) > 1 and sum(self._sizes.values()) > self.limit:
@@ -61,7 +61,7 @@ class Store:
         if kept is None:
             known = ", ".join(self._kept) or "none"
             raise ToolError(f"There is no result under {handle[:64]!r}. There are: {known}.")
-        return kept.read_text("utf-8") if isinstance(kept, Path) else kept
+        return kept.read_bytes().decode() if isinstance(kept, Path) else kept
 
     def clear(self) -> None:
         """Drop everything that is kept."""
@@ -90,6 +90,14 @@ def cut(text: str, limit: int, handle: str) -> str:
     return f"{head}{note.format(left_out)}{tail}"
 
 
+def clipped(text: str, limit: int) -> str:
+    """Return a text that is too long with its middle left out, for words that are not worth a handle."""
+    if len(text) <= limit:
+        return text
+    half = max(1, (limit - 40) // 2)
+    return f"{text[:half]} […{len(text) - 2 * half} characters…] {text[-half:]}"
+
+
 def shortened(fields: dict[str, Any], limit: int, store: Store) -> dict[str, Any]:
     """Return the fields of a result within a limit: a text that is too long is cut, and the whole is kept."""
     text = fields["text"]
@@ -98,12 +106,13 @@ def shortened(fields: dict[str, Any], limit: int, store: Store) -> dict[str, Any
         return fields
     handle = store.keep(text)
     short = cut(text, limit, handle)
-    others = tuple(part for part in fields.get("content", ()) if not isinstance(part, Text))
+    others = tuple(part for part in fields.get("content", ()) if getattr(part, "text", None) is None)
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long result
 
     digest = sha256(text.encode()).hexdigest()
-    meta = {**fields.get("meta", {}), "handle": handle, "bytes": size, "sha256": digest}
-    return {**fields, "text": short, "content": (Text(short), *others), "structured": None, "meta": meta}
+    meta = {**fields.get("meta", {}), "handle": handle, "bytes": size}
+    parts = (Text(short), *others)
+    return {**fields, "text": short, "content": parts, "structured": None, "meta": meta, "whole": digest}
 
 
 def _whole_lines(text: str, *, from_end: bool) -> str:
@@ -133,7 +142,7 @@ def reader_of(store: Store) -> FunctionTool:
         return f"{part}\n[characters {start} to {end} of {len(text)}]"
 
     options = ToolOptions(
-        read_only=True, runs_on="loop", timeout=None, repeats="allow", max_result_bytes=4 * _LONGEST_READ
+        read_only=True, runs_on="loop", timeout=None, repeats="allow", max_result_bytes=4 * _LONGEST_READ + 1024
     )
     return FunctionTool(read_result, Declaration("tool", options=options, output_schema=False))
 
@@ -162,7 +171,7 @@ def refuse_builtin_name(tool: Any) -> None:
     Raises:
         DefinitionError: it does.
     """
-    if isinstance(tool, Tool) and tool.name == READ_RESULT and not tool.options.overrides_builtin:
+    if isinstance(tool, Tool) and tool.name.casefold() == READ_RESULT and not tool.options.overrides_builtin:
         raise DefinitionError(
             f"{tool.origin}: {READ_RESULT!r} is the name of a built-in tool. "
             "Rename yours, or mean it with `overrides_builtin=True`."

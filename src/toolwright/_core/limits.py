@@ -144,8 +144,20 @@ def json_like(value: Any) -> Any:
         data = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
         to_json(data)
     except (ValueError, TypeError, RecursionError):
-        return repr(value).encode("utf-8", "backslashreplace").decode()
+        if isinstance(value, dict):
+            return {_words(key): json_like(item) for key, item in value.items()}
+        return [json_like(item) for item in value] if isinstance(value, list) else _words(value)
     return data
+
+
+def _words(value: Any) -> str:
+    return (value if isinstance(value, str) else repr(value)).encode("utf-8", "backslashreplace").decode()
+
+
+def outcome_of(result: ToolResult) -> str:
+    """Return the same word for the same result: the whole of a cut text, and what pictures and sounds hold."""
+    data = [getattr(part, "data", None) for part in result.content]
+    return fingerprint(result.whole or result.text, [item for item in data if item is not None])
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -163,29 +175,30 @@ class RunState:
 
     limits: Limits
     calls: int = 0
-    per_tool: dict[str, int] = field(default_factory=dict)
+    per_tool: dict[Hashable, int] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     tasks: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     cancelled: bool = False
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, tool: str, most: int | None) -> None:
-        """Count one call of a tool.
+    def count(self, tool: str, most: int | None, key: Hashable = None) -> None:
+        """Count one call of a tool; `key` tells tools apart that may have several names.
 
         Raises:
             LimitExceeded: the tool or the run has used up its calls.
         """
         own = most if most is not None else self.limits.per_tool
+        counted = tool if key is None else key
         with self.lock:
-            used = self.per_tool.get(tool, 0)
+            used = self.per_tool.get(counted, 0)
             if own is not None and used >= own:
                 raise LimitExceeded(tool, f"max_calls of {own} for this tool", "Go on without it.")
             if self.limits.calls is not None and self.calls >= self.limits.calls:
                 raise LimitExceeded(
                     tool, f"max_calls of {self.limits.calls} for this run", "Answer with what you have."
                 )
-            self.per_tool[tool] = used + 1
+            self.per_tool[counted] = used + 1
             self.calls += 1
 
     def left(self) -> float | None:
@@ -226,7 +239,7 @@ class RunState:
 
     def remember(self, key: str, result: ToolResult) -> int:
         """Keep what came of a call; return how often in a row it came to the same."""
-        text = result.meta.get("sha256", result.text)  # the text of a cut result differs by its handle alone
+        text = outcome_of(result)
         with self.lock:
             seen = self.seen.get(key)
             if seen is None or seen.text != text:

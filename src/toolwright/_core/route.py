@@ -146,6 +146,8 @@ class Route:
     """What the tool returned → the fields of its result."""
     most_characters: int
     """Text results up to this length are certainly within the limit."""
+    longest: int
+    """Bytes that a result may have."""
     shorten: Callable[[dict[str, Any]], dict[str, Any]]
     """Cuts a result that is too long, and keeps the whole."""
     patience: tuple[str, float]
@@ -180,6 +182,7 @@ def route_to(tool: Tool, box: BoxPolicy, store: Store) -> Route:
         render=renderer_of(tool),
         most_characters=most // 4,
         shorten=lambda fields: shortened(fields, most, store),
+        longest=most,
         patience=(tool.name, box.settings.cancel_grace),
         direct=tool.direct,
     )

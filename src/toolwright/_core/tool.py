@@ -100,6 +100,15 @@ class Tool(ABC):
         """Call the tool with complete values: an awaitable for an async one, the value for a sync one."""
         return self.invoke(values, context)
 
+    @property
+    def root(self) -> Tool:
+        """The tool itself, under whatever name it is known here."""
+        return self
+
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the value that a parameter of this name has in a call."""
+        return values.get(name)
+
     def crossing(
         self, values: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
@@ -247,6 +256,14 @@ class FunctionTool(Tool):
         return schema if schema.get("type") == "object" else _wrapped(schema)
 
     @override
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        for parameter in self.parameters:
+            if name in (parameter.name, parameter.label):
+                default = None if parameter.default is MISSING else parameter.default
+                return values.get(parameter.name, default)
+        return None
+
+    @override
     def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         for name, fill in self._fillers:
             values[name] = fill(context)
@@ -282,6 +299,15 @@ class Renamed(Tool):
     @override
     def origin(self) -> str:
         return self.tool.origin
+
+    @property
+    @override
+    def root(self) -> Tool:
+        return self.tool.root
+
+    @override
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        return self.tool.value_of(name, values)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:

@@ -198,6 +198,8 @@ class ToolResult:
     return_direct: bool = False
     meta: Mapping[str, Any] = NOTHING
     """What the tool meant for the application, not for the model."""
+    whole: str | None = None
+    """SHA-256 of the whole text, where only a part of it is shown."""
     structured_from: str | None = None
     """How `structured` follows from `text`: `"json"`, `"wrapped json"`, `"wrapped text"` or not at all."""
 

@@ -6,7 +6,7 @@ Lives here: the views of a toolbox. They share its tools, policy and connections
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.augment import OnArguments, augmenter
 from toolwright._core.catalog import Catalog, matches
-from toolwright._core.handles import Store
+from toolwright._core.handles import Store, refuse_builtin_name
 from toolwright._core.limits import RunState
 from toolwright._core.policy import Limits
 from toolwright._core.tool import Tool
@@ -68,7 +68,7 @@ class Views(ABC):
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool's name begins with `prefix`."""
-        return self._with(self._catalog.named(lambda name: f"{prefix}{name}"))
+        return self._renamed(lambda name: f"{prefix}{name}")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return a view with some tools under other names: `{"old": "new"}`.
@@ -79,7 +79,13 @@ class Views(ABC):
         if unknown := names.keys() - self._catalog.tools.keys():
             there = ", ".join(sorted(self._catalog.tools)) or "none"
             raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {there}.")
-        return self._with(self._catalog.named(lambda name: names.get(name, name)))
+        return self._renamed(lambda name: names.get(name, name))
+
+    def _renamed(self, rename: Callable[[str], str]) -> Self:
+        renamed = self._catalog.named(rename)
+        for tool in renamed:
+            refuse_builtin_name(tool)
+        return self._with(renamed)
 
     def augmented(self, model: Any, *, on_arguments: OnArguments | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
