@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from policy import process_tools
-from toolwright import Allow, Deny, Param, Retry, Toolbox, ToolContext, ToolError, tool
+from toolwright import Allow, Deny, Param, Retry, Tool, Toolbox, ToolContext, ToolError, tool
 from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
 from toolwright.lowlevel import AugmentedCall
 
@@ -446,3 +446,19 @@ async def test_a_tool_can_be_augmented_twice():
     assert result.unwrap() == "sunny in Prague"
     assert [call.arguments for call in first] == [Thinking(thought="the user asked", confidence=0.9)]
     assert [call.arguments for call in second] == [Cost(budget=5)]
+
+
+async def test_a_tool_that_a_resolver_finds_is_augmented_too():
+    class Finder:
+        def resolve(self, name: str) -> Tool | None:
+            return Tool.from_function(get_weather, name=name) if name == "found" else None
+
+    told = []
+    view = Toolbox(resolvers=[Finder()]).augmented(Thinking, on_arguments=told.append)
+
+    without = await view.call("found", {"city": "Oslo"})
+    result = await view.call("found", SENT)
+
+    assert isinstance(without.error, InvalidArguments)
+    assert result.unwrap() == "sunny in Prague"
+    assert len(told) == 1

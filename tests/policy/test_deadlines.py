@@ -310,6 +310,19 @@ async def test_a_batch_ends_at_its_deadline_also_while_an_approver_thinks():
     assert ran == []
 
 
+async def test_a_batch_ends_at_its_deadline_also_while_a_hook_hangs():
+    async def hangs(call, call_next):
+        await asyncio.Event().wait()
+
+    box = Toolbox(tool(name="never")(never))
+    box.use(hangs)
+
+    async with asyncio.timeout(2):
+        (result,) = await box.call_all([("never", {})], timeout=0.05)
+
+    assert isinstance(result.error, ToolTimeout)
+
+
 async def test_a_retry_does_not_go_on_beyond_the_run():
     attempts = []
 

@@ -124,6 +124,7 @@ async def test_f22_deep_arguments_and_lone_surrogates_are_error_results(text, po
 
 @pytest.mark.parametrize("ids", [["a", "a", "a"], ["", "", ""], ["a", "", "a"]], ids=["same", "empty", "mixed"])
 async def test_f23_calls_with_duplicate_or_empty_ids_are_each_run_and_answered_once(ids):
+    """Unique ids for the history are the chat's to give; the engine answers each call in its place."""
     ran = []
 
     @tool
@@ -135,7 +136,6 @@ async def test_f23_calls_with_duplicate_or_empty_ids_are_each_run_and_answered_o
 
     assert sorted(ran) == [0, 1, 2]
     assert [result.value for result in results] == [0, 1, 2]
-    assert [result.call_id for result in results] == ids
 
 
 async def test_f24_one_of_three_parallel_tools_that_raises_costs_one_error():

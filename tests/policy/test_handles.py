@@ -352,6 +352,16 @@ async def test_results_are_gone_after_the_run(tmp_path, where):
     assert not folder.exists() or list(folder.iterdir()) == []
 
 
+async def test_leaving_a_view_that_is_no_run_drops_nothing():
+    box = says("x" * 5000, max_result_bytes=500)
+    handle = (await box.call("say")).meta["handle"]
+
+    with box.select("say"):
+        pass
+
+    assert (await box.call("read_result", {"handle": handle})).ok
+
+
 async def test_one_run_does_not_read_the_results_of_another():
     box = says("x" * 5000, max_result_bytes=500)
 

@@ -224,6 +224,24 @@ async def test_ten_thousand_reports_take_no_time_to_speak_of():
     assert time.monotonic() - started < 2
 
 
+async def test_nothing_is_reported_of_a_call_after_its_result():
+    """MCP: progress notifications stop when the request is answered."""
+    go, ended, seen = threading.Event(), threading.Event(), []
+
+    @tool(timeout=0.02)
+    def late(ctx: ToolContext) -> None:
+        go.wait(BOUND)
+        ctx.progress(1)
+        ended.set()
+
+    await Toolbox(late).call("late", on_progress=seen.append)
+    go.set()
+    await until(ended.is_set)
+    await asyncio.sleep(0)
+
+    assert seen == []
+
+
 def test_a_report_after_the_loop_was_closed_does_not_hurt_the_tool():
     go, outcome, ended = threading.Event(), [], threading.Event()
 

@@ -13,9 +13,10 @@ from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict,
 from toolwright._core.context import CallState, context_from
 from toolwright._core.dispatch import Ask
 from toolwright._core.faces import ContextLike
-from toolwright._core.govern import Governed, Office, plain_arguments
+from toolwright._core.govern import Governed, plain_arguments
 from toolwright._core.handles import Store
 from toolwright._core.limits import RunState
+from toolwright._core.office import Office
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end

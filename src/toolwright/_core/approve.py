@@ -137,8 +137,8 @@ class Notary:
         signature = self.sign("decision", request.signature, word, reason, arguments)
         return Decision(request, word, reason, arguments, signature)
 
-    def redeem(self, decision: Decision, tool: Tool, identity: str | None) -> Verdict:
-        """Check a decision, use it up, and return its verdict.
+    def redeem(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> Verdict:
+        """Check a decision against the call it is used for, use it up, and return its verdict.
 
         Raises:
             ApprovalDenied: it was forged, changed, used before, came too late, or is for something else; says which.
@@ -155,6 +155,8 @@ class Notary:
             raise ApprovalDenied(request.tool, "the tool was changed since it was approved")
         if identity != request.identity:
             raise ApprovalDenied(request.tool, "it was approved for someone else")
+        if request.tool != tool.name or canonical(dict(request.arguments)) != canonical(arguments):
+            raise ApprovalDenied(request.tool, "it was approved for another call")
         with self.lock:
             if request.id in self.used:
                 raise ApprovalDenied(request.tool, "the decision was used before")

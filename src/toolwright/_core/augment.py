@@ -6,6 +6,7 @@ Lives here: the augmented tool. Everything else about it (options, name, how it 
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing_extensions import override
 
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import JsonSchema, ToolDefinition
-from toolwright._core.inputs import Inputs
+from toolwright._core.inputs import Misfits
 from toolwright._core.lazily import machinery
 from toolwright._core.tool import Renamed, Tool
 from toolwright._core.values import ToolCall
@@ -45,7 +46,7 @@ class Augmented(Renamed):
         super().__init__(tool, tool.name)
         self.on_arguments = on_arguments
         self.extra_type = extra
-        own, more = tool.inputs.schema, resolved_root(extra.schema)
+        own, more = tool.inputs.schema, apart(resolved_root(extra.schema), tool.inputs.schema.get("$defs", {}))
         if clash := sorted(own.get("properties", {}).keys() & more.get("properties", {}).keys()):
             raise DefinitionError(
                 f"Tool {tool.name!r} ({tool.origin}) has a parameter {clash[0]!r} already. "
@@ -70,14 +71,24 @@ class Augmented(Renamed):
         return self._validate_python(from_json(text), **how)
 
     def _validate_python(self, values: Any, **how: Any) -> Any:
-        own, more = self.tool.inputs, {name: values[name] for name in self.names if name in values}
-        extra = self.extra_type.validator.validate_json(to_json(more), **how)
+        more = {name: values[name] for name in self.names if name in values}
         rest = {name: value for name, value in values.items() if name not in self.names}
-        return {**own.validate_json(to_json(rest), **how), self.mark: (extra, more)}
+        problems: list[ValueError] = []
+        read: list[Any] = []
+        for validate, part in ((self.extra_type.validator.validate_json, more), (self.tool.inputs.validate_json, rest)):
+            try:
+                read.append(validate(to_json(part), **how))
+            except ValueError as error:
+                problems.append(error)
+        if problems:
+            raise Misfits(problems)
+        return {**read[1], self.mark: (read[0], more)}
 
     def _complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         _, sent = values.pop(self.mark)
-        return {**self.tool.complete(values, context), **(sent if self.keep else {})}
+        # What the tool has by itself comes first: an extra field must not fill what the application fills.
+        kept = sent if self.keep and self.tool.root.open_ended else {}
+        return {**kept, **self.tool.complete(values, context)}
 
     async def tell(self, values: Mapping[str, Any], call: ToolCall) -> None:
         """Give the extra fields to the callback."""
@@ -92,6 +103,18 @@ class Augmented(Renamed):
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         rest = {name: value for name, value in arguments.items() if name not in self.names}
         return await self.tool.invoke(rest, context)
+
+
+def apart(schema: JsonSchema, taken: Mapping[str, Any]) -> JsonSchema:
+    """Return a schema whose definitions have names that are not taken for something else."""
+    for name, part in schema.get("$defs", {}).items():
+        if name in taken and taken[name] != part:
+            free = next(f"{name}_{number}" for number in itertools.count(2) if f"{name}_{number}" not in taken)
+            text = to_json(schema).decode().replace(f'"#/$defs/{name}"', f'"#/$defs/{free}"')
+            changed: JsonSchema = from_json(text)
+            changed["$defs"][free] = changed["$defs"].pop(name)
+            return apart(changed, taken)
+    return schema
 
 
 def _joined(own: JsonSchema, more: JsonSchema) -> JsonSchema:
@@ -117,4 +140,4 @@ def augmenter(model: Any, on_arguments: OnArguments | None, *, keep: bool) -> Ca
     return lambda tool: Augmented(tool, extra, on_arguments, keep=keep)
 
 
-__all__ = ["Augmented", "AugmentedCall", "Inputs", "OnArguments", "augmenter"]
+__all__ = ["Augmented", "AugmentedCall", "OnArguments", "augmenter"]

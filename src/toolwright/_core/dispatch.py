@@ -214,9 +214,16 @@ def _failure(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     if isinstance(error, DeadlinePassed):
         return shown(_timed_out(route, error.seconds, ask), route.on_error)
     if not isinstance(error, ToolError | ResultError):
-        details = error if _log.isEnabledFor(DEBUG) else None
-        _log.info("%s failed: %s", route.name, type(error).__name__, exc_info=details)
+        # The type and the place, not the words: an exception's text may hold what a log must not.
+        _log.info("%s failed: %s%s", route.name, type(error).__name__, _place_of(error))
     return shown(named(route.name, error), route.on_error)
+
+
+def _place_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 def _timed_out(route: Route, seconds: float, ask: Ask) -> ToolTimeout:

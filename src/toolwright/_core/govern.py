@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -24,11 +24,8 @@ from toolwright._core.approve import (
     ROUNDS,
     Allow,
     ApprovalRequest,
-    Approver,
     Decision,
     Deny,
-    Notary,
-    Rule,
     Verdict,
     ask_for,
     identity_of,
@@ -41,62 +38,13 @@ from toolwright._core.context import CallState, ToolContext
 from toolwright._core.definition import ToolOptions, canonical
 from toolwright._core.dispatch import CLOCK_SLACK, Ask, attempts, failed, reporter_for, unbound
 from toolwright._core.execute import DeadlinePassed
-from toolwright._core.limits import Locks, Meter, RunState, Slots, fingerprint, json_like
-from toolwright._core.policy import INHERIT, Inherit, Limits, Settings
+from toolwright._core.limits import Meter, RunState, Slots, fingerprint, json_like
+from toolwright._core.office import Middleware, Next, Office
+from toolwright._core.policy import INHERIT
 from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
 from toolwright._core.values import Text, ToolCall, ToolResult, result_of
-from toolwright.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled, ToolTimeout
-
-Next: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
-Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Office:
-    """What the calls of a toolbox and its views share: the rule, the notary, slots, locks, meters, hooks."""
-
-    settings: Settings
-    rule: Rule | Inherit = INHERIT
-    approver: Approver | None = None
-    notary: Notary = field(default_factory=Notary)
-    most: int | None = None
-    """How many calls run at once in the whole toolbox, where that was asked for."""
-    locks: Locks = field(default_factory=Locks)
-    slots: dict[int, Slots] = field(default_factory=dict)
-    meters: dict[int, Meter] = field(default_factory=dict)
-    counts: RunState = field(default_factory=lambda: RunState(Limits(calls=None, per_tool=None)))
-    """Calls of tools that say `max_calls`, outside of any run."""
-    middleware: list[Middleware] = field(default_factory=list)
-
-    def rule_in(self, run: RunState | None) -> Rule:
-        """Return the approval rule.
-
-        Where none was given, what a model does in a run is asked about if it destroys;
-        a call that the application makes by itself is its own decision.
-        """
-        if isinstance(self.rule, Inherit):
-            return None if run is None else "destructive"
-        return self.rule
-
-    def slots_for(self, key: int, most: int) -> Slots:
-        """Return the slots of a tool, or of the toolbox under 0."""
-        return self.slots.setdefault(key, Slots(most))
-
-
-def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
-    """Tell whether a tool has policy on it that needs the long way."""
-    options = route.tool.options
-    own = (options.approval, options.max_calls, options.max_concurrency, options.lock, options.rate)
-    return bool(
-        run is not None
-        or office.middleware
-        or office.most is not None
-        or any(own)
-        or route.tool.listener is not None
-        or rule_asks(office.rule_in(run), options)
-    )
-
+from toolwright.errors import ApprovalDenied, ApprovalRequired, ToolCallError, ToolCancelled, ToolTimeout
 
 _held: ContextVar[frozenset[Hashable]] = ContextVar("toolwright_turns_held", default=frozenset())
 
@@ -243,11 +191,7 @@ class Governed:
     ) -> tuple[Verdict, bool]:
         tool, identity = self.route.tool, identity_of(context)
         if self.decision is not None:
-            asked = self.decision.request
-            verdict = self.office.notary.redeem(self.decision, tool, identity)
-            if asked.tool != self.route.name or canonical(dict(asked.arguments)) != canonical(json_like(arguments)):
-                raise ApprovalDenied(self.route.name, "it was approved for another call")
-            return verdict, True
+            return self.office.notary.redeem(self.decision, tool, json_like(arguments), identity), True
         wait = self.office.settings.approval_seconds
         request = ApprovalRequest(
             id=os.urandom(12).hex(),
@@ -282,10 +226,17 @@ class Governed:
         async with self._turn(values, ask, seconds):
             if self.run is not None and self.run.cancelled:
                 raise _Refused(ToolCancelled(route.name))
-            if route.tool.listener is not None:
-                await route.tool.listener.tell(values, call)
-            # Waiting for a turn and running share one time-out.
-            left = None if seconds is None else max(0.001, seconds - (monotonic() - started))
+            # Waiting for a turn, telling the listener and running share one time-out.
+            telling = asyncio.timeout(_left(seconds, started))
+            try:
+                async with telling:
+                    if route.tool.listener is not None:
+                        await route.tool.listener.tell(values, call)
+            except TimeoutError:
+                if telling.expired():
+                    raise _Refused(self._timed_out(ask, seconds)) from None
+                raise
+            left = _left(seconds, started)
             work = attempts(route, values, replace(ask, timeout=left), state, policy)
             try:
                 value, complete = await self._cancellable(work)
@@ -388,6 +339,10 @@ class Governed:
         return result
 
 
+def _left(seconds: float | None, started: float) -> float | None:
+    return None if seconds is None else max(0.001, seconds - (monotonic() - started))
+
+
 def replace_call(state: CallState, call: ToolCall) -> CallState:
     """Give a state the call as it was admitted, and return it."""
     state.call = call
@@ -426,6 +381,3 @@ def _noted(result: ToolResult, call_id: str, note: str) -> ToolResult:
     fields["content"] = (*result.content, Text(f"[{note}]"))
     fields["text"] = f"{result.text}\n[{note}]"
     return result_of(fields)
-
-
-__all__ = ["Governed", "LimitExceeded", "Middleware", "Next", "Office", "is_governed"]

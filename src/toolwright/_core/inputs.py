@@ -49,6 +49,14 @@ class SchemaMisfit(ValueError):
         self.errors = tuple(errors)
 
 
+class Misfits(ValueError):
+    """Arguments that do not fit in more than one part; `errors` are the parts'."""
+
+    def __init__(self, errors: Sequence[ValueError]) -> None:
+        super().__init__("the arguments do not fit")
+        self.errors = tuple(errors)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
     """What a tool takes."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
-from toolwright._core.inputs import SchemaMisfit
+from toolwright._core.inputs import Misfits, SchemaMisfit
 from toolwright._core.repair import kind_of
 from toolwright.errors import ArgumentProblem, InvalidArguments, clip
 
@@ -20,6 +20,8 @@ _GOT_LENGTH: Final = 60
 
 def count_of(error: ValueError) -> int:
     """Return how many problems an error tells of."""
+    if isinstance(error, Misfits):
+        return sum(map(count_of, error.errors))
     if isinstance(error, ValidationError):
         return error.error_count()
     return len(error.errors) if isinstance(error, SchemaMisfit) else 1
@@ -27,6 +29,8 @@ def count_of(error: ValueError) -> int:
 
 def details_of(error: ValueError) -> list[Mapping[str, Any]] | None:
     """Return what pydantic says of each problem; `None` for an error that is not pydantic's."""
+    if isinstance(error, Misfits):
+        return [item for part in error.errors for item in details_of(part) or ()]
     if isinstance(error, ValidationError):
         return cast("list[Mapping[str, Any]]", error.errors(include_url=False, include_context=False))
     return None

@@ -51,6 +51,8 @@ class Tool(ABC):
     """The return type, or `MISSING` where none is known."""
     shown: tuple[str, ...] = ()
     """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
+    open_ended: bool = False
+    """Whether it takes arguments that its schema does not name."""
     listener: Any = None
     """Told of each call before it runs: `await listener.tell(values, call)`; see `augment`."""
     direct: Callable[..., Any] | None = None
@@ -168,7 +170,7 @@ class SchemaTool(Tool):
             declaration.title,
         )
         self.options = declaration.options
-        self.handler = handler
+        self.handler, self.open_ended = handler, True
         self.kind = kind_of(handler)
         self.inputs  # noqa: B018 - a schema that is none is told now, not at the first call
 
@@ -210,6 +212,7 @@ class FunctionTool(Tool):
         signature = read_signature(fn, declaration.local_names, params)
         self.parameters = signature.parameters
         self.returns = awaited(signature.returns)
+        self.open_ended = signature.extra_hint is not MISSING
         self.inputs = inputs_of(
             fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
         )

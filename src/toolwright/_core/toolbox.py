@@ -19,9 +19,10 @@ from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, perform
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
-from toolwright._core.govern import Governed, Middleware, is_governed
+from toolwright._core.govern import Governed
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
 from toolwright._core.limits import RunState
+from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt
