@@ -200,7 +200,7 @@ async def test_c38_a_stuck_thread_is_abandoned_and_its_late_result_dropped_and_l
             if "dropped" in record.getMessage():
                 ended.set()
 
-    @tool(timeout=0.02)
+    @tool(timeout=0.3)
     def stuck() -> str:
         begun.set()
         release.wait(5)

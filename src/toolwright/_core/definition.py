@@ -118,9 +118,9 @@ class ToolOptions:
             raise DefinitionError(f'extra={self.extra!r}: give "ignore", "forbid" or "allow".')
         if self.runs_on not in (None, "loop", "thread", "process"):
             raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop", "thread" or "process", or leave it out.')
-        for name in ("max_concurrency", "max_calls", "max_result_bytes"):
-            if (most := getattr(self, name)) is not None and most < 1:
-                raise DefinitionError(f"{name}={most!r}: give 1 or more, or leave it out.")
+        for name, least in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
+            if (most := getattr(self, name)) is not None and most < least:
+                raise DefinitionError(f"{name}={most!r}: give {least} or more, or leave it out.")
         if self.skip_permission and self.overrides_builtin:
             raise DefinitionError(
                 "skip_permission=True and overrides_builtin=True: a tool that takes the place of a built-in one must "

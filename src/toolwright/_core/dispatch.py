@@ -108,7 +108,7 @@ async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer 
     if state is not None:
         fields["attempts"] = state.attempt
         if state.report is not None:
-            state.report.flush()
+            state.report.close()
     fields["duration"] = perf_counter() - started
     if _log.isEnabledFor(DEBUG):
         _note(route, call_id, fields)

@@ -37,7 +37,7 @@ from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.definition import ToolOptions, canonical
 from toolwright._core.dispatch import CLOCK_SLACK, Ask, attempts, failed, reporter_for, unbound
-from toolwright._core.execute import DeadlinePassed
+from toolwright._core.execute import DeadlinePassed, within
 from toolwright._core.limits import Meter, RunState, Slots, fingerprint, json_like
 from toolwright._core.office import Middleware, Next, Office
 from toolwright._core.policy import INHERIT
@@ -87,7 +87,17 @@ class Governed:
         step: Next = self._steps
         for middleware in reversed(self.office.middleware):
             step = self._hooked(middleware, step)
-        return await step(call)
+        if self.ask.ends is None or not self.office.middleware:
+            return await step(call)
+        # The steps keep to the deadline by themselves; a hook may not.
+        name, grace = self.route.patience
+        left = max(0.0, self.ask.ends - monotonic()) + grace + CLOCK_SLACK
+        try:
+            result: ToolResult = await within(step(call), left, name, grace)
+        except DeadlinePassed:
+            error = ToolTimeout(name, self.ask.span, limit=self.ask.limit)
+            return ToolResult(call.id, name, attempts=0, **shown(error, self.route.on_error))
+        return result
 
     def _hooked(self, middleware: Middleware, step: Next) -> Next:
         async def hooked(call: ToolCall) -> ToolResult:
@@ -142,6 +152,8 @@ class Governed:
         return self._recorded(call, self._result(call, fields, started, state))
 
     def _result(self, call: ToolCall, fields: dict[str, Any], started: float, state: CallState) -> ToolResult:
+        if state.report is not None:
+            state.report.close()
         made = {"call_id": call.id, "name": self.route.name, "attempts": state.attempt}
         return result_of({**fields, **made, "duration": perf_counter() - started})
 
@@ -168,7 +180,7 @@ class Governed:
         if self.decision is None and tool.options.approval is False and not rule_asks(rule, tool.options):
             return call, values
         context = self.route.box.context.merged(self.ask.context).for_call(CallState(call))
-        arguments = as_read(tool.inputs, call.arguments, self.route.name)
+        arguments = self._seen(call.arguments)
         for _ in range(ROUNDS):
             # A decision that was handed in is looked at in any case: a no stays a no, a forgery is found out.
             if self.decision is None and not await needs_approval(tool, rule, arguments, context):
@@ -181,10 +193,17 @@ class Governed:
             edited = dict(verdict.arguments)
             same = canonical(json_like(edited)) == canonical(json_like(arguments))
             values, _ = self.route.bind(edited)
-            call, arguments = replace(call, arguments=edited), as_read(tool.inputs, edited, self.route.name)
+            call, arguments = replace(call, arguments=edited), self._seen(edited)
             if signed or same:
                 return call, values
         raise ApprovalDenied(self.route.name, f"its arguments were edited {ROUNDS} times and still need approval")
+
+    def _seen(self, raw: Any) -> dict[str, Any]:
+        """Return the arguments as whoever decides sees them: repairs made, defaults filled in."""
+        inputs = self.route.tool.inputs
+        parts = inputs.schema.get("properties", {}).items()
+        defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
+        return {**defaults, **as_read(inputs, raw, self.route.name)}
 
     async def _verdict(
         self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
@@ -242,8 +261,6 @@ class Governed:
                 value, complete = await self._cancellable(work)
             except DeadlinePassed:
                 raise _Refused(self._timed_out(ask, seconds)) from None
-        if state.report is not None:
-            state.report.flush()
         fields = route.shorten(route.render(value, complete))
         return {**fields, "return_direct": True} if route.return_direct else fields
 

@@ -59,8 +59,8 @@ class Store:
         with self._lock:
             kept = self._kept.get(handle)
         if kept is None:
-            known = ", ".join(self._kept) or "none"
-            raise ToolError(f"There is no result under {handle[:64]!r}. There are: {known}.")
+            # Which others there are is not told: a toolbox may serve more than one user.
+            raise ToolError(f"There is no result under {handle[:64]!r}. It may have been dropped; make the call again.")
         return kept.read_bytes().decode() if isinstance(kept, Path) else kept
 
     def clear(self) -> None:
@@ -142,7 +142,12 @@ def reader_of(store: Store) -> FunctionTool:
         return f"{part}\n[characters {start} to {end} of {len(text)}]"
 
     options = ToolOptions(
-        read_only=True, runs_on="loop", timeout=None, repeats="allow", max_result_bytes=4 * _LONGEST_READ + 1024
+        read_only=True,
+        runs_on="loop",
+        timeout=None,
+        repeats="allow",
+        max_calls=1_000_000,
+        max_result_bytes=4 * _LONGEST_READ + 1024,
     )
     return FunctionTool(read_result, Declaration("tool", options=options, output_schema=False))
 

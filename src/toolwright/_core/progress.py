@@ -42,10 +42,13 @@ class Reporter:
         self._most = most
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._closed = False
         self._busy: asyncio.Future[Any] | None = None
 
     def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Take a report."""
+        if self._closed:
+            return
         report = ProgressReport(self._call_id, self._tool, done, total, message)
         with self._lock:
             waiting = bool(self._queue)
@@ -58,6 +61,11 @@ class Reporter:
                 self._loop.call_soon_threadsafe(self.flush)
             except RuntimeError:
                 _log.debug("%s reported progress after its event loop was closed", self._tool)
+
+    def close(self) -> None:
+        """Hand over what has come in, and take no more: the call has its result."""
+        self.flush()
+        self._closed = True
 
     def flush(self) -> None:
         """Hand over what has come in; while an async callback is at work, the rest waits for it."""

@@ -192,7 +192,8 @@ def _plain_type(hint: Any, written: str) -> tuple[CoreSchema, JsonSchemaValue] |
     except _NO_SCHEMA:
         return None
     alone = "$defs" not in schema and "$ref" not in repr(schema) and not generator.classes and not generator.decimals
-    return (adapter.core_schema, schema) if alone and explained(hint) is hint else None
+    own_class = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
+    return (adapter.core_schema, schema) if alone and not own_class and explained(hint) is hint else None
 
 
 @lru_cache(maxsize=1024)

@@ -130,11 +130,13 @@ class Workers:
             if not self._run(job):
                 return
             del job
-            with self._lock:
-                if self._waiting:
-                    self._waiting -= 1
-                else:
-                    self._idle += 1
+
+    def _rest(self) -> None:
+        """Count this thread as free, or as taken by the next job that waits. The lock is held."""
+        if self._waiting:
+            self._waiting -= 1
+        else:
+            self._idle += 1
 
     def _is_late(self, job: Job) -> bool:
         return job.state == "late"
@@ -143,6 +145,7 @@ class Workers:
         """Run one job; `False` where this thread was given up and replaced."""
         with self._lock:
             if job.state == "dropped":
+                self._rest()
                 return True
             job.state = "running"
         value, error = None, None
@@ -154,6 +157,9 @@ class Workers:
             late = self._is_late(job)
             job.state = "done"
             self.late += late
+            if not late:
+                # Before the value is handed over: whoever gets it may have the next job at once.
+                self._rest()
         if late:
             _log.warning("a tool finished after its time-out; its result was dropped (%d so far)", self.late)
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import itertools
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Self
 
 from typing_extensions import Unpack
@@ -46,11 +46,21 @@ class Toolbox(Faces, Views, Approvals):
         self._office = office_of(policy)
         self._store = store_of(policy)
         self._run: RunState | None = None
+        self._owns_store = True
+        self._transform: Callable[[Tool], Tool] | None = None
         for source in sources:
             self.add(source)
 
-    def _with(self, catalog: Catalog, *, closed: bool = False, run: RunState | None = None) -> Self:
+    def _with(
+        self,
+        catalog: Catalog,
+        *,
+        closed: bool = False,
+        run: RunState | None = None,
+        transform: Callable[[Tool], Tool] | None = None,
+    ) -> Self:
         twin = object.__new__(type(self))
+        twin._transform, twin._owns_store = transform or self._transform, run is not None
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
         twin._catalog, twin._routes = catalog, {}
@@ -104,7 +114,9 @@ class Toolbox(Faces, Views, Approvals):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._catalog.find(name) is not None
+        if not isinstance(name, str):
+            return False
+        return self._catalog.find(name) is not None or (name == READ_RESULT and len(self._store) > 0)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._catalog)
@@ -131,6 +143,8 @@ class Toolbox(Faces, Views, Approvals):
         if tool is None:
             found = (resolver.resolve(name) for resolver in self._policy.resolvers)
             tool = next((item for item in found if item is not None), None)
+            if tool is not None and self._transform is not None:
+                tool = self._transform(tool)
         if tool is None:
             return None
         route = route_to(tool, self._policy, self._store)

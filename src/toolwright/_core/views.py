@@ -35,13 +35,22 @@ class Views(ABC):
 
     _catalog: Catalog
     _store: Store
+    _owns_store: bool
     _run: RunState | None
 
     @abstractmethod
-    def _with(self, catalog: Catalog, *, closed: bool = False, run: RunState | None = None) -> Self:
+    def _with(
+        self,
+        catalog: Catalog,
+        *,
+        closed: bool = False,
+        run: RunState | None = None,
+        transform: Callable[[Tool], Tool] | None = None,
+    ) -> Self:
         """Return a toolbox over another catalog, with everything else shared.
 
-        A closed one asks no resolver; one for a run keeps the results of that run by itself.
+        A closed one asks no resolver; one for a run keeps the results of that run by itself; a transform is
+        made to tools that a resolver finds.
         """
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectWords]) -> Self:
@@ -85,7 +94,7 @@ class Views(ABC):
         renamed = self._catalog.named(rename)
         for tool in renamed:
             refuse_builtin_name(tool)
-        return self._with(renamed)
+        return self._with(renamed, closed=True)
 
     def augmented(self, model: Any, *, on_arguments: OnArguments | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
@@ -97,7 +106,8 @@ class Views(ABC):
             DefinitionError: a field has the name of a parameter.
         """
         augment = augmenter(model, on_arguments, keep=keep)
-        return self._with(Catalog({n: augment(t) for n, t in self._catalog.tools.items()}, dict(self._catalog.prompts)))
+        tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
+        return self._with(Catalog(tools, dict(self._catalog.prompts)), transform=augment)
 
     def run(self, limits: Limits | None = None) -> Self:
         """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.
@@ -110,13 +120,15 @@ class Views(ABC):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._store.clear()
+        if self._owns_store:
+            self._store.clear()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self._store.clear()
+        if self._owns_store:
+            self._store.clear()
 
     def __or__(self, other: Views) -> Self:
         """Return a toolbox with the tools of both, under this one's policy."""
