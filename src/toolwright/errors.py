@@ -188,12 +188,12 @@ class InvalidArguments(ToolCallError):
 
     def __init__(self, problems: Iterable[ArgumentProblem], *, tool: str = "", raw: str | None = None) -> None:
         self.problems = tuple(problems)
-        more = len(self.problems) - PROBLEMS_SHOWN
         self.raw = raw
         """The text as it came, where it could not be read as JSON."""
-        lines = "; ".join(f"{p.path}: {p.message}" for p in self.problems[:PROBLEMS_SHOWN])
-        rest = f"; and {more} more" if more > 0 else ""
-        super().__init__(f"The arguments do not fit: {lines}{rest}", tool=tool, retryable=True)
+        lines = [f"{p.path}: {p.message}" for p in self.problems[:PROBLEMS_SHOWN]]
+        if (more := len(self.problems) - PROBLEMS_SHOWN) > 0:
+            lines.append(f"and {more} more")
+        super().__init__(f"The arguments do not fit: {'; '.join(lines)}", tool=tool, retryable=True)
 
     @property
     def cut_off(self) -> bool:

@@ -38,6 +38,7 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
     """
     validate, careful = inputs.validate_json, inputs.deep or inputs.floats or inputs.counts
     longest, searched, decimals = settings.argument_bytes, settings.duplicate_key_bytes, inputs.decimals
+    strict = inputs.strict
 
     def bind(raw: Arguments) -> Bound:
         if type(raw) is not str:
@@ -47,7 +48,7 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
         try:
             if decimals:
                 _refuse_texts(inputs, raw, tool)
-            values = validate(raw, strict=True)
+            values = validate(raw) if strict else validate(raw, strict=True)
         except ValueError as error:
             return _recover(inputs, raw, tool, error)
         # Every key has a colon: as many colons as keys means that no key is there twice.
@@ -246,7 +247,7 @@ def _fixed(
     """
     known = inputs.schema.get("properties", {})
     suspects = data if details is None else dict.fromkeys(item["loc"][0] for item in details if item["loc"])
-    fixed, repairs = data, Repairs(inputs.schema, inputs.enum_names, [])
+    fixed, repairs = data, Repairs(inputs.schema, inputs.enum_names)
     for key in suspects:
         if key not in fixed:
             continue

@@ -187,8 +187,14 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
 
 def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result of a call whose arguments did not fit."""
-    fields = shown(error, route.on_error) if isinstance(error, InvalidArguments) else failed(route, error, ask)
-    return {**fields, "attempts": 0}
+    if not isinstance(error, InvalidArguments):
+        return {**failed(route, error, ask), "attempts": 0}
+    # Where in our own code it was found says nothing, and the frames would keep every refused call alive for the
+    # garbage collector: that alone doubles the cost of a refusal.
+    error.__traceback__ = error.__context__ = None
+    fields = shown(error, route.on_error)
+    fields["attempts"] = 0
+    return fields
 
 
 def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:

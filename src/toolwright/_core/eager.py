@@ -51,7 +51,7 @@ else:
     _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
-    _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads
+    _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads and the two above write
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
@@ -59,9 +59,7 @@ else:
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
         task.context = context = copy_context()
         outer = _current.get(loop)
-        if outer is not None:
-            _leave(loop, outer)
-        _enter(loop, task)
+        _current[loop] = task
         try:
             waits_for = context.run(coro.send, None)
         except StopIteration as end:
@@ -71,9 +69,10 @@ else:
                 raise
             return None, None, error
         finally:
-            _leave(loop, task)
-            if outer is not None:
-                _enter(loop, outer)
+            if outer is None:
+                del _current[loop]
+            else:
+                _current[loop] = outer
         _register(task)
         context.run(task.wait_for, waits_for)
         return task, None, None

@@ -70,6 +70,8 @@ class Inputs:
     injected: frozenset[str] = frozenset()
     """Names that the application fills; a model that sends them is ignored."""
     enum_names: EnumNames = field(default_factory=dict)
+    strict: bool = False
+    """Whether `validate_json` is strict without being told."""
     decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
 
@@ -120,6 +122,7 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
         injected=injected,
         enum_names=compiled.enum_names,
         decimals=compiled.decimals,
+        strict=compiled.strict and not takes_more,
     )
 
 

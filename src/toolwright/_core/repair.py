@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -30,17 +29,18 @@ _INDIRECT: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 UNCHANGED: Final = object()
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Repairs:
     """One walk over the arguments of one call."""
 
-    root: Mapping[str, Any]
-    enum_names: EnumNames
-    made: list[Repair] = field(default_factory=list)
-    bools: list[str] = field(default_factory=list)
-    """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
-    texts: list[str] = field(default_factory=list)
-    """Where a text stands for a number."""
+    __slots__ = ("bools", "enum_names", "made", "root", "texts")
+
+    def __init__(self, root: Mapping[str, Any], enum_names: EnumNames) -> None:
+        self.root, self.enum_names = root, enum_names
+        self.made: list[Repair] = []
+        self.bools: list[str] = []
+        """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
+        self.texts: list[str] = []
+        """Where a text stands for a number."""
 
     def value(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with everything in it repaired that needs it."""

@@ -31,6 +31,8 @@ class TypeSchema:
     """Whether a field is written under another name than Python's."""
     decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
+    strict: bool = False
+    """Whether the validator is strict without being told."""
     says_nan: bool = False
     """Whether a NaN is written as such, and not as null."""
 
