@@ -3,6 +3,8 @@
 A block that must not run is marked `text`.
 """
 
+import logging
+
 import pytest
 
 from docs.snippets import Block, blocks_of, commands_of, missing_lines, run_page
@@ -19,7 +21,10 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
+    # A page may set the level of the logger, as its reader would; the next test must not feel it.
+    monkeypatch.setattr(logging.getLogger("toolwright"), "level", logging.NOTSET)
+    yield tmp_path
+    logging.getLogger("toolwright").setLevel(logging.NOTSET)
 
 
 def run_text(folder, text):
