@@ -398,8 +398,11 @@ async def test_a_lock_that_nobody_wants_takes_no_memory():
     locks = Locks()
 
     async def hold(key):
-        async with locks.hold(key):
-            await asyncio.sleep(0)
+        turn = locks.turn(key)
+        if not turn.try_take():
+            await turn.take()
+        await asyncio.sleep(0)
+        turn.give()
 
     await asyncio.gather(*[hold(number % 3) for number in range(12)])
 
@@ -569,3 +572,22 @@ async def test_a_call_that_was_called_off_while_it_waited_for_its_turn_does_not_
     assert [result.ok for result in results] == [True, False]
     assert isinstance(results[1].error, ToolCancelled)
     assert door.ran == ["a"]
+
+
+async def test_a_call_that_is_over_holds_no_turn_for_what_its_caller_does_next():
+    running, peak = 0, []
+
+    @tool(max_concurrency=1)
+    async def work() -> None:
+        nonlocal running
+        running += 1
+        peak.append(running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    box = Toolbox(work)
+    await box.call("work")
+
+    await asyncio.gather(*[box.call("work") for _ in range(3)])
+
+    assert max(peak) == 1

@@ -205,7 +205,7 @@ def _local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
     """Return the names that string annotations take from around a function that is defined inside another."""
     written = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
     words = {word for text in written if isinstance(text, str) for word in re.findall(r"\w+", text)}
-    found = {word: frame.f_locals[word] for word in words & frame.f_locals.keys()} if words else {}
+    found = {word: frame.f_locals[word] for word in words.intersection(frame.f_locals)} if words else {}
     return None if frame.f_code.co_name == "<module>" or not found else found
 
 

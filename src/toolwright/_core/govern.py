@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
@@ -35,18 +33,17 @@ from toolwright._core.approve import (
 )
 from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
-from toolwright._core.definition import ToolOptions, canonical
+from toolwright._core.definition import canonical
 from toolwright._core.dispatch import CLOCK_SLACK, Ask, attempts, failed, reporter_for, unbound
 from toolwright._core.execute import DeadlinePassed, within
-from toolwright._core.limits import Meter, RunState, Slots, fingerprint, json_like
+from toolwright._core.limits import Meter, RunState, fingerprint, json_like
 from toolwright._core.office import Middleware, Next, Office
 from toolwright._core.policy import INHERIT
 from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
+from toolwright._core.turns import Held, Refused
 from toolwright._core.values import Text, ToolCall, ToolResult, result_of
 from toolwright.errors import ApprovalDenied, ApprovalRequired, ToolCallError, ToolCancelled, ToolTimeout
-
-_held: ContextVar[frozenset[Hashable]] = ContextVar("toolwright_turns_held", default=frozenset())
 
 
 class _Answered(Exception):
@@ -55,14 +52,6 @@ class _Answered(Exception):
     def __init__(self, result: ToolResult) -> None:
         super().__init__()
         self.result = result
-
-
-class _Refused(Exception):
-    """The call ends with an error of ours, which must not be taken for the tool's own."""
-
-    def __init__(self, error: ToolCallError) -> None:
-        super().__init__()
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -143,7 +132,7 @@ class Governed:
             return self._result(call, fields, started, replace(state, attempt=0))
         try:
             fields = await self._in_turn(replace_call(state, call), call, values)
-        except _Refused as refused:
+        except Refused as refused:
             fields = shown(refused.error, self.route.on_error)
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
             fields = failed(self.route, error, self.ask)
@@ -242,25 +231,17 @@ class Governed:
         policy = route.retry if ask.retry is INHERIT else ask.retry
         seconds = route.timeout if ask.timeout is INHERIT else capped(ask.timeout, self.office.settings)
         started = monotonic()
-        async with self._turn(values, ask, seconds):
+        async with Held(route, self.office, values, ask, seconds):
             if self.run is not None and self.run.cancelled:
-                raise _Refused(ToolCancelled(route.name))
+                raise Refused(ToolCancelled(route.name))
             # Waiting for a turn, telling the listener and running share one time-out.
-            telling = asyncio.timeout(_left(seconds, started))
-            try:
-                async with telling:
-                    if route.tool.listener is not None:
-                        await route.tool.listener.tell(values, call)
-            except TimeoutError:
-                if telling.expired():
-                    raise _Refused(self._timed_out(ask, seconds)) from None
-                raise
-            left = _left(seconds, started)
-            work = attempts(route, values, replace(ask, timeout=left), state, policy)
+            if route.tool.listener is not None:
+                await self._told(call, values, ask, seconds, started)
+            work = attempts(route, values, replace(ask, timeout=_left(seconds, started)), state, policy)
             try:
                 value, complete = await self._cancellable(work)
             except DeadlinePassed:
-                raise _Refused(self._timed_out(ask, seconds)) from None
+                raise Refused(self._timed_out(ask, seconds)) from None
         fields = route.shorten(route.render(value, complete))
         return {**fields, "return_direct": True} if route.return_direct else fields
 
@@ -275,45 +256,23 @@ class Governed:
         if left is None or self.run is None:
             return self.ask
         if left <= 0:
-            raise _Refused(ToolTimeout(self.route.name, self.run.limits.seconds or 0.0, limit="run timeout"))
+            raise Refused(ToolTimeout(self.route.name, self.run.limits.seconds or 0.0, limit="run timeout"))
         ends = monotonic() + left
         if self.ask.ends is not None and self.ask.ends <= ends:
             return self.ask
         return replace(self.ask, ends=ends, span=self.run.limits.seconds or 0.0, limit="run timeout")
 
-    @asynccontextmanager
-    async def _turn(self, values: Mapping[str, Any], ask: Ask, seconds: float | None) -> AsyncGenerator[None]:
-        """Wait for the slots and locks that the tool needs, no longer than the call may take."""
-        options, name = self.route.tool.options, self.route.name
-        left = None if ask.ends is None else max(0.0, ask.ends - monotonic())
-        patience = seconds if left is None else left if seconds is None else min(seconds, left)
-        async with AsyncExitStack() as held:
-            try:
-                async with asyncio.timeout(patience):
-                    for key, turn in self._turns(options, values):
-                        # A tool that calls another holds its turn already; waiting for it would be for ever.
-                        if key not in _held.get():
-                            await held.enter_async_context(turn)
-                            _held.set(_held.get() | {key})
-            except TimeoutError:
-                if ask.ends is not None and monotonic() >= ask.ends - CLOCK_SLACK:
-                    raise _Refused(ToolTimeout(name, ask.span, limit=ask.limit)) from None
-                late = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for its turn", retryable=True)
-                raise _Refused(late) from None
-            yield
-
-    def _turns(self, options: ToolOptions, values: Mapping[str, Any]) -> Iterator[tuple[Hashable, Any]]:
-        """Yield what a call has to hold while it runs, each under a name of its own."""
-        if options.lock is not None:
-            value = self.route.tool.value_of(options.lock, values)
-            key = (id(self.office), self.key, fingerprint("lock", value))
-            yield key, self.office.locks.hold(key)
-        if options.max_concurrency is not None:
-            slots = self.office.slots_for(self.key, options.max_concurrency)
-            yield slots, _holding(slots)
-        if self.office.most is not None:
-            slots = self.office.slots_for(0, self.office.most)
-            yield slots, _holding(slots)
+    async def _told(
+        self, call: ToolCall, values: dict[str, Any], ask: Ask, seconds: float | None, started: float
+    ) -> None:
+        telling = asyncio.timeout(_left(seconds, started))
+        try:
+            async with telling:
+                await self.route.tool.listener.tell(values, call)
+        except TimeoutError:
+            if telling.expired():
+                raise Refused(self._timed_out(ask, seconds)) from None
+            raise
 
     async def _cancellable(self, work: Any) -> Any:
         """Run work that `run.cancel()` can stop."""
@@ -331,7 +290,7 @@ class Governed:
                     raise
             value, error = task.result()
         if isinstance(error, asyncio.CancelledError) and self.run.cancelled:
-            raise _Refused(ToolCancelled(self.route.name))
+            raise Refused(ToolCancelled(self.route.name))
         if error is not None:
             raise error
         return value
@@ -364,15 +323,6 @@ def replace_call(state: CallState, call: ToolCall) -> CallState:
     """Give a state the call as it was admitted, and return it."""
     state.call = call
     return state
-
-
-@asynccontextmanager
-async def _holding(slots: Slots) -> AsyncGenerator[None]:
-    await slots.take()
-    try:
-        yield
-    finally:
-        slots.give()
 
 
 def plain_arguments(call: ToolCall) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Hashable
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,14 @@ class Slots:
         self._held = 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    def try_take(self) -> bool:
+        """Take a slot if one is free."""
+        with self._lock:
+            if self._held >= self.limit:
+                return False
+            self._held += 1
+            return True
 
     async def take(self) -> None:
         """Wait for a slot."""
@@ -87,23 +95,51 @@ class Locks:
         self._slots: dict[Hashable, tuple[Slots, list[None]]] = {}
         self._lock = threading.Lock()
 
-    @asynccontextmanager
-    async def hold(self, key: Hashable) -> AsyncGenerator[None]:
-        """Hold the lock of a key."""
+    def turn(self, key: Hashable) -> Turn:
+        """Return the turn at a key, to be taken and given like a slot."""
+        return Turn(self, key)
+
+    def join(self, key: Hashable) -> Slots:
+        """Want a key; return what to wait for."""
         with self._lock:
             slots, users = self._slots.setdefault(key, (Slots(1), []))
             users.append(None)
+            return slots
+
+    def leave(self, key: Hashable) -> None:
+        """Want a key no more."""
+        with self._lock:
+            _, users = self._slots[key]
+            users.pop()
+            if not users:
+                del self._slots[key]
+
+
+class Turn:
+    """One turn at a key of `Locks`."""
+
+    __slots__ = ("_key", "_locks", "_slots")
+
+    def __init__(self, locks: Locks, key: Hashable) -> None:
+        self._locks, self._key = locks, key
+        self._slots = locks.join(key)
+
+    def try_take(self) -> bool:
+        """Take the turn if nobody has it."""
+        return self._slots.try_take()
+
+    async def take(self) -> None:
+        """Wait for the turn."""
         try:
-            await slots.take()
-            try:
-                yield
-            finally:
-                slots.give()
-        finally:
-            with self._lock:
-                users.pop()
-                if not users:
-                    self._slots.pop(key, None)
+            await self._slots.take()
+        except BaseException:
+            self._locks.leave(self._key)
+            raise
+
+    def give(self) -> None:
+        """Hand the turn on."""
+        self._slots.give()
+        self._locks.leave(self._key)
 
 
 class Meter:
