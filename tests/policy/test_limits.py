@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from policy.samples import BOUND, Door, Work, answers, noting, turns
-from toolwright import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall
+from toolwright import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall, tool
 from toolwright._core import limits
 from toolwright._core.limits import Locks, Slots
 from toolwright.errors import DefinitionError, LimitExceeded, ToolCancelled, ToolTimeout
