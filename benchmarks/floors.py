@@ -35,14 +35,14 @@ def on_loop(sample: Sample) -> Call:
 
 
 def refused(sample: Sample) -> Call:
-    """Make the floor of a call whose arguments are wrong: found out, and written down for the model."""
+    """Make the floor of a call whose arguments are wrong."""
     validate = _validator(sample).validate_json
 
     async def call(text: str) -> bytes:
         try:
             validate(text)
-        except ValidationError as error:
-            return error.json(include_url=False, include_context=False).encode()
+        except ValidationError:
+            return b"refused"
         raise AssertionError(text)
 
     return call
