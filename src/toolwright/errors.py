@@ -178,7 +178,7 @@ class ArgumentProblem(NamedTuple):
 
     def to_dict(self) -> dict[str, str]:
         """Return the problem as the model reads it."""
-        return self._asdict()
+        return {"path": self.path, "message": self.message, "expected": self.expected, "got": self.got}
 
 
 class InvalidArguments(ToolCallError):
@@ -190,7 +190,7 @@ class InvalidArguments(ToolCallError):
         self.problems = tuple(problems)
         self.raw = raw
         """The text as it came, where it could not be read as JSON."""
-        lines = [f"{p.path}: {p.message}" for p in self.problems[:PROBLEMS_SHOWN]]
+        lines = [f"{path}: {message}" for path, message, _, _ in self.problems[:PROBLEMS_SHOWN]]
         if (more := len(self.problems) - PROBLEMS_SHOWN) > 0:
             lines.append(f"and {more} more")
         super().__init__(f"The arguments do not fit: {'; '.join(lines)}", tool=tool, retryable=True)

@@ -36,25 +36,32 @@ def binder_of(inputs: Inputs, tool: str, settings: Settings) -> Callable[[Argume
 
     What does not depend on the call is worked out here, once: this is the hottest path there is.
     """
-    validate, careful = inputs.validate_json, inputs.deep or inputs.floats or inputs.counts
-    longest, searched, decimals = settings.argument_bytes, settings.duplicate_key_bytes, inputs.decimals
-    strict = inputs.strict
+    validate, skim = inputs.validate_json, inputs.skim
+    careful, decimals = inputs.deep or inputs.floats or inputs.counts, inputs.decimals
+    longest, searched = settings.argument_bytes, settings.duplicate_key_bytes
 
     def bind(raw: Arguments) -> Bound:
         if type(raw) is not str:
             return _bind_other(inputs, raw, tool, bind)
-        if careful or len(raw) > longest:
+        size = len(raw)
+        if careful or size > longest:
             _check_bounds(inputs, raw, tool, settings)
         try:
-            if decimals:
-                _refuse_texts(inputs, raw, tool)
-            values = validate(raw) if strict else validate(raw, strict=True)
+            if skim is not None and size <= searched:
+                values = skim(raw)
+            else:
+                if decimals:
+                    _refuse_texts(inputs, raw, tool)
+                values = validate(raw, strict=True)
         except ValueError as error:
-            return _recover(inputs, raw, tool, error)
-        # Every key has a colon: as many colons as keys means that no key is there twice.
-        if len(raw) <= searched and raw.count(":") != len(values):
-            _refuse_duplicates(raw, tool)
-        return values, ()
+            # Outside of the handler, and without its frames: chained exceptions make rings for the garbage collector.
+            failure = error.with_traceback(None)
+        else:
+            # Every key has a colon: as many colons as keys means that none is there twice, and none is strange.
+            if raw.count(":") != len(values) and size <= searched:
+                _look_at_keys(inputs, raw, tool)
+            return values, ()
+        return _recover(inputs, raw, tool, failure)
 
     return bind
 
@@ -155,7 +162,15 @@ def nesting(text: str, enough: int) -> int:
     return deepest
 
 
-def _refuse_duplicates(raw: str, tool: str) -> None:
+def _look_at_keys(inputs: Inputs, raw: str, tool: str) -> None:
+    """Refuse an object that says one key twice, and tell of those that were left out."""
+    given = _refuse_duplicates(raw, tool)
+    if inputs.skim is not None:
+        for key in given.keys() - inputs.schema["properties"].keys():
+            _keeps_stranger(inputs, key, tool)
+
+
+def _refuse_duplicates(raw: str, tool: str) -> dict[str, Any]:
     """Refuse an object that says one key twice: which of the two was meant cannot be known."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,7 +181,8 @@ def _refuse_duplicates(raw: str, tool: str) -> None:
             fail(tool, "$", f"the key {clip(twice)!r} is given twice in one object", "each key once", "twice")
         return found
 
-    json.loads(raw, object_pairs_hook=pairs)
+    data: dict[str, Any] = json.loads(raw, object_pairs_hook=pairs)
+    return data
 
 
 # --- what is not clean -------------------------------------------------------------------------
@@ -246,11 +262,10 @@ def _fixed(
     Only the arguments that were complained about are looked at; what is right stays as it is.
     """
     known = inputs.schema.get("properties", {})
-    suspects = data if details is None else dict.fromkeys(item["loc"][0] for item in details if item["loc"])
+    blamed = data if details is None else {item["loc"][0] for item in details if item["loc"]}
+    suspects = [key for key in data if key in blamed or key not in known]
     fixed, repairs = data, Repairs(inputs.schema, inputs.enum_names)
     for key in suspects:
-        if key not in fixed:
-            continue
         if key in known:
             value = _put_right(inputs, fixed[key], key, repairs)
         else:

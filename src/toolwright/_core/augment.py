@@ -59,7 +59,7 @@ class Augmented(Renamed):
         self.inputs = replace(
             tool.inputs,
             schema=schema,
-            strict=False,
+            skim=None,
             validate_json=self._validate_json,
             validate_python=self._validate_python,
             enum_names={**tool.inputs.enum_names, **extra.enum_names},

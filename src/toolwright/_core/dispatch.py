@@ -10,12 +10,12 @@ import asyncio
 import logging
 import threading
 from asyncio import get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from pydantic_core import to_json
 
@@ -36,7 +36,7 @@ from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
 from toolwright._core.progress import OnProgress, Reporter
 from toolwright._core.result import named, shown
 from toolwright._core.route import Route, capped
-from toolwright._core.values import Arguments, ToolCall, ToolResult, result_of
+from toolwright._core.values import Arguments, ToolCall, ToolResult, fill
 from toolwright.errors import Abort, InvalidArguments, ResultError, ToolError, ToolTimeout
 
 _log = logging.getLogger("toolwright")
@@ -61,59 +61,70 @@ class Ask:
 CLOCK_SLACK: Final = 0.005
 """A timer may fire this much early; the deadline it stands for has passed all the same."""
 
+Perform: TypeAlias = Callable[[str, Arguments, Ask], Coroutine[Any, Any, ToolResult]]
+"""The id of a call, its arguments and what it says for itself → its result."""
+
 NOTHING_ASKED: Final = Ask()
 NO_TIMEOUT: Final = Ask(timeout=None)
 
 
-async def perform(  # noqa: C901, PLR0912 - one function on purpose: each layer would cost a tenth of the whole
-    route: Route, call_id: str, raw: Arguments, ask: Ask
-) -> ToolResult:
-    """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
-    started = perf_counter()
-    repairs: Any = ()
-    state: CallState | None = None
-    try:
-        values, repairs = route.bind(raw)
-    except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-        fields = unbound(route, error, ask)
-    else:
+def performer_of(route: Route) -> Perform:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
+    """Return what runs a tool's calls on the short way, with everything it needs at hand."""
+    name, bind, render, direct, is_async = route.name, route.bind, route.render, route.direct, route.is_async
+    most, usual, where, new = route.most_characters, route.timeout, route.where, object.__new__
+    simple = direct is not None and where != "process" and route.retry is None
+
+    async def perform(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:  # noqa: C901, PLR0912 - as above
+        """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
+        started = perf_counter()
+        repairs: Any = ()
+        state = None
         try:
-            policy = route.retry if ask.retry is INHERIT else ask.retry
-            seconds = route.timeout if ask.timeout is INHERIT else ask.timeout
-            if route.direct is None or route.where == "process" or policy is not None or ask.ends is not None:
-                state = CallState(ToolCall(call_id, route.name, raw), report=reporter_for(ask, call_id, route))
-                value, values = await attempts(route, values, ask, state, policy)
-            elif route.where == "thread":
-                value = await _threaded(route, values, seconds)
-            else:
-                value = route.direct(**values)
-                if route.is_async or hasattr(value, "__await__"):
-                    if seconds is None:
-                        value = await value
-                    else:
-                        task, value, failure = eager.start(value, get_running_loop())
-                        if task is not None:
-                            value = await outcome_of(task, capped(seconds, route.box.settings), *route.patience)
-                        elif failure is not None:
-                            raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
-            fields = route.render(value, values)
-            if len(fields["text"]) > route.most_characters:
-                fields = route.shorten(fields)
-            if route.return_direct:
-                fields["return_direct"] = True
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
-            fields = failed(route, error, ask)
-    if repairs:
-        fields["repairs"] = repairs
-    if state is not None:
-        fields["attempts"] = state.attempt
-        if state.report is not None:
-            state.report.close()
-    fields["duration"] = perf_counter() - started
-    if _log.isEnabledFor(DEBUG):
-        _note(route, call_id, fields)
-    fields["call_id"], fields["name"] = call_id, route.name
-    return result_of(fields)
+            values, repairs = bind(raw)
+        except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+            fields = unbound(route, error, ask)
+        else:
+            try:
+                if direct is None or not simple or ask.ends is not None or ask.retry is not INHERIT:
+                    state = CallState(ToolCall(call_id, name, raw), report=reporter_for(ask, call_id, route))
+                    value, values = await attempts(route, values, ask, state)
+                elif where == "thread":
+                    value = await _threaded(route, values, usual if ask.timeout is INHERIT else ask.timeout)
+                else:
+                    value = direct(**values)
+                    if is_async or hasattr(value, "__await__"):
+                        seconds = usual if ask.timeout is INHERIT else ask.timeout
+                        if seconds is None:
+                            value = await value
+                        else:
+                            task, value, failure = eager.start(value, get_running_loop())
+                            if task is not None:
+                                value = await outcome_of(task, capped(seconds, route.box.settings), *route.patience)
+                            elif failure is not None:
+                                raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
+                fields = render(value, values)
+                if len(fields["text"]) > most:
+                    fields = route.shorten(fields)
+                if route.return_direct:
+                    fields["return_direct"] = True
+            except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
+                fields = failed(route, error, ask)
+        if repairs:
+            fields["repairs"] = repairs
+        if state is not None:
+            fields["attempts"] = state.attempt
+            if state.report is not None:
+                state.report.close()
+        fields["call_id"] = call_id
+        fields["name"] = name
+        fields["duration"] = perf_counter() - started
+        if _log.isEnabledFor(DEBUG):
+            _note(route, call_id, fields)
+        result = new(ToolResult)
+        fill(result, fields)
+        return result
+
+    return perform
 
 
 async def _threaded(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
@@ -138,11 +149,10 @@ def _note(route: Route, call_id: str, fields: dict[str, Any]) -> None:
     _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
 
 
-async def attempts(
-    route: Route, values: dict[str, Any], ask: Ask, state: CallState, retry: Retry | None
-) -> tuple[Any, dict[str, Any]]:
+async def attempts(route: Route, values: dict[str, Any], ask: Ask, state: CallState) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or no attempt is left; return its value and what it was called with."""
     tool, settings = route.tool, route.box.settings
+    retry = route.retry if isinstance(ask.retry, Inherit) else ask.retry
     known = route.box.context.merged(ask.context)
     while True:
         seconds = _seconds_for(route, ask)

@@ -228,7 +228,6 @@ class Governed:
 
     async def _in_turn(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
         route, ask = self.route, self._ask_within_run()
-        policy = route.retry if ask.retry is INHERIT else ask.retry
         seconds = route.timeout if ask.timeout is INHERIT else capped(ask.timeout, self.office.settings)
         started = monotonic()
         async with Held(route, self.office, values, ask, seconds):
@@ -237,7 +236,7 @@ class Governed:
             # Waiting for a turn, telling the listener and running share one time-out.
             if route.tool.listener is not None:
                 await self._told(call, values, ask, seconds, started)
-            work = attempts(route, values, replace(ask, timeout=_left(seconds, started)), state, policy)
+            work = attempts(route, values, replace(ask, timeout=_left(seconds, started)), state)
             try:
                 value, complete = await self._cancellable(work)
             except DeadlinePassed:

@@ -70,8 +70,8 @@ class Inputs:
     injected: frozenset[str] = frozenset()
     """Names that the application fills; a model that sends them is ignored."""
     enum_names: EnumNames = field(default_factory=dict)
-    strict: bool = False
-    """Whether `validate_json` is strict without being told."""
+    skim: Callable[[str], dict[str, Any]] | None = None
+    """As `validate_json`, strict, but a name nobody asked for is left out without a word; where that is wanted."""
     decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
 
@@ -122,7 +122,7 @@ def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool
         injected=injected,
         enum_names=compiled.enum_names,
         decimals=compiled.decimals,
-        strict=compiled.strict and not takes_more,
+        skim=compiled.skim if extra == "ignore" and not takes_more else None,
     )
 
 
@@ -297,7 +297,9 @@ def narrowed(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
         by_hand.validate_python(value)
         return inputs.validate_python(value, **how)
 
-    return replace(inputs, schema=by_hand.schema, validate_json=validate_json, validate_python=validate_python)
+    return replace(
+        inputs, schema=by_hand.schema, validate_json=validate_json, validate_python=validate_python, skim=None
+    )
 
 
 class _Checker:

@@ -93,7 +93,7 @@ def _from_jsonschema(item: Any) -> ArgumentProblem:
 
 def path_in(data: Any, location: Iterable[int | str], *, whole: bool = False) -> str:
     """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
-    steps: list[Any] = list(location)
+    steps: tuple[Any, ...] = tuple(location)
     if len(steps) == 1 and isinstance(data, dict) and (whole or steps[0] in data):
         return f"$.{clip(str(steps[0]))}"
     kept: list[int | str] = []
@@ -115,12 +115,12 @@ def path_of(steps: Iterable[int | str]) -> str:
 
 def got(value: Any) -> str:
     """Return what came, in a few words."""
-    if isinstance(value, dict | list):
+    if isinstance(value, str):
+        return f"string {clip(repr(value[:_GOT_LENGTH]), _GOT_LENGTH)}"
+    if isinstance(value, (dict, list)):
         return f"{kind_of(value)} of {len(value)}"
     if value is None:
         return "null"
-    if isinstance(value, str):
-        return f"string {clip(repr(value[:_GOT_LENGTH]), _GOT_LENGTH)}"
     return f"{kind_of(value)} {value}" if _small(value) else kind_of(value)
 
 

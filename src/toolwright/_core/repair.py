@@ -18,8 +18,8 @@ from pydantic_core import from_json
 from toolwright._core.values import Repair
 from toolwright._core.walk import EnumNames
 
-_INTEGER: Final = r"[+-]?\d{1,4300}"
-_NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?"
+_INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _LONGEST_NUMBER: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
 _WORDS: Final = {"true": True, "false": False}
@@ -173,11 +173,11 @@ def kind_of(value: Any) -> str:
 
 def exact_number(text: str, *, whole: bool) -> Any:
     """Return the number that a text is, or `UNCHANGED` where reading it would lose something."""
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > _LONGEST_NUMBER or text[:1].isalpha():
         return UNCHANGED
-    if re.fullmatch(_INTEGER, text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    if not re.fullmatch(_NUMBER, text):
+    if not _NUMBER.fullmatch(text):
         return UNCHANGED
     number = float(text)
     # Exact means that the number is written as this text; more digits than a float keeps would be lost.

@@ -6,7 +6,7 @@ Not here: applying it (`dispatch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from toolwright._core.handles import Store, shortened
 from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Settings, Timeout, checked, checked_policy
 from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
-from toolwright._core.values import Arguments
+from toolwright._core.values import Arguments, ToolResult
 from toolwright.errors import ConfigError, DefinitionError
 
 
@@ -152,8 +152,8 @@ class Route:
     """Cuts a result that is too long, and keeps the whole."""
     patience: tuple[str, float]
     """The tool's name, and how long it may take to clean up when it is called off."""
-    governed: bool = False
-    """Whether calls take the long way, through limits, approval and hooks."""
+    perform: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
+    """What runs its calls on the short way; `None` where they take the long one, through limits and approval."""
     direct: Callable[..., Any] | None = None
     """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
 

@@ -17,7 +17,7 @@ from toolwright._core.approvals import Approvals, office_of, store_of
 from toolwright._core.batch import Batch
 from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import context_from
-from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, perform
+from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolwright._core.govern import Governed
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
@@ -148,8 +148,8 @@ class Toolbox(Faces, Views, Approvals):
         if tool is None:
             return None
         route = route_to(tool, self._policy, self._store)
-        if is_governed(route, self._office, self._run):
-            route = dataclasses.replace(route, governed=True)
+        if not is_governed(route, self._office, self._run):
+            route = dataclasses.replace(route, perform=performer_of(route))
         self._routes[name] = route
         return route
 
@@ -173,21 +173,25 @@ class Toolbox(Faces, Views, Approvals):
 
         `call` is a tool's name, with `arguments`, or a `ToolCall`. `on_progress` gets what the tool reports.
         """
-        # Not `async def`: the coroutine of `perform` is handed on as it is, which saves a layer for each call.
+        # Not `async def`: the coroutine of the short way is handed on as it is, which saves a layer for each call.
         if isinstance(call, str):
             name, call_id = call, f"call_{next(_ids)}"
         else:
             name, call_id, arguments = call.name, call.id, call.arguments
-        route = self._routes.get(name) or self._route_or_refusal(name)
-        if isinstance(route, ToolCallError):
-            return self._refused(call_id, name, route)
-        if context is None and retry is INHERIT and on_progress is None and (timeout is INHERIT or timeout is None):
+        route = self._routes.get(name)
+        if route is None:
+            found = self._route_or_refusal(name)
+            if isinstance(found, ToolCallError):
+                return self._refused(call_id, name, found)
+            route = found
+        if context is None and on_progress is None and retry is INHERIT and (timeout is INHERIT or timeout is None):
             ask = NOTHING_ASKED if timeout is INHERIT else NO_TIMEOUT
         else:
             ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
-        if route.governed or self._office.middleware:
+        perform = route.perform
+        if perform is None or self._office.middleware:
             return Governed(route, self._office, self._run, ask).perform(ToolCall(call_id, route.name, arguments))
-        return perform(route, call_id, arguments, ask)
+        return perform(call_id, arguments, ask)
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
         return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
@@ -219,11 +223,11 @@ class Toolbox(Faces, Views, Approvals):
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
             ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
-            if route.governed or self._office.middleware:
+            if route.perform is None or self._office.middleware:
                 return await Governed(route, self._office, self._run, ask).perform(
                     dataclasses.replace(call, name=route.name)
                 )
-            return await perform(route, call.id, call.arguments, ask)
+            return await route.perform(call.id, call.arguments, ask)
 
         batch = Batch(wanted, results if results is not None else [], width, seconds)
         return await batch.run(run_one, [_is_barrier(route) for route in routes])

@@ -260,12 +260,12 @@ class ToolResult:
         return f"ToolResult(call_id={self.call_id!r}, name={self.name!r}, ok={self.ok}, {outcome})"
 
 
-def result_of(fields: dict[str, Any]) -> ToolResult:
-    """Make a result out of its fields, without a copy.
+fill: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
+"""Give a new result its fields; class defaults stand in for what is not there."""
 
-    The engine makes one for each call: this is a quarter of the cost of thirteen guarded assignments, and class
-    defaults stand in for what is not there.
-    """
+
+def result_of(fields: dict[str, Any]) -> ToolResult:
+    """Make a result out of its fields, without a copy: a quarter of the cost of thirteen guarded assignments."""
     result = _new(ToolResult)
-    _set(result, "__dict__", fields)
+    fill(result, fields)
     return result

@@ -6,7 +6,7 @@ of a start. Not here: how a type becomes a schema (`schema`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -31,8 +31,8 @@ class TypeSchema:
     """Whether a field is written under another name than Python's."""
     decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
-    strict: bool = False
-    """Whether the validator is strict without being told."""
+    skim: Callable[[str], dict[str, Any]] | None = None
+    """As the validator of an object, strict, but a name nobody asked for is left out without a word."""
     says_nan: bool = False
     """Whether a NaN is written as such, and not as null."""
 
