@@ -37,7 +37,7 @@ from toolwright._core.progress import OnProgress, Reporter
 from toolwright._core.result import named, shown
 from toolwright._core.route import Route, capped
 from toolwright._core.values import Arguments, ToolCall, ToolResult, fill
-from toolwright.errors import Abort, InvalidArguments, ResultError, ToolError, ToolTimeout
+from toolwright.errors import Abort, InvalidArguments, LimitExceeded, ResultError, ToolError, ToolTimeout
 
 _log = logging.getLogger("toolwright")
 
@@ -197,7 +197,7 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
 
 def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
     """Return the fields of the result of a call whose arguments did not fit."""
-    if not isinstance(error, InvalidArguments):
+    if not isinstance(error, InvalidArguments | LimitExceeded):
         return {**failed(route, error, ask), "attempts": 0}
     # Where in our own code it was found says nothing, and the frames would keep every refused call alive for the
     # garbage collector: that alone doubles the cost of a refusal.

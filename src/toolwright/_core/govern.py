@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
@@ -34,15 +34,15 @@ from toolwright._core.approve import (
 from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.definition import canonical
-from toolwright._core.dispatch import CLOCK_SLACK, Ask, attempts, failed, reporter_for, unbound
+from toolwright._core.dispatch import CLOCK_SLACK, Ask, Perform, attempts, failed, reporter_for, unbound
 from toolwright._core.execute import DeadlinePassed, within
 from toolwright._core.limits import Meter, RunState, fingerprint, json_like
-from toolwright._core.office import Middleware, Next, Office
+from toolwright._core.office import Office
 from toolwright._core.policy import INHERIT
 from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
 from toolwright._core.turns import Held, Refused
-from toolwright._core.values import Text, ToolCall, ToolResult, result_of
+from toolwright._core.values import Arguments, Text, ToolCall, ToolResult, result_of
 from toolwright.errors import ApprovalDenied, ApprovalRequired, ToolCallError, ToolCancelled, ToolTimeout
 
 
@@ -54,7 +54,7 @@ class _Answered(Exception):
         self.result = result
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Governed:
     """One call on the long way: its route, the office, the run it belongs to, what it says for itself."""
 
@@ -69,53 +69,58 @@ class Governed:
         """What tells this tool from others, under whatever name it is called."""
         return id(self.route.tool.root)
 
-    async def perform(self, call: ToolCall) -> ToolResult:
+    def perform(self, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
         """Run a call through every step, hooks outermost."""
         if isinstance(call.arguments, Mapping):
             call = replace(call, arguments=_copied(call.arguments))
-        step: Next = self._steps
-        for middleware in reversed(self.office.middleware):
-            step = self._hooked(middleware, step)
-        if self.ask.ends is None or not self.office.middleware:
-            return await step(call)
-        # The steps keep to the deadline by themselves; a hook may not.
+        hooks = self.office.middleware
+        if not hooks:
+            return self._last(call)
+        return self._hooked(call, 0) if self.ask.ends is None else self._punctual(call)
+
+    def _last(self, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
+        perform = self.route.perform
+        if perform is None or self.decision is not None:
+            return self.steps(call)
+        return perform(call.id, call.arguments, self.ask)
+
+    async def _punctual(self, call: ToolCall) -> ToolResult:
+        """Run the hooks within the deadline: the steps keep to it by themselves, a hook may not."""
         name, grace = self.route.patience
-        left = max(0.0, self.ask.ends - monotonic()) + grace + CLOCK_SLACK
+        left = max(0.0, (self.ask.ends or 0.0) - monotonic()) + grace + CLOCK_SLACK
         try:
-            result: ToolResult = await within(step(call), left, name, grace)
+            result: ToolResult = await within(self._hooked(call, 0), left, name, grace)
         except DeadlinePassed:
             error = ToolTimeout(name, self.ask.span, limit=self.ask.limit)
             return ToolResult(call.id, name, attempts=0, **shown(error, self.route.on_error))
         return result
 
-    def _hooked(self, middleware: Middleware, step: Next) -> Next:
-        async def hooked(call: ToolCall) -> ToolResult:
-            raised: list[BaseException] = []
+    async def _hooked(self, call: ToolCall, index: int) -> ToolResult:
+        """Run a call through the hook of this index, and all that are inside of it."""
+        raised: list[BaseException] = []
+        hooks = self.office.middleware
 
-            async def inner(call: ToolCall) -> ToolResult:
-                try:
-                    return await step(call)
-                except BaseException as error:
-                    raised.append(error)
-                    raise
-
+        async def inner(call: ToolCall) -> ToolResult:
             try:
-                result: Any = await middleware(call, inner)
+                return await (self._hooked(call, index + 1) if index + 1 < len(hooks) else self._last(call))
             except BaseException as error:
-                if any(error is known for known in raised):
-                    raise  # what the call itself was told to raise, not what the hook did
-                fields = failed(self.route, error, self.ask)
-            else:
-                if isinstance(result, ToolResult):
-                    same = result.call_id == call.id
-                    return result if same else result_of({**vars(result), "call_id": call.id})
-                wrong = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
-                fields = failed(self.route, wrong, self.ask)
-            return ToolResult(call.id, self.route.name, **fields)
+                raised.append(error)
+                raise
 
-        return hooked
+        try:
+            result: Any = await hooks[index](call, inner)
+        except BaseException as error:
+            if any(error is known for known in raised):
+                raise  # what the call itself was told to raise, not what the hook did
+            fields = failed(self.route, error, self.ask)
+        else:
+            if type(result) is ToolResult:
+                return result if result.call_id == call.id else result_of({**vars(result), "call_id": call.id})
+            wrong = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
+            fields = failed(self.route, wrong, self.ask)
+        return ToolResult(call.id, self.route.name, **fields)
 
-    async def _steps(self, call: ToolCall) -> ToolResult:
+    async def steps(self, call: ToolCall) -> ToolResult:
         started, state = perf_counter(), CallState(call, report=reporter_for(self.ask, call.id, self.route))
         repairs: Any = ()
         try:
@@ -312,6 +317,16 @@ class Governed:
         if times == 2:  # noqa: PLR2004 - the second time
             return _noted(result, call.id, "This is the second time that this call gave this result.")
         return result
+
+
+def long_way(route: Route, office: Office) -> Perform:
+    """Return what runs the calls of a tool on the long way, hooks aside and outside of any run."""
+
+    async def perform(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:
+        own = _copied(raw) if isinstance(raw, Mapping) else raw
+        return await Governed(route, office, None, ask).steps(ToolCall(call_id, route.name, own))
+
+    return perform
 
 
 def _left(seconds: float | None, started: float) -> float | None:

@@ -7,10 +7,11 @@ to the model as a result. Not here: which tool has which limit (`definition`), o
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -33,27 +34,30 @@ class Slots:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._held = 0
+        # Taking from a deque and putting back is one step each, so that the usual way needs no lock.
+        self._free = deque(range(limit))
         self._lock = threading.Lock()
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     def try_take(self) -> bool:
-        """Take a slot if one is free."""
-        with self._lock:
-            if self._held >= self.limit:
-                return False
-            self._held += 1
-            return True
+        """Take a slot if one is free, and nobody waits for it."""
+        if self._waiting:
+            return False
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        return True
 
     async def take(self) -> None:
         """Wait for a slot."""
+        if self.try_take():
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self._held < self.limit:
-                self._held += 1
-                return
-            loop = asyncio.get_running_loop()
-            turn: asyncio.Future[None] = loop.create_future()
             self._waiting.append((loop, turn))
+        self._hand_on()  # one may have become free before we stood in line
         try:
             await turn
         except asyncio.CancelledError:
@@ -67,20 +71,27 @@ class Slots:
 
     def give(self) -> None:
         """Hand the slot on to whoever waits longest."""
+        self._free.append(0)
+        if self._waiting:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
         with self._lock:
-            while self._waiting:
+            while self._waiting and self._free:
+                try:
+                    self._free.pop()
+                except IndexError:
+                    return  # somebody was quicker, and will hand it on in turn
                 loop, turn = self._waiting.popleft()
                 try:
                     loop.call_soon_threadsafe(_wake, turn)
                 except RuntimeError:
-                    continue  # its loop is closed, and with it whoever waited there
-                return
-            self._held -= 1
+                    self._free.append(0)  # its loop is closed, and with it whoever waited there
 
     @property
     def idle(self) -> bool:
         """Whether nobody holds or waits for a slot."""
-        return not self._held and not self._waiting
+        return len(self._free) == self.limit and not self._waiting
 
 
 def _wake(turn: asyncio.Future[None]) -> None:
@@ -210,8 +221,8 @@ class RunState:
     """What one run has used up, and what it has seen. Shared by every view of the run's toolbox."""
 
     limits: Limits
-    calls: int = 0
-    per_tool: dict[Hashable, int] = field(default_factory=dict)
+    calls: Iterator[int] = field(default_factory=itertools.count)
+    per_tool: dict[Hashable, Iterator[int]] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     tasks: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     cancelled: bool = False
@@ -224,18 +235,17 @@ class RunState:
         Raises:
             LimitExceeded: the tool or the run has used up its calls.
         """
-        own = most if most is not None else self.limits.per_tool
-        counted = tool if key is None else key
-        with self.lock:
-            used = self.per_tool.get(counted, 0)
-            if own is not None and used >= own:
-                raise LimitExceeded(tool, f"max_calls of {own} for this tool", "Go on without it.")
-            if self.limits.calls is not None and self.calls >= self.limits.calls:
-                raise LimitExceeded(
-                    tool, f"max_calls of {self.limits.calls} for this run", "Answer with what you have."
-                )
-            self.per_tool[counted] = used + 1
-            self.calls += 1
+        own, calls = self.limits.per_tool if most is None else most, self.limits.calls
+        # The next number is had in one step, whichever thread asks; what is refused has been used up for good.
+        if own is not None and next(self.counter(tool if key is None else key)) >= own:
+            raise LimitExceeded(tool, f"max_calls of {own} for this tool", "Go on without it.")
+        if calls is not None and next(self.calls) >= calls:
+            raise LimitExceeded(tool, f"max_calls of {calls} for this run", "Answer with what you have.")
+
+    def counter(self, key: Hashable) -> Iterator[int]:
+        """Return the numbers of a tool's calls: each call takes the next."""
+        found = self.per_tool.get(key)
+        return self.per_tool.setdefault(key, itertools.count()) if found is None else found
 
     def left(self) -> float | None:
         """Return the seconds that the run has left, or `None` for no limit."""

@@ -57,7 +57,6 @@ def is_governed(route: Route, office: Office, run: RunState | None) -> bool:
     own = (options.approval, options.max_calls, options.max_concurrency, options.lock, options.rate)
     return bool(
         run is not None
-        or office.middleware
         or office.most is not None
         or any(own)
         or route.tool.listener is not None

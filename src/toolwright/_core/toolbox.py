@@ -19,8 +19,9 @@ from toolwright._core.catalog import Catalog, items_from
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
-from toolwright._core.govern import Governed
+from toolwright._core.govern import Governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
+from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
@@ -29,7 +30,7 @@ from toolwright._core.prompts import Prompt
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
-from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright._core.values import Arguments, ToolCall, ToolResult, call_of
 from toolwright._core.views import Views
 from toolwright.errors import ExecutionError, ToolCallError, UnknownTool
 
@@ -150,6 +151,8 @@ class Toolbox(Faces, Views, Approvals):
         route = route_to(tool, self._policy, self._store)
         if not is_governed(route, self._office, self._run):
             route = dataclasses.replace(route, perform=performer_of(route))
+        elif self._run is None:
+            route = dataclasses.replace(route, perform=lane_of(route, self._office, long_way(route, self._office)))
         self._routes[name] = route
         return route
 
@@ -190,7 +193,7 @@ class Toolbox(Faces, Views, Approvals):
             ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
         perform = route.perform
         if perform is None or self._office.middleware:
-            return Governed(route, self._office, self._run, ask).perform(ToolCall(call_id, route.name, arguments))
+            return Governed(route, self._office, self._run, ask).perform(call_of(call_id, route.name, arguments))
         return perform(call_id, arguments, ask)
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:

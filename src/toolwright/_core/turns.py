@@ -21,6 +21,11 @@ from toolwright.errors import ToolCallError, ToolTimeout
 _held: ContextVar[frozenset[Hashable]] = ContextVar("toolwright_turns_held", default=frozenset())
 
 
+held = _held.get
+"""What the caller holds already."""
+hold, let_go = _held.set, _held.reset
+
+
 class Refused(Exception):
     """The call ends with an error of ours, which must not be taken for the tool's own."""
 

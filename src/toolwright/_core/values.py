@@ -260,6 +260,18 @@ class ToolResult:
         return f"ToolResult(call_id={self.call_id!r}, name={self.name!r}, ok={self.ok}, {outcome})"
 
 
+_set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
+
+
+def call_of(call_id: str, name: str, arguments: Arguments) -> ToolCall:
+    """Make a call; half the cost of a frozen dataclass, whose constructor guards each field."""
+    call = _new(ToolCall)
+    _set_id(call, call_id)
+    _set_name(call, name)
+    _set_arguments(call, arguments)
+    return call
+
+
 fill: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
 """Give a new result its fields; class defaults stand in for what is not there."""
 
