@@ -52,6 +52,24 @@ def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
     return tables
 
 
+def under_policy(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Measure what time-out, limits and a hook add; there is no peer that has all of them."""
+    del with_peers
+    ours, notes = _ours()
+    sample, limits = samples.FIVE, {"timeout": 30.0, "max_calls": 10**9, "max_concurrency": 8}
+    contenders = [Contender("floor: pydantic-core", floors.on_loop(sample))]
+    if ours:
+        contenders += [
+            Contender("toolwright, all defaults", ours.on_loop(sample), 3.0),
+            Contender("with time-out and limits", ours.governed(sample, **limits)),
+            Contender("with a hook", ours.governed(sample, hooked=True)),
+            Contender("with time-out, limits and a hook", ours.governed(sample, hooked=True, **limits), 4.0),
+            Contender('the same, runs_on="loop"', ours.governed(sample, hooked=True, on_loop=True, **limits), 4.0),
+        ]
+    title = f"Call under policy: {sample.name}"
+    return [asyncio.run(_race(title, sample, contenders, {}, rounds, notes))]
+
+
 def in_thread(rounds: int, *, with_peers: bool) -> list[Table]:
     """Measure sync tools that leave the loop for a thread."""
     ours, notes = _ours()

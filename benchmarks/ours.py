@@ -11,7 +11,7 @@ from typing import Any
 from measure import Call
 from samples import Sample
 
-from toolwright import Toolbox, ToolCall, tool
+from toolwright import Toolbox, ToolCall, ToolResult, tool
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +44,27 @@ def on_loop(sample: Sample, **options: Any) -> Call:
 def plain_on_loop(sample: Sample, **options: Any) -> Call:
     """Call the sync form where it is."""
     return _caller(tool(runs_on="loop")(_copy(sample.plain)), **options)
+
+
+async def pass_on(call: ToolCall, following: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
+    """Hand a call on: the least that a hook can do."""
+    return await following(call)
+
+
+def governed(sample: Sample, *, hooked: bool = False, on_loop: bool = False, **options: Any) -> Call:
+    """Call a tool with policy on it, and a hook around it if asked; options go to the tool."""
+    function = (
+        tool(runs_on="loop", **options)(_copy(sample.plain)) if on_loop else tool(**options)(_copy(sample.on_loop))
+    )
+    box = Toolbox(function)
+    if hooked:
+        box.use(pass_on)
+    run, name = box.call, function.__name__
+
+    async def call(text: str) -> str:
+        return (await run(name, text)).text
+
+    return call
 
 
 def in_thread(sample: Sample, **options: Any) -> Call:

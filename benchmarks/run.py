@@ -1,6 +1,6 @@
 """Measure the speed of Toolwright against its floor, and against its peers with `--peers`.
 
-Usage: python benchmarks/run.py [call|thread|define|import|all] [--peers] [--rounds N] [--write]
+Usage: python benchmarks/run.py [call|policy|thread|define|import|all] [--peers] [--rounds N] [--write]
 """
 
 import argparse
@@ -22,7 +22,13 @@ import imports
 from measure import Neighbours
 
 README = Path(__file__).with_name("README.md")
-SUBJECTS = {"call": calls.on_loop, "thread": calls.in_thread, "define": define.table, "import": imports.table}
+SUBJECTS = {
+    "call": calls.on_loop,
+    "policy": calls.under_policy,
+    "thread": calls.in_thread,
+    "define": define.table,
+    "import": imports.table,
+}
 OWN = ("toolwright", "pydantic", "pydantic-core", "anyio")
 
 

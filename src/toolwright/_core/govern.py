@@ -12,6 +12,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -97,21 +98,13 @@ class Governed:
 
     async def _hooked(self, call: ToolCall, index: int) -> ToolResult:
         """Run a call through the hook of this index, and all that are inside of it."""
-        raised: list[BaseException] = []
         hooks = self.office.middleware
-
-        async def inner(call: ToolCall) -> ToolResult:
-            try:
-                return await (self._hooked(call, index + 1) if index + 1 < len(hooks) else self._last(call))
-            except BaseException as error:
-                raised.append(error)
-                raise
-
+        following = self._last if index + 1 == len(hooks) else partial(self._hooked, index=index + 1)
         try:
-            result: Any = await hooks[index](call, inner)
+            result: Any = await hooks[index](call, following)
         except BaseException as error:
-            if any(error is known for known in raised):
-                raise  # what the call itself was told to raise, not what the hook did
+            if self.route.on_error == "raise" and isinstance(error, ToolCallError):
+                raise  # what the call itself was told to raise, and what a hook may raise as well
             fields = failed(self.route, error, self.ask)
         else:
             if type(result) is ToolResult:
