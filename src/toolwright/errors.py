@@ -15,7 +15,8 @@
     │  ├─ LimitExceeded      refusal: a limit is used up; names it
     │  ├─ ToolTimeout        failure: the deadline passed
     │  ├─ ToolCancelled      the call was called off
-    │  └─ ResultError        failure: the tool ran, its result cannot be sent
+    │  ├─ ResultError        failure: the tool ran, its result cannot be sent
+    │  └─ RemoteError        failure: a server could not be reached, or did not answer as it must
     └─ Abort                 raised by a tool to stop the whole run; never turned into text
 
 Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
@@ -40,6 +41,7 @@ __all__ = [
     "ExecutionError",
     "InvalidArguments",
     "LimitExceeded",
+    "RemoteError",
     "ResultError",
     "ToolCallError",
     "ToolCancelled",
@@ -297,6 +299,31 @@ class ResultError(ToolCallError):
 
     def __init__(self, tool: str, reason: str) -> None:
         super().__init__(f"{tool} ran, but its result cannot be sent: {reason}", tool=tool)
+
+
+class RemoteError(ToolCallError):
+    """A server could not be reached, or did not answer as it must."""
+
+    code = "remote_error"
+
+    def __init__(
+        self, server: str, phase: str, reason: str, *, tool: str = "", stderr: str = "", retryable: bool = False
+    ) -> None:
+        self.server = server
+        self.phase = phase
+        """What was being done: `connect`, `list`, `call`, `read` …"""
+        self.reason = reason
+        """What is at the root of it, in words."""
+        self.stderr = stderr
+        """The last line that the server wrote to its standard error."""
+        last = f" Its last words: {clip(stderr, 200)}" if stderr else ""
+        super().__init__(f"Server {server!r}, {phase}: {reason}.{last}", tool=tool, retryable=retryable)
+
+    def to_model(self) -> dict[str, Any]:
+        """Return the JSON object that the model reads; what a process wrote to its standard error is not for it."""
+        form = super().to_model()
+        form["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
+        return form
 
 
 def clip(text: str, limit: int = 80) -> str:

@@ -68,10 +68,10 @@ def without_twin(cls):
     """The async methods of a class with no sync twin of the same parameters, and the twins of nothing."""
     found = {name: member for name, member in members(cls) if inspect.isroutine(member)}
     for name, member in found.items():
-        twin = found.get(f"{name}_sync")
+        twin = found.get("close_sync" if name == "aclose" else f"{name}_sync")
         if is_async(member) and (twin is None or parameters(twin) != parameters(member)):
             yield f"{cls.__name__}.{name}"
-        if name.endswith("_sync") and name.removesuffix("_sync") not in found:
+        if name.endswith("_sync") and name != "close_sync" and name.removesuffix("_sync") not in found:
             yield f"{cls.__name__}.{name}"
 
 

@@ -98,13 +98,13 @@ def as_named(tool: Tool, name: str) -> Tool:
     return Renamed(tool, name)
 
 
-def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Tool | Prompt]:
-    """Yield the tools and prompts of any kind of source.
+def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Any]:
+    """Yield the tools and prompts of any kind of source; a server (`__remote__`) is yielded as it is.
 
     Raises:
         DefinitionError: it is none; says what a source can be.
     """
-    if isinstance(source, Tool | Prompt):
+    if isinstance(source, Tool | Prompt) or (hasattr(source, "__remote__") and not isinstance(source, type)):
         yield source
     elif isinstance(source, ToolSource):
         yield from source.__tools__()

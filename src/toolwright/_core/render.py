@@ -35,6 +35,8 @@ Render: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 def renderer_of(tool: Tool) -> Render:
     """Return the function that renders what a tool returns; the usual cases take the shortest way."""
+    if (rendered := tool.rendered) is not None:
+        return lambda value, values: rendered(value)  # noqa: ARG005 - the values are for texts with ${...} in them
     if tool.options.converter is not None or tool.options.substitute_result:
         return lambda value, values: convert(tool, value, values)
     output, structured = tool.output, tool.definition.output_schema is not None

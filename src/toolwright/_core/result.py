@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from toolwright._core.policy import OnError
 from toolwright._core.render import NO_OUTPUT
 from toolwright._core.values import ToolResult
-from toolwright.errors import ExecutionError, ResultError, ToolCallError, ToolError
+from toolwright.errors import ExecutionError, RemoteError, ResultError, ToolCallError, ToolError
 
 _log = logging.getLogger("toolwright")
 
@@ -30,7 +30,9 @@ def named(tool: str, error: BaseException) -> ToolCallError:
             error = copy.copy(error)
         error.tool = tool
         return error
-    if isinstance(error, ResultError | ExecutionError) and error.tool == tool:
+    if isinstance(error, RemoteError):
+        error.tool = error.tool or tool
+    if isinstance(error, ResultError | ExecutionError | RemoteError) and error.tool == tool:
         return error
     if isinstance(error, asyncio.CancelledError):
         return ExecutionError(tool, RuntimeError("the tool cancelled itself"))

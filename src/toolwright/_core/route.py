@@ -21,6 +21,7 @@ from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
 from toolwright._core.handles import Store, shortened
 from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Settings, Timeout, checked, checked_policy
+from toolwright._core.remotes import Asked, OnConflict
 from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolResult
@@ -44,6 +45,10 @@ class BoxWords(TypedDict, total=False):
     approval_key: str | bytes | None
     results_dir: str | Path | None
     config: Config | Mapping[str, Any] | None
+    on_conflict: OnConflict
+    on_elicit: Asked | None
+    on_sample: Asked | None
+    eager: bool
     settings: Settings
     name: str | None
 
@@ -65,6 +70,14 @@ class BoxPolicy:
     approver: Approver | None = None
     approval_key: str | bytes | None = None
     results_dir: str | Path | None = None
+    on_conflict: OnConflict = "shadow"
+    """What happens when a server offers a tool whose name is taken."""
+    on_elicit: Asked | None = None
+    """Answers what a server asks the user."""
+    on_sample: Asked | None = None
+    """Answers what a server asks a model."""
+    eager: bool = True
+    """Whether `async with` connects at once, or the first need does."""
     capped_width: bool = False
     """Whether `max_concurrency` was asked for, and so holds for single calls too."""
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
@@ -97,6 +110,8 @@ class BoxPolicy:
         settings: Settings = given.get("settings", Settings())
         given["capped_width"] = "max_concurrency" in given
         given.setdefault("max_concurrency", settings.max_concurrency)
+        if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
+            raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')
         if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
             raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
         return cls(**given)

@@ -55,6 +55,8 @@ class Tool(ABC):
     """Whether it takes arguments that its schema does not name."""
     listener: Any = None
     """Told of each call before it runs: `await listener.tell(values, call)`; see `augment`."""
+    rendered: Callable[[Any], dict[str, Any]] | None = None
+    """What turns its value into the fields of a result, where that is not our own way."""
     direct: Callable[..., Any] | None = None
     """The plain function to call with the values as keywords, where nothing else has to be done."""
 
@@ -295,6 +297,7 @@ class Renamed(Tool):
         self.definition = replace(tool.definition, name=name)
         self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
         self.shown, self.direct, self.listener = tool.shown, tool.direct, tool.listener
+        self.rendered = tool.rendered
         self.inputs, self.output = tool.inputs, tool.output
         self.complete, self.start, self.crossing = tool.complete, tool.start, tool.crossing  # type: ignore[method-assign]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self
 
 from typing_extensions import Unpack
@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 from toolwright._core.approvals import Approvals, office_of, store_of
 from toolwright._core.batch import Batch
 from toolwright._core.catalog import Catalog, items_from
+from toolwright._core.connections import Connections
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
@@ -27,6 +28,7 @@ from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt
+from toolwright._core.remotes import Host, Remotes, RemoteSource, View
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
@@ -37,7 +39,7 @@ from toolwright.errors import ExecutionError, ToolCallError, UnknownTool
 _ids = itertools.count(1)
 
 
-class Toolbox(Faces, Views, Approvals):
+class Toolbox(Faces, Connections, Views, Approvals):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
     def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
@@ -47,8 +49,11 @@ class Toolbox(Faces, Views, Approvals):
         self._office = office_of(policy)
         self._store = store_of(policy)
         self._run: RunState | None = None
-        self._owns_store = True
-        self._transform: Callable[[Tool], Tool] | None = None
+        self._owns_store = self._owns_remotes = True
+        self._view: View = _unchanged
+        host = Host(policy.settings, policy.on_elicit, policy.on_sample)
+        self._remotes = Remotes(host, policy.on_conflict)
+        self._remotes.listen(self)
         for source in sources:
             self.add(source)
 
@@ -58,10 +63,14 @@ class Toolbox(Faces, Views, Approvals):
         *,
         closed: bool = False,
         run: RunState | None = None,
-        transform: Callable[[Tool], Tool] | None = None,
+        view: View | None = None,
+        remotes: Remotes | None = None,
     ) -> Self:
         twin = object.__new__(type(self))
-        twin._transform, twin._owns_store = transform or self._transform, run is not None
+        twin._view = self._view if view is None else _composed(self._view, view)
+        twin._owns_store, twin._owns_remotes = run is not None, False
+        twin._remotes = self._remotes if remotes is None else remotes
+        twin._remotes.listen(twin)
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
         twin._catalog, twin._routes = catalog, {}
@@ -77,11 +86,23 @@ class Toolbox(Faces, Views, Approvals):
             DefinitionError: the source cannot give tools; says why.
         """
         # All or nothing: a source that clashes leaves the toolbox as it was.
-        grown = self._catalog.copy()
+        grown, servers = self._catalog.copy(), []
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
+            if isinstance(item, RemoteSource):
+                servers.append(item.__remote__(self._remotes.host))
+                continue
             refuse_builtin_name(item)
             grown.add(item, replace_same=replace)
+        for server in servers:
+            self._remotes.add(server)
         self._catalog = grown
+        if self._owns_remotes:
+            self._remotes.local = frozenset(grown.tools)
+        self._remotes.changed()
+        self.forget_routes()
+
+    def forget_routes(self) -> None:
+        """Work out anew how calls are treated; what the tools are has changed."""
         self._routes.clear()
 
     def __tools__(self) -> Iterator[Tool | Prompt]:
@@ -99,42 +120,61 @@ class Toolbox(Faces, Views, Approvals):
 
         `read_result` is among them as soon as a result was cut.
         """
-        if not len(self._store) or READ_RESULT in self._catalog.tools:
-            return builtins.list(self._catalog)
-        return sorted([*self._catalog, reader_of(self._store)], key=lambda tool: tool.name)
+        more = () if not len(self._store) or READ_RESULT in self._catalog.tools else (reader_of(self._store),)
+        return sorted([*self, *more], key=lambda tool: tool.name)
+
+    @property
+    def _offered(self) -> Mapping[str, Tool]:
+        """What the servers are known to offer, as this view shows it."""
+        if not self._remotes:
+            return {}
+        seen = (self._view(tool) for tool in self._remotes.tools.values())
+        return {tool.name: tool for tool in seen if tool is not None}
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
-        """The prompts, sorted by name."""
-        return sorted(self._catalog.prompts.values(), key=lambda prompt: prompt.name)
+        """The prompts, sorted by name; a server's gives way to a local one of its name."""
+        remote = {prompt.name: prompt for source in self._remotes.sources for prompt in source.prompts}
+        return sorted({**remote, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
-        found = self._catalog.find(name)
+        found = self._find(name)
         if found is None:
-            raise KeyError(str(UnknownTool(name, sorted(self._catalog.tools))))
+            raise KeyError(str(UnknownTool(name, self._names())))
         return found
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        return self._catalog.find(name) is not None or (name == READ_RESULT and len(self._store) > 0)
+        return self._find(name) is not None or (name == READ_RESULT and len(self._store) > 0)
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._catalog)
+        return iter(sorted([*self._offered.values(), *self._catalog], key=lambda tool: tool.name))
 
     def __len__(self) -> int:
-        return len(self._catalog.tools)
+        return len(self._catalog.tools) + len(self._offered)
+
+    def _find(self, name: str) -> Tool | None:
+        found = self._catalog.find(name)
+        return Catalog(dict(self._offered)).find(name) if found is None and self._remotes else found
+
+    def _names(self) -> builtins.list[str]:
+        return sorted([*self._catalog.tools, *self._offered])
 
     def __repr__(self) -> str:
         return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
 
     async def list(self) -> Tools:
-        """Return the tools, sorted by name."""
+        """Return the tools, sorted by name; fetches what servers offer where that is missing or stale."""
+        await self._remotes.prepare()
         return self.tools
 
     async def resolve(self, name: str) -> Tool | None:
         """Return the tool that a call of this name would run, or `None`."""
         route = self._route(name)
+        if route is None and self._remotes:
+            await self._remotes.prepare()
+            route = self._route(name)
         return None if route is None else route.tool
 
     def _route(self, name: str) -> Route | None:
@@ -144,8 +184,8 @@ class Toolbox(Faces, Views, Approvals):
         if tool is None:
             found = (resolver.resolve(name) for resolver in self._policy.resolvers)
             tool = next((item for item in found if item is not None), None)
-            if tool is not None and self._transform is not None:
-                tool = self._transform(tool)
+            tool = None if tool is None else self._view(tool)
+        tool = tool or self._find(name)
         if tool is None:
             return None
         route = route_to(tool, self._policy, self._store)
@@ -158,7 +198,7 @@ class Toolbox(Faces, Views, Approvals):
 
     def _route_or_refusal(self, name: str) -> Route | ToolCallError:
         try:
-            return self._route(name) or UnknownTool(name, sorted(self._catalog.tools))
+            return self._route(name) or UnknownTool(name, self._names())
         except Exception as error:  # noqa: BLE001 - a resolver is foreign code; its failure costs one call, not a batch
             return ExecutionError(name, error)
 
@@ -184,6 +224,9 @@ class Toolbox(Faces, Views, Approvals):
         route = self._routes.get(name)
         if route is None:
             found = self._route_or_refusal(name)
+            if isinstance(found, UnknownTool) and self._remotes:
+                ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
+                return self._after_listing(call_of(call_id, name, arguments), ask)
             if isinstance(found, ToolCallError):
                 return self._refused(call_id, name, found)
             route = found
@@ -195,6 +238,24 @@ class Toolbox(Faces, Views, Approvals):
         if perform is None or self._office.middleware:
             return Governed(route, self._office, self._run, ask).perform(call_of(call_id, route.name, arguments))
         return perform(call_id, arguments, ask)
+
+    async def _after_listing(self, call: ToolCall, ask: Ask) -> ToolResult:
+        """Run a call whose tool may be on a server that was not asked yet."""
+        route: Route | ToolCallError
+        try:
+            await self._remotes.prepare()
+            route = self._route_or_refusal(call.name)
+        except ToolCallError as unreachable:
+            route = unreachable
+        if isinstance(route, ToolCallError):
+            return await self._refused(call.id, call.name, route)
+        return await self._performed(route, call, ask)
+
+    def _performed(self, route: Route, call: ToolCall, ask: Ask) -> Coroutine[Any, Any, ToolResult]:
+        if route.perform is None or self._office.middleware:
+            named = call if call.name == route.name else dataclasses.replace(call, name=route.name)
+            return Governed(route, self._office, self._run, ask).perform(named)
+        return route.perform(call.id, call.arguments, ask)
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
         return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
@@ -218,6 +279,9 @@ class Toolbox(Faces, Views, Approvals):
         width = _width(strategy, self._policy.max_concurrency)
 
         routes = [self._route_or_refusal(call.name) for call in wanted]
+        if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
+            await self._remotes.prepare()
+            routes = [self._route_or_refusal(call.name) for call in wanted]
 
         known, seconds = context_from(context), checked(timeout)
 
@@ -226,11 +290,7 @@ class Toolbox(Faces, Views, Approvals):
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
             ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
-            if route.perform is None or self._office.middleware:
-                return await Governed(route, self._office, self._run, ask).perform(
-                    dataclasses.replace(call, name=route.name)
-                )
-            return await route.perform(call.id, call.arguments, ask)
+            return await self._performed(route, call, ask)
 
         batch = Batch(wanted, results if results is not None else [], width, seconds)
         return await batch.run(run_one, [_is_barrier(route) for route in routes])
@@ -252,10 +312,25 @@ class Toolbox(Faces, Views, Approvals):
             InvalidArguments: the arguments do not fit.
         """
         found = self._catalog.prompts.get(name)
+        if found is None and self._remotes:
+            await self._remotes.prepare()
+            found = next((prompt for prompt in self.prompts if prompt.name == name), None)
         if found is None:
-            known = ", ".join(sorted(self._catalog.prompts)) or "none"
+            known = ", ".join(prompt.name for prompt in self.prompts) or "none"
             raise KeyError(f"No prompt named {name!r}. There are: {known}.")
         return await found.render(arguments, self._policy.context.merged(context_from(context)))
+
+
+def _unchanged(tool: Tool) -> Tool | None:
+    return tool
+
+
+def _composed(first: View, second: View) -> View:
+    def both(tool: Tool) -> Tool | None:
+        seen = first(tool)
+        return None if seen is None else second(seen)
+
+    return both
 
 
 def _is_barrier(route: Route | ToolCallError) -> bool:

@@ -13,10 +13,11 @@ from typing import Any, Self
 from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.augment import OnArguments, augmenter
-from toolwright._core.catalog import Catalog, matches
-from toolwright._core.handles import Store, refuse_builtin_name
+from toolwright._core.catalog import Catalog, as_named, matches
+from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.limits import RunState
 from toolwright._core.policy import Limits
+from toolwright._core.remotes import Remotes, View
 from toolwright._core.tool import Tool
 from toolwright.errors import DefinitionError
 
@@ -34,8 +35,7 @@ class Views(ABC):
     """What can be seen of a toolbox."""
 
     _catalog: Catalog
-    _store: Store
-    _owns_store: bool
+    _remotes: Remotes
     _run: RunState | None
 
     @abstractmethod
@@ -45,12 +45,13 @@ class Views(ABC):
         *,
         closed: bool = False,
         run: RunState | None = None,
-        transform: Callable[[Tool], Tool] | None = None,
+        view: View | None = None,
+        remotes: Remotes | None = None,
     ) -> Self:
         """Return a toolbox over another catalog, with everything else shared.
 
-        A closed one asks no resolver; one for a run keeps the results of that run by itself; a transform is
-        made to tools that a resolver finds.
+        A closed one asks no resolver; one for a run keeps the results of that run by itself; a view is what is
+        made of tools that a resolver finds or a server offers.
         """
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectWords]) -> Self:
@@ -64,7 +65,7 @@ class Views(ABC):
         def keep(tool: Tool) -> bool:
             return (not patterns or any(fnmatchcase(tool.name, p) for p in patterns)) and matches(tool, wanted, given)
 
-        return self._with(self._catalog.where(keep), closed=True)
+        return self._with(self._catalog.where(keep), closed=True, view=_kept(keep))
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
         """Return a view without the tools that match a pattern or carry one of the tags."""
@@ -73,7 +74,7 @@ class Views(ABC):
         def keep(tool: Tool) -> bool:
             return not any(fnmatchcase(tool.name, p) for p in patterns) and not (unwanted & tool.options.tags)
 
-        return self._with(self._catalog.where(keep), closed=True)
+        return self._with(self._catalog.where(keep), closed=True, view=_kept(keep))
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool's name begins with `prefix`."""
@@ -85,7 +86,8 @@ class Views(ABC):
         Raises:
             DefinitionError: there is no tool of an old name.
         """
-        if unknown := names.keys() - self._catalog.tools.keys():
+        # What a server offers may not be known yet, so with servers a name may be anything.
+        if (unknown := names.keys() - self._catalog.tools.keys()) and not self._remotes:
             there = ", ".join(sorted(self._catalog.tools)) or "none"
             raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {there}.")
         return self._renamed(lambda name: names.get(name, name))
@@ -94,7 +96,7 @@ class Views(ABC):
         renamed = self._catalog.named(rename)
         for tool in renamed:
             refuse_builtin_name(tool)
-        return self._with(renamed, closed=True)
+        return self._with(renamed, closed=True, view=lambda tool: as_named(tool, rename(tool.name)))
 
     def augmented(self, model: Any, *, on_arguments: OnArguments | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
@@ -107,7 +109,7 @@ class Views(ABC):
         """
         augment = augmenter(model, on_arguments, keep=keep)
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
-        return self._with(Catalog(tools, dict(self._catalog.prompts)), transform=augment)
+        return self._with(Catalog(tools, dict(self._catalog.prompts)), view=augment)
 
     def run(self, limits: Limits | None = None) -> Self:
         """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.
@@ -116,20 +118,10 @@ class Views(ABC):
         """
         return self._with(self._catalog, run=RunState(limits or Limits()))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._owns_store:
-            self._store.clear()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        if self._owns_store:
-            self._store.clear()
-
     def __or__(self, other: Views) -> Self:
         """Return a toolbox with the tools of both, under this one's policy."""
-        return self._with(self._catalog.joined(other._catalog))
+        return self._with(self._catalog.joined(other._catalog), remotes=self._remotes.joined(other._remotes))
+
+
+def _kept(keep: Callable[[Tool], bool]) -> View:
+    return lambda tool: tool if keep(tool) else None

@@ -1,0 +1,263 @@
+"""Tools that live elsewhere: what a toolbox knows of its servers, and under which names.
+
+Lives here: what a toolbox asks of a remote source, names across servers, listing and closing them together.
+Not here: any wire; a source brings its own (`toolwright.mcp`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from toolwright._core.catalog import as_named
+from toolwright._core.policy import Settings
+from toolwright._core.prompts import Prompt
+from toolwright._core.tool import Tool
+from toolwright._core.values import Content, ResourceLink
+from toolwright.errors import DefinitionError, DuplicateTool, RemoteError, ToolwrightError
+
+_log = logging.getLogger("toolwright")
+
+OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
+Asked: TypeAlias = Callable[..., Awaitable[Any] | Any]
+View: TypeAlias = Callable[[Tool], Tool | None]
+"""What a view makes of a tool that a server offers; `None` leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a server is, by a round trip that was made for the purpose. True when it is well."""
+
+    ok: bool
+    latency: float | None = None
+    """Seconds that the round trip took."""
+    error: str | None = None
+    tools: int = 0
+    since: float | None = None
+    """When it became so, in seconds since the epoch."""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a toolbox offers to its servers."""
+
+    settings: Settings = field(default_factory=Settings)
+    on_elicit: Asked | None = None
+    on_sample: Asked | None = None
+    roots: Sequence[str] = ()
+
+
+class Remote(Protocol):
+    """A source whose tools are elsewhere and may come and go. Nothing here blocks but what is async."""
+
+    name: str
+    required: bool
+    """Whether the toolbox cannot start without it."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What it is known to offer, without asking it."""
+        ...
+
+    @property
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts it is known to offer."""
+        ...
+
+    @property
+    def resources(self) -> Sequence[ResourceLink]:
+        """The resources it is known to offer."""
+        ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called whenever what it is known to offer changes."""
+        ...
+
+    async def prepare(self) -> None:
+        """Connect, and fetch the lists that are missing or stale. Raises RemoteError."""
+        ...
+
+    async def refresh(self) -> None:
+        """Fetch the lists again in any case. Raises RemoteError."""
+        ...
+
+    def clear_cache(self) -> None:
+        """Forget the lists; the next need fetches them."""
+        ...
+
+    async def health(self) -> Health:
+        """Make a round trip. Never raises."""
+        ...
+
+    async def read(self, uri: str) -> tuple[Content, ...]:
+        """Return the contents of a resource. Raises RemoteError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection and forget the lists; the next need connects again. Never raises."""
+        ...
+
+
+@runtime_checkable
+class RemoteSource(Protocol):
+    """Something that a toolbox can connect to, such as `McpServer`."""
+
+    def __remote__(self, host: Host) -> Remote:
+        """Return a connection for one toolbox; nothing is opened yet."""
+        ...
+
+
+class Remotes:
+    """The servers of a toolbox, shared by all of its views."""
+
+    def __init__(self, host: Host, on_conflict: OnConflict = "shadow", sources: Iterable[Remote] = ()) -> None:
+        self.host = host
+        self.on_conflict: OnConflict = on_conflict
+        self.sources: list[Remote] = []
+        self.version = 0
+        """Another number whenever something changed."""
+        self._warned: set[str] = set()
+        self.local: frozenset[str] = frozenset()
+        """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
+        self._named: tuple[int, dict[str, Tool]] | None = None
+        self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
+        for source in sources:
+            self.add(source)
+
+    def __bool__(self) -> bool:
+        return bool(self.sources)
+
+    def add(self, source: Remote) -> None:
+        """Add a server.
+
+        Raises:
+            DefinitionError: there is one of that name.
+        """
+        if any(known.name == source.name for known in self.sources):
+            raise DefinitionError(f"Two servers are named {source.name!r}. Give each a name of its own.")
+        self.sources.append(source)
+        source.watch(self.changed)
+        self.changed()
+
+    def joined(self, other: Remotes) -> Remotes:
+        """Return the servers of both, with their connections."""
+        if other is self:
+            return self
+        more = [source for source in other.sources if source not in self.sources]
+        both = Remotes(self.host, self.on_conflict, [*self.sources, *more])
+        both.local = self.local | other.local
+        return both
+
+    def listen(self, listener: Any) -> None:
+        """Have `listener.forget_routes()` called after each change, for as long as it lives."""
+        self._listeners.add(listener)
+
+    def changed(self) -> None:
+        """Take note that a list has changed."""
+        self.version += 1
+        for listener in tuple(self._listeners):
+            listener.forget_routes()
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """What the servers are known to offer, by the name it has beside the local tools.
+
+        A local tool keeps its name, and of two servers the first; the other one is `server__tool`.
+
+        Raises:
+            DuplicateTool: two have one name, and `on_conflict="error"`.
+        """
+        if self._named is not None and self._named[0] == self.version:
+            return self._named[1]
+        named: dict[str, Tool] = {}
+        for source in self.sources:
+            for tool in source.tools:
+                name = self._name_for(source, tool, named)
+                named[name] = as_named(tool, name)
+        self._named = (self.version, named)
+        return named
+
+    def _name_for(self, source: Remote, tool: Tool, named: Mapping[str, Tool]) -> str:
+        full = f"{source.name}__{tool.name}"
+        if self.on_conflict == "prefix":
+            return full
+        if tool.name not in self.local and tool.name not in named:
+            return tool.name
+        if self.on_conflict == "error":
+            other = "a local tool" if tool.name in self.local else named[tool.name].origin
+            raise DuplicateTool(tool.name, other, tool.origin)
+        if full not in self._warned:
+            self._warned.add(full)
+            _log.warning(
+                "%s of server %r is hidden by another tool of that name; call it %s", tool.name, source.name, full
+            )
+        return full
+
+    async def prepare(self) -> None:
+        """Connect to every server and fetch what is missing or stale, side by side.
+
+        Raises:
+            RemoteError: a server that is required cannot be had.
+        """
+        await self._each("cannot be used", lambda source: source.prepare())
+
+    async def refresh(self) -> None:
+        """Fetch every list again, side by side; one that fails is logged, and the others go on.
+
+        Raises:
+            RemoteError: a server that is required cannot be had.
+        """
+        await self._each("cannot be refreshed", lambda source: source.refresh())
+
+    async def _each(self, trouble: str, work: Callable[[Remote], Awaitable[None]]) -> None:
+        if not self.sources:
+            return
+        outcomes = await asyncio.gather(*(work(source) for source in self.sources), return_exceptions=True)
+        failed: list[BaseException] = []
+        for source, outcome in zip(self.sources, outcomes, strict=True):
+            if not isinstance(outcome, BaseException):
+                continue
+            if not isinstance(outcome, ToolwrightError):
+                raise outcome
+            _log.warning("server %r %s: %s", source.name, trouble, outcome)
+            if source.required:
+                failed.append(outcome)
+        if failed:
+            raise failed[0]
+
+    def clear(self) -> None:
+        """Forget every list."""
+        for source in self.sources:
+            source.clear_cache()
+
+    async def health(self) -> dict[str, Health]:
+        """Make a round trip to every server, side by side."""
+        found = await asyncio.gather(*(source.health() for source in self.sources))
+        return {source.name: health for source, health in zip(self.sources, found, strict=True)}
+
+    async def read(self, uri: str) -> tuple[Content, ...]:
+        """Return the contents of a resource, from the server that lists it, or the first that has it.
+
+        Raises:
+            RemoteError: no server has it.
+        """
+        await self.prepare()
+        owners = [source for source in self.sources if any(link.uri == uri for link in source.resources)]
+        error: RemoteError | None = None
+        for source in owners or self.sources:
+            try:
+                return await source.read(uri)
+            except RemoteError as missing:
+                error = missing
+        raise error or RemoteError("", "read", f"there is no server that could have {uri!r}")
+
+    async def aclose(self) -> None:
+        """Close every connection; none keeps the others from being closed."""
+        await asyncio.gather(*(source.aclose() for source in self.sources), return_exceptions=True)
