@@ -1,0 +1,100 @@
+"""What a server asks of us → what the application answers: elicitation, sampling, roots.
+
+Lives here: the wire's questions as plain data and back. A question without a handler is declined, and the server is
+told beforehand that we cannot answer it. Not here: who is asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_types import INTERNAL_ERROR, CreateMessageResult, ElicitResult, ErrorData, ListRootsResult, Root, TextContent
+
+from toolwright._core.remotes import Asked, Host
+
+_log = logging.getLogger("toolwright.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """A server asks the user something."""
+
+    message: str
+    schema: Mapping[str, Any] | None = None
+    """What the answer should look like, for a form."""
+    url: str | None = None
+    """Where the user should go instead. Show it in full, and open it only if the user says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A server asks for a model's answer."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    system: str | None = None
+    max_tokens: int = 0
+    raw: Mapping[str, Any] | None = None
+
+
+def answers_of(host: Host) -> dict[str, Any]:
+    """Return the SDK's callbacks for what the application can answer."""
+    answers: dict[str, Any] = {}
+    if host.on_elicit is not None:
+        answers["elicitation_callback"] = _elicited_by(host.on_elicit)
+    if host.on_sample is not None:
+        answers["sampling_callback"] = _sampled_by(host.on_sample)
+    if host.roots:
+        answers["list_roots_callback"] = _rooted_at(host.roots)
+    return answers
+
+
+def _elicited_by(ask: Asked) -> Any:
+    async def elicit(context: Any, params: Any) -> ElicitResult | ErrorData:
+        del context
+        question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
+        try:
+            answer = await _answer(ask(question))
+        except Exception as error:  # noqa: BLE001 - the application's code; the server gets a no
+            _log.warning("on_elicit failed: %s", type(error).__name__)
+            return ElicitResult(action="cancel")
+        if answer is None or answer is False:
+            return ElicitResult(action="decline")
+        if question.url is not None:
+            return ElicitResult(action="accept")
+        return ElicitResult(action="accept", content=dict(answer) if isinstance(answer, Mapping) else {})
+
+    return elicit
+
+
+def _sampled_by(ask: Asked) -> Any:
+    async def sample(context: Any, params: Any) -> CreateMessageResult | ErrorData:
+        del context
+        data = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        question = Sampling(tuple(data["messages"]), data.get("systemPrompt"), data.get("maxTokens", 0), data)
+        try:
+            answer = await _answer(ask(question))
+        except Exception as error:  # noqa: BLE001 - the application's code; the server is told that it failed
+            _log.warning("on_sample failed: %s", type(error).__name__)
+            return ErrorData(code=INTERNAL_ERROR, message="the request could not be answered")
+        if isinstance(answer, Mapping):
+            return CreateMessageResult.model_validate(dict(answer), by_name=False)
+        content = TextContent(type="text", text=str(answer))
+        return CreateMessageResult(role="assistant", content=content, model="toolwright", stop_reason="endTurn")
+
+    return sample
+
+
+def _rooted_at(roots: Any) -> Any:
+    async def list_roots(context: Any) -> ListRootsResult:
+        del context
+        return ListRootsResult(roots=[Root(uri=uri) for uri in roots])
+
+    return list_roots
+
+
+async def _answer(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,367 @@
+"""A server as a toolbox sees it: connected when needed, listed when stale, called, looked after, closed.
+
+Lives here: who connects and who waits, what is tried again and what must not be, how long a list is good.
+Not here: one connection (`link`), lists (`listing`), or the names of several servers (`_core.remotes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import hashlib
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
+
+from toolwright._core.context import ToolContext
+from toolwright._core.prompts import Prompt
+from toolwright._core.remotes import Health, Host
+from toolwright._core.tool import Tool
+from toolwright._core.values import Content, ResourceLink
+from toolwright.errors import ConfigError, RemoteError, ToolwrightError
+from toolwright.mcp.failures import loss_in, reason_of
+from toolwright.mcp.link import Link
+from toolwright.mcp.listing import Lists, fetch_lists
+from toolwright.mcp.servers import Server
+from toolwright.mcp.tools import RemoteTool, contents_of, context_of
+
+_log = logging.getLogger("toolwright.mcp")
+_T = TypeVar("_T")
+
+QUICK_FAILURES: Final = 3
+"""After this many failures in a row we wait before the next try."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+_NOBODY: Final = ToolContext[Any]()
+
+
+class Connection:
+    """One server of one toolbox: its connections, by identity, and what it is known to offer."""
+
+    def __init__(self, server: Server, host: Host) -> None:
+        self.server, self.host = server, host
+        self.name, self.required = server.name, server.required
+        self.lists = Lists()
+        self.since = time.time()
+        self._links: dict[str, Link] = {}
+        self._opening: dict[str, concurrent.futures.Future[Link]] = {}
+        self._listing: concurrent.futures.Future[None] | None = None
+        self._lock = threading.Lock()
+        self._changed: list[Callable[[], None]] = []
+        self._failures = 0
+        self._not_before = 0.0
+        self._trouble: RemoteError | None = None
+        self._retry: asyncio.Task[None] | None = None
+
+    # --- what a toolbox asks -----------------------------------------------------------------------
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What it is known to offer."""
+        return self.lists.tools
+
+    @property
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts it is known to offer."""
+        return self.lists.prompts
+
+    @property
+    def resources(self) -> Sequence[ResourceLink]:
+        """The resources it is known to offer."""
+        return self.lists.resources
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called whenever the lists change."""
+        self._changed.append(changed)
+
+    async def prepare(self) -> None:
+        """Connect, and fetch the lists where they are missing or stale."""
+        if not self.lists.fresh:
+            await self._fetch()
+
+    async def refresh(self) -> None:
+        """Fetch the lists in any case."""
+        await self._fetch()
+
+    def clear_cache(self) -> None:
+        """Forget the lists."""
+        self._have(Lists())
+
+    async def health(self) -> Health:
+        """Make a round trip."""
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.server.connect_timeout):
+                link = await self._link("", {})
+                await link.run(_pinged)
+        except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
+            await self._evict("")
+            self._note(ok=False)
+            return Health(False, None, reason_of(error), len(self.tools), self.since)  # noqa: FBT003 - it is the field
+        self._note(ok=True)
+        return Health(True, time.perf_counter() - started, None, len(self.tools), self.since)  # noqa: FBT003 - as above
+
+    async def read(self, uri: str) -> tuple[Content, ...]:
+        """Return the contents of a resource."""
+        result = await self._reliably("read", lambda client: client.read_resource(uri), again=True)
+        return tuple(map(contents_of, result.contents))
+
+    async def aclose(self) -> None:
+        """Close every connection and forget the lists."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        with self._lock:
+            links, self._links = list(self._links.values()), {}
+        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
+        self._failures, self._not_before = 0, 0.0
+        self._have(Lists())
+
+    # --- calls -------------------------------------------------------------------------------------
+
+    async def call(self, tool: RemoteTool, arguments: dict[str, Any], context: ToolContext[Any]) -> CallToolResult:
+        """Run a tool on the server.
+
+        Raises:
+            RemoteError: the server cannot be had, or refused the call.
+        """
+        meta = context_of(context, self.server.send_context)
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            await context.progress(done, total, message)
+
+        def send(client: Any) -> Awaitable[CallToolResult]:
+            found: Awaitable[CallToolResult] = client.call_tool(
+                tool.remote_name, arguments, progress_callback=progress, meta=None if meta is None else dict(meta)
+            )
+            return found
+
+        again = tool.options.repeatable
+        return await self._reliably("call", send, again=again, context=context, tool=tool.remote_name)
+
+    async def _reliably(
+        self,
+        phase: str,
+        work: Callable[[Any], Awaitable[_T]],
+        *,
+        again: bool,
+        context: ToolContext[Any] = _NOBODY,
+        tool: str = "",
+    ) -> _T:
+        """Do something with a connection; once more with a new one where that cannot do harm."""
+        headers = await self._headers(context)
+        key = _key(headers)
+        for attempt in (1, 2):
+            link = await self._link(key, headers)
+            try:
+                return await link.run(work)
+            except ToolwrightError:
+                raise
+            except Exception as error:
+                lost, expired = loss_in(error), link.careful is not None and link.careful.expired
+                if lost is None and not expired:
+                    raise await self._refused(phase, error, tool) from error
+                words, gone = link.last_words, not link.usable
+                if gone:
+                    await self._evict(key, link)
+                # A session that the server has forgotten was never asked; a request that was not seen did nothing.
+                harmless = expired or again or (lost is not None and not lost.seen)
+                if attempt == 1 and harmless:
+                    continue
+                reason = "the session has expired" if lost is None else lost.reason
+                raise RemoteError(self.name, phase, reason, tool=tool, stderr=words, retryable=again) from error
+        raise AssertionError  # pragma: no cover - both rounds return or raise
+
+    async def _refused(self, phase: str, error: Exception, tool: str) -> RemoteError:
+        if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+            self.lists.expires = 0.0  # it may offer something else by now
+        return RemoteError(self.name, phase, reason_of(error), tool=tool)
+
+    async def _headers(self, context: ToolContext[Any]) -> Mapping[str, str]:
+        """Return who is asking, as headers."""
+        ask = self.server.auth
+        if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
+            return {}
+        try:
+            told = ask(context)
+            told = await told if inspect.isawaitable(told) else told
+        except Exception as error:
+            reason = f"auth= failed: {type(error).__name__}"
+            raise RemoteError(self.name, "authorize", reason) from error
+        if told is None:
+            return {}
+        if isinstance(told, str):
+            return {"Authorization": told if " " in told else f"Bearer {told}"}
+        if isinstance(told, Mapping):
+            return {str(name): str(value) for name, value in told.items()}
+        raise ConfigError(f"Server {self.name!r}: auth= returned {type(told).__name__}. Return a token or headers.")
+
+    # --- connections -------------------------------------------------------------------------------
+
+    async def _link(self, key: str, headers: Mapping[str, str]) -> Link:
+        """Return a usable connection: the one that is there, or a new one; who comes meanwhile waits for that."""
+        while True:
+            with self._lock:
+                link = self._links.get(key)
+                if link is not None and link.usable:
+                    return link
+                opening = self._opening.get(key)
+                mine = opening is None
+                if opening is None:
+                    self._look_before_leaping()
+                    opening = self._opening[key] = concurrent.futures.Future()
+                    self._links.pop(key, None)
+            if mine:
+                task = asyncio.get_running_loop().create_task(self._open(key, headers, link, opening))
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            with contextlib.suppress(concurrent.futures.CancelledError):
+                return await asyncio.shield(asyncio.wrap_future(opening))
+
+    def _look_before_leaping(self) -> None:
+        left = self._not_before - time.monotonic()
+        if left > 0 and self._trouble is not None:
+            trouble = self._trouble
+            reason = f"{trouble.reason}; it is tried again in {left:.1f} s"
+            raise RemoteError(self.name, trouble.phase, reason, stderr=trouble.stderr, retryable=True)
+
+    async def _open(
+        self, key: str, headers: Mapping[str, str], old: Link | None, opening: concurrent.futures.Future[Link]
+    ) -> None:
+        try:
+            if old is not None:
+                await old.close()
+            link = Link(self.server, self.host, headers, self._list_changed)
+            await link.open()
+        except RemoteError as error:
+            self._failed(error)
+            self._opened(key, opening, error=error)
+        except BaseException:
+            with self._lock:
+                self._opening.pop(key, None)
+            opening.cancel()
+            raise
+        else:
+            self._failures, self._not_before = 0, 0.0
+            self._note(ok=True)
+            self._opened(key, opening, link=link)
+
+    def _opened(
+        self,
+        key: str,
+        opening: concurrent.futures.Future[Link],
+        *,
+        link: Link | None = None,
+        error: RemoteError | None = None,
+    ) -> None:
+        with self._lock:
+            self._opening.pop(key, None)
+            if link is not None:
+                self._links[key] = link
+        if link is not None:
+            opening.set_result(link)
+        else:
+            opening.set_exception(error)
+
+    def _failed(self, error: RemoteError) -> None:
+        self._trouble = error
+        self._failures += 1
+        self._note(ok=False)
+        if self._failures >= QUICK_FAILURES:
+            pause = min(FIRST_PAUSE * 2 ** (self._failures - QUICK_FAILURES), LONGEST_PAUSE)
+            self._not_before = time.monotonic() + pause
+
+    def _note(self, *, ok: bool) -> None:
+        if ok is bool(self._failures):
+            self.since = time.time()
+
+    async def _evict(self, key: str, link: Link | None = None) -> None:
+        with self._lock:
+            known = self._links.get(key)
+            if known is None or (link is not None and known is not link):
+                return
+            del self._links[key]
+        await known.close()
+
+    # --- lists -------------------------------------------------------------------------------------
+
+    def _list_changed(self, what: str) -> None:
+        _log.debug("server %r: %s", self.name, what)
+        self.lists.expires = 0.0
+
+    async def _fetch(self, *, later: bool = True) -> None:
+        """Fetch the lists; who comes meanwhile waits for the same. Where it fails, try again `later`."""
+        with self._lock:
+            listing = self._listing
+            mine = listing is None
+            if listing is None:
+                listing = self._listing = concurrent.futures.Future()
+        if not mine:
+            await asyncio.shield(asyncio.wrap_future(listing))
+            return
+        try:
+            lists = await self._reliably("list", self._listed, again=True)
+        except BaseException as error:
+            with self._lock:
+                self._listing = None
+            if not self.server.serve_stale:
+                self._have(Lists())
+            own = error if isinstance(error, RemoteError) else RemoteError(self.name, "list", "it was called off")
+            listing.set_exception(own)
+            listing.exception()
+            if later and isinstance(error, RemoteError):
+                self._try_later()
+            raise
+        with self._lock:
+            self._listing = None
+        self._have(lists)
+        listing.set_result(None)
+
+    async def _listed(self, client: Any) -> Lists:
+        link = self._links.get("")
+        outputs = {} if link is None else link.screen.outputs
+        async with asyncio.timeout(self.server.timeout):
+            return await fetch_lists(client, self.server, outputs, self.call, self._prompt)
+
+    async def _prompt(self, name: str, arguments: dict[str, str]) -> Any:
+        return await self._reliably("prompt", lambda client: client.get_prompt(name, arguments), again=True)
+
+    def _have(self, lists: Lists) -> None:
+        self.lists = lists
+        for changed in self._changed:
+            changed()
+
+    def _try_later(self) -> None:
+        """Try again in the background, until the server is there or the toolbox is closed."""
+        if self._retry is not None and not self._retry.done():
+            return
+
+        async def again() -> None:
+            pause = 1.0
+            while not self.lists.fresh:
+                await asyncio.sleep(pause)
+                with contextlib.suppress(ToolwrightError):
+                    await self._fetch(later=False)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+        self._retry = asyncio.get_running_loop().create_task(again())
+
+
+def _key(headers: Mapping[str, str]) -> str:
+    """Return what tells one identity from another, without keeping its secret."""
+    if not headers:
+        return ""
+    text = "\n".join(f"{name.lower()}:{value}" for name, value in sorted(headers.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def _pinged(client: Any) -> None:
+    if client.protocol_version >= "2026":
+        await client.session.send_discover(client.protocol_version)
+    else:
+        await client.send_ping()

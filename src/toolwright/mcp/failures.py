@@ -1,0 +1,76 @@
+"""Whatever an SDK, a socket or a process raises → one `RemoteError` that says what is at the root of it.
+
+Lives here: the reason in words, and whether the server can have seen the request. No exception group, and no error of
+another library, leaves this package. Not here: what is done about it (`connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import anyio
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from toolwright.errors import RemoteError, clip
+from toolwright.mcp.http import LOST
+
+_BROKEN: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
+
+
+class Lost(Exception):
+    """No answer came: the connection broke, or is no more."""
+
+    def __init__(self, reason: str, *, seen: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.seen = seen
+        """Whether the server can have seen the request, and so may have done what it asks."""
+
+
+def root_of(error: BaseException) -> BaseException:
+    """Return the first real failure inside of groups."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        inner = [item for item in error.exceptions if not isinstance(item, asyncio.CancelledError)]
+        error = inner[0] if inner else error.exceptions[0]
+    return error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what went wrong, in words for people; nothing of ours or of the SDK's inside."""
+    error = root_of(error)
+    if isinstance(error, RemoteError):
+        return error.reason
+    if isinstance(error, MCPError):
+        return clip(error.message or f"error {error.code}", 300)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        return clip(f"the answer does not fit the protocol at {where or 'the top'}: {first['msg']}", 300)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, httpx2.HTTPStatusError):
+        return f"the server answered {error.response.status_code}"
+    return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
+
+
+def loss_in(error: BaseException) -> Lost | None:
+    """Return the loss that an error is; `None` where the server answered."""
+    error = root_of(error)
+    if isinstance(error, Lost):
+        return error
+    if isinstance(error, MCPError):
+        if error.code == LOST:
+            data: Any = error.data
+            return Lost(error.message, seen=not isinstance(data, dict) or data.get("seen") is not False)
+        if error.code == CONNECTION_CLOSED:
+            return Lost("the connection was closed", seen=True)
+        if error.code == REQUEST_TIMEOUT:
+            return Lost("no answer in time", seen=True)
+        return None
+    if isinstance(error, _BROKEN):
+        return Lost(reason_of(error), seen=True)
+    return None

@@ -1,0 +1,91 @@
+"""Bytes of a stream → lines → messages; a bad line costs that line, never the session.
+
+Lives here: framing in linear time with a cap, strict and bounded JSON, and the id of a message that cannot be read,
+so that whoever waits for it is told at once. Not here: processes and sockets (`stdio`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from toolwright._core.arguments import nesting
+
+LINE_BYTES: Final = 16 * 1024 * 1024
+"""The longest line that is taken."""
+DEPTH: Final = 128
+_SCANNED: Final = 64 * 1024
+_ID: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
+
+
+class TooLong(Exception):
+    """A line is longer than the cap."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Lines:
+    """Splits bytes into lines, looking at each byte once."""
+
+    cap: int = LINE_BYTES
+    _parts: list[bytes] = field(default_factory=list)
+    _held: int = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that a chunk completes.
+
+        Raises:
+            TooLong: a line is over the cap.
+        """
+        first, *rest = chunk.split(b"\n")
+        for end in rest:
+            line = b"".join((*self._parts, first))
+            self._parts, self._held = [], 0
+            self._check(len(line))
+            yield line
+            first = end
+        if first:
+            self._parts.append(first)
+            self._held += len(first)
+            self._check(self._held)
+
+    def _check(self, size: int) -> None:
+        if size > self.cap:
+            raise TooLong(f"a line is longer than the limit of {self.cap} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that is no message: why, and the id of what it would have answered."""
+
+    reason: str
+    id: int | str | None = None
+
+
+def read_line(line: bytes) -> dict[str, Any] | Unreadable | None:
+    """Return the JSON object that a line is; `None` for text that is no attempt at one, such as a banner."""
+    text = line.strip()
+    if not text.startswith(b"{"):
+        return None
+    if text.count(b"[") + text.count(b"{") > DEPTH and nesting(text.decode("utf-8", "replace"), DEPTH) > DEPTH:
+        return Unreadable(f"it is nested deeper than {DEPTH} levels", id_in(text))
+    try:
+        data = from_json(text, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"it is not valid JSON: {str(error)[:160]}", id_in(text))
+    return data if isinstance(data, dict) else None
+
+
+def id_in(text: bytes) -> int | str | None:
+    """Return the id of a message that cannot be read, by looking at its beginning and its end."""
+    found = _ID.search(text[:_SCANNED]) or _ID.search(text[-_SCANNED:])
+    if found is None:
+        return None
+    try:
+        value = from_json(found[1])
+    except ValueError:
+        return None
+    return value if isinstance(value, int | str) else None

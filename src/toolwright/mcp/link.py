@@ -1,0 +1,231 @@
+"""One live connection to a server, in a task of its own.
+
+Lives here: entering and leaving the SDK's client in one task, so that opening, using and closing may come from any
+task, any thread and in any order. Not here: when to connect again (`connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from typing import Any, TypeVar
+
+import httpx2
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import Implementation, ServerNotification
+
+from toolwright._core.remotes import Host
+from toolwright.errors import RemoteError
+from toolwright.mcp.asking import answers_of
+from toolwright.mcp.failures import Lost, reason_of, root_of
+from toolwright.mcp.http import Careful, http_streams
+from toolwright.mcp.screen import Screen
+from toolwright.mcp.servers import Server
+from toolwright.mcp.stdio import Child, stdio_streams
+from toolwright.mcp.tasks import TasksExtension
+
+_T = TypeVar("_T")
+_OLD_TRANSPORT = frozenset({404, 405})
+CLOSE_SECONDS = 5.0
+
+
+class Link:
+    """A connection that is open, or was."""
+
+    def __init__(
+        self, server: Server, host: Host, headers: Mapping[str, str], on_change: Callable[[str], None]
+    ) -> None:
+        self.server, self.host, self.headers, self.on_change = server, host, headers, on_change
+        self.screen = Screen(server.name)
+        self.child: Child | None = None
+        self.careful: Careful | None = None
+        self.client: Any = None
+        self.loop = asyncio.get_running_loop()
+        self.reason = "it is closed"
+        self._ready: asyncio.Future[None] = self.loop.create_future()
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent now."""
+        if self.client is None or self.loop.is_closed() or self._stop.is_set():
+            return False
+        process = None if self.child is None else self.child.process
+        return (process is None or process.returncode is None) and not (self.careful and self.careful.expired)
+
+    @property
+    def last_words(self) -> str:
+        """The last line that a server process wrote to its standard error."""
+        return "" if self.child is None else self.child.last_words
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            RemoteError: it cannot be done in time; says why.
+        """
+        seconds = self.server.connect_timeout
+        # A context of its own: what the first caller has set must not be seen by all who follow.
+        self._task = self.loop.create_task(self._live(), name=f"toolwright-mcp-{self.server.name}", context=Context())
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            words = self.last_words
+            await self.close()
+            reason = f"no answer within connect_timeout of {seconds:g} s"
+            raise RemoteError(self.server.name, "connect", reason, stderr=words, retryable=True) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _live(self) -> None:
+        try:
+            async with self._connected() as client:
+                self.client = client
+                if not self._ready.done():
+                    self._ready.set_result(None)
+                listening = self.loop.create_task(self._listen(client))
+                try:
+                    await self._stop.wait()
+                finally:
+                    listening.cancel()
+        except BaseException as error:  # noqa: BLE001 - whatever ends a connection, its users are told in our words
+            self.reason = reason_of(error)
+            if not self._ready.done():
+                cause = root_of(error)
+                own = cause if isinstance(cause, RemoteError) else self._refusal(cause)
+                self._ready.set_exception(own)
+                # Nobody may be left to look at it.
+                self._ready.exception()
+        finally:
+            self.client = None
+            self._stop.set()
+
+    def _refusal(self, error: BaseException) -> RemoteError:
+        status = None if self.careful is None else self.careful.status
+        reason = reason_of(error)
+        if status in (401, 403):
+            reason = f"the server wants authorization (HTTP {status})"
+        elif status is not None and f"{status}" not in reason:
+            reason = f"{reason} (HTTP {status})"
+        return RemoteError(self.server.name, "connect", reason, stderr=self.last_words, retryable=True)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Any]:
+        server = self.server
+        if server.kind == "memory":
+            async with self._client(_served(server.target)) as client:
+                yield client
+            return
+        if server.kind == "stdio":
+            self.child = Child(server, self.screen)
+            async with self._client(stdio_streams(self.child)) as client:
+                yield client
+            return
+        try:
+            async with self._over_http(old=False) as client:
+                yield client
+        except BaseException:
+            if self.client is not None or self.careful is None or self.careful.status not in _OLD_TRANSPORT:
+                raise
+            async with self._over_http(old=True) as client:
+                yield client
+
+    @asynccontextmanager
+    async def _over_http(self, *, old: bool) -> AsyncGenerator[Any]:
+        self.careful = Careful(httpx2.AsyncHTTPTransport(retries=0))
+        streams = http_streams(self.server, self.screen, self.careful, self.headers, old=old)
+        async with self._client(streams, mode="legacy" if old else "auto") as client:
+            yield client
+
+    def _client(self, target: Any, mode: str = "auto") -> Any:
+        return Client(
+            target,
+            mode=mode,
+            cache=None,
+            client_info=Implementation(name="toolwright", version="0"),
+            message_handler=self._heard,
+            extensions=[TasksExtension()],
+            **answers_of(self.host),
+        )
+
+    async def _heard(self, message: ServerNotification | Exception) -> None:
+        method = getattr(message, "method", "")
+        if isinstance(method, str) and method.endswith("/list_changed"):
+            self.on_change(method)
+
+    async def _listen(self, client: Any) -> None:
+        """Hear of changed lists from servers of the stateless era, which tell only who asks."""
+        with suppress(Exception):
+            can = client.server_capabilities
+            wanted = {
+                f"{kind}_list_changed": True
+                for kind in ("tools", "prompts", "resources")
+                if getattr(getattr(can, kind, None), "list_changed", False)
+            }
+            if not wanted or client.protocol_version < "2026":
+                return
+            async with client.listen(**wanted) as changes:
+                async for change in changes:
+                    self.on_change(type(change).__name__)
+
+    # --- using it ----------------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
+        """Do something with the client, from whatever loop.
+
+        Raises:
+            Lost: the connection is no more.
+            Exception: whatever the SDK raises.
+        """
+        if asyncio.get_running_loop() is self.loop:
+            return await self._run(work)
+        if not self.usable:
+            raise Lost(self.reason, seen=False)
+        return await _on(self.loop, self._run(work))
+
+    async def _run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
+        client = self.client
+        if client is None:
+            raise Lost(self.reason, seen=False)
+        try:
+            return await work(client)
+        except RuntimeError as error:
+            if self.client is None:
+                raise Lost(self.reason, seen=True) from error
+            raise
+        except MCPError:
+            raise
+
+    async def close(self) -> None:
+        """Close it, from whatever loop; does not take long, and never raises."""
+        if self.loop.is_closed():
+            return
+        if asyncio.get_running_loop() is not self.loop:
+            if self.loop.is_running():
+                with suppress(Exception):
+                    await _on(self.loop, self.close())
+            return
+        self._stop.set()
+        task = self._task
+        if task is None or task is asyncio.current_task():
+            return
+        done, _ = await asyncio.wait((task,), timeout=CLOSE_SECONDS)
+        if not done:
+            task.cancel()
+            await asyncio.wait((task,), timeout=CLOSE_SECONDS)
+
+
+async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
+    """Run work on another loop; a cancel here is one there."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+def _served(target: Any) -> Any:
+    """Return the server object for something in memory."""
+    return target

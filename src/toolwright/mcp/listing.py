@@ -1,0 +1,131 @@
+"""What a server offers: all pages of its lists, as tools, prompts and resources of ours.
+
+Lives here: following pages within bounds, filters and names, how long a list is fresh.
+Not here: which definitions are sound (`screen`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+
+from toolwright._core.catalog import as_named
+from toolwright._core.prompts import Prompt
+from toolwright._core.tool import Tool
+from toolwright._core.values import ResourceLink
+from toolwright.errors import RemoteError
+from toolwright.mcp.pins import held_back
+from toolwright.mcp.servers import Server
+from toolwright.mcp.tools import Call, RemotePrompt, RemoteTool
+
+_log = logging.getLogger("toolwright.mcp")
+
+PAGES: Final = 100
+TOOLS: Final = 2000
+
+
+@dataclass(slots=True, eq=False)
+class Lists:
+    """What a server offers, and until when that is fresh."""
+
+    tools: Sequence[Tool] = ()
+    prompts: Sequence[Prompt] = ()
+    resources: Sequence[ResourceLink] = ()
+    expires: float = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the lists need not be fetched again."""
+        return time.monotonic() < self.expires
+
+
+async def fetch_lists(
+    client: Any,
+    server: Server,
+    outputs: Mapping[str, Any],
+    call: Call,
+    prompt: Callable[[str, dict[str, str]], Awaitable[Any]],
+) -> Lists:
+    """Return everything that a server offers.
+
+    Raises:
+        RemoteError: its pages never end, or it offers more than we take.
+    """
+    can = client.server_capabilities
+    entries, ttl = await _pages(client.list_tools, "tools", server)
+    tools = [
+        RemoteTool(server.name, entry, call, outputs.get(entry.name), server.timeout)
+        for entry in _once(entries, server)
+    ]
+    prompts: list[Prompt] = []
+    links: list[ResourceLink] = []
+    if can is not None and can.prompts is not None:
+        found, _ = await _tolerated(client.list_prompts, "prompts", server)
+        prompts = [RemotePrompt(server.name, entry, prompt) for entry in found]
+    if can is not None and can.resources is not None:
+        found, _ = await _tolerated(client.list_resources, "resources", server)
+        links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in found]
+    fresh = server.cache_ttl if ttl is None else ttl
+    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + fresh)
+
+
+async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
+    found: list[Any] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    ttl: float | None = None
+    for _ in range(PAGES):
+        page = await fetch(cursor=cursor)
+        found.extend(getattr(page, what))
+        if len(found) > TOOLS:
+            raise RemoteError(server.name, "list", f"it offers more than {TOOLS} {what}")
+        hint = getattr(page, "ttl_ms", None)
+        if hint is not None:
+            ttl = hint / 1000 if ttl is None else min(ttl, hint / 1000)
+        cursor = page.next_cursor
+        if not cursor:
+            return found, ttl
+        if cursor in seen:
+            raise RemoteError(server.name, "list", f"the pages of its {what} go round in a circle")
+        seen.add(cursor)
+    raise RemoteError(server.name, "list", f"its {what} do not end after {PAGES} pages")
+
+
+async def _tolerated(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
+    """Fetch a list that a server may announce and not have."""
+    try:
+        return await _pages(fetch, what, server)
+    except (MCPError, ValueError) as error:
+        _log.warning("server %r: its %s cannot be listed: %s", server.name, what, type(error).__name__)
+        return [], None
+
+
+def _once(entries: Sequence[Any], server: Server) -> list[Any]:
+    """Leave out names that a server gives to two tools: which one was meant cannot be known."""
+    counts = Counter(entry.name for entry in entries)
+    twice = {name for name, count in counts.items() if count > 1}
+    for name in sorted(twice):
+        _log.warning("server %r: it offers %d tools named %r; none of them is used", server.name, counts[name], name)
+    return [entry for entry in entries if entry.name not in twice]
+
+
+def _chosen(tools: Sequence[Tool], server: Server) -> list[Tool]:
+    """Return the tools that the application wants, under the names it wants."""
+    kept = [
+        tool
+        for tool in tools
+        if any(fnmatchcase(tool.name, pattern) for pattern in server.include)
+        and not any(fnmatchcase(tool.name, pattern) for pattern in server.exclude)
+    ]
+    if server.pin == "lock":
+        kept = held_back(kept, server)
+    prefix = server.prefix or ""
+    named = [as_named(tool, server.rename.get(tool.name, f"{prefix}{tool.name}")) for tool in kept]
+    return sorted(named, key=lambda tool: tool.name)

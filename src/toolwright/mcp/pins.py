@@ -1,0 +1,84 @@
+"""Definitions that were approved: what a server offers now, against what the lock file holds.
+
+Lives here: holding back what is new or changed, with a warning that shows the difference, until it is approved.
+Not here: writing the lock (`toolwright lock`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from toolwright._core.definition import ToolDefinition
+from toolwright._core.tool import Tool
+from toolwright.errors import ConfigError
+from toolwright.mcp.servers import Server
+
+_log = logging.getLogger("toolwright.mcp")
+
+FILE: Final = "toolwright.lock"
+_SHOWN: Final = 40
+_FIELDS: Final = ("title", "description", "input_schema", "output_schema")
+
+
+def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
+    """Return the tools whose definitions are the approved ones; tell of the others."""
+    path = Path(server.lock or FILE)
+    approved = approved_in(path, server.name)
+    kept: list[Tool] = []
+    for tool in tools:
+        known = approved.get(tool.name)
+        if known is not None and known.get("digest") == tool.definition.digest:
+            kept.append(tool)
+            continue
+        what = "is new" if known is None else "has changed"
+        _log.warning(
+            "server %r: its tool %r %s since it was approved, and is held back. Look at it, then run "
+            "`toolwright lock --approve %s`.%s",
+            server.name,
+            tool.name,
+            what,
+            server.name,
+            difference(known or {}, tool.definition),
+        )
+    for name in sorted(approved.keys() - {tool.name for tool in tools}):
+        _log.warning("server %r: its tool %r was approved and is not there any more", server.name, name)
+    return kept
+
+
+def approved_in(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the approved definitions of a server, by name; none where there is no lock yet.
+
+    Raises:
+        ConfigError: the lock cannot be read.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the lock {str(path)!r}: {error}. Check the file.") from error
+    try:
+        data = json.loads(text)
+        found = data.get("servers", {}).get(server, {}).get("tools", {})
+        return {str(name): dict(entry) for name, entry in found.items()}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{str(path)!r} is not a lock. Write it again with `toolwright lock`.") from error
+
+
+def difference(known: Mapping[str, Any], definition: ToolDefinition) -> str:
+    """Return what changed, line by line, no more than a screenful."""
+    now = {name: getattr(definition, name) for name in _FIELDS}
+    before = {name: known.get(name) for name in _FIELDS} if known else {}
+    lines = list(difflib.unified_diff(_lines(before), _lines(now), "approved", "now", lineterm="", n=1))
+    more = [f"… and {len(lines) - _SHOWN} more lines"] if len(lines) > _SHOWN else []
+    return "".join(f"\n    {line}" for line in (*lines[:_SHOWN], *more))
+
+
+def _lines(form: Mapping[str, Any]) -> list[str]:
+    kept = {name: value for name, value in form.items() if value is not None}
+    return json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=True).split("\n") if kept else []

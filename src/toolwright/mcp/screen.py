@@ -1,0 +1,184 @@
+"""What a server sends, looked over before anything trusts it: results that are no results, definitions that do harm.
+
+Lives here: which answer belongs to which question, strict result types, quarantine of single definitions.
+The SDK refuses a whole list for one bad entry, and checks results against schemas that a server wrote, on the loop;
+both are settled here, before it sees them. Not here: transports.
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from pydantic_core import to_json
+
+from toolwright._core.walk import subschemas
+from toolwright.errors import clip
+
+_log = logging.getLogger("toolwright.mcp")
+
+NAME_BYTES: Final = 128
+DESCRIPTION_BYTES: Final = 4 * 1024
+SCHEMA_BYTES: Final = 64 * 1024
+SCHEMA_DEPTH: Final = 32
+SUBSCHEMAS: Final = 2000
+_TYPES: Final = frozenset({"complete", "input_required", "task"})
+_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_HIDDEN: Final = frozenset({"Cf", "Cs", "Co"})
+_JOINERS: Final = frozenset({"\u200d", "\ufe0f"})
+"""Zero width joiner and variation selector: part of ordinary emoji."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Screen:
+    """What one connection has asked, and what came of it."""
+
+    server: str
+    asked: dict[Any, tuple[str, bool]] = field(default_factory=dict)
+    """By id: the method, and whether the question was of the stateless era."""
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Output schemas by tool; the SDK does not get to see them."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Tools that are not taken, and why."""
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        """Take note of a question."""
+        if isinstance(message, JSONRPCRequest):
+            meta = (message.params or {}).get("_meta")
+            self.asked[message.id] = (message.method, isinstance(meta, Mapping) and _VERSION in meta)
+
+    def received(self, message: JSONRPCMessage) -> JSONRPCMessage:
+        """Return an answer as the SDK may see it."""
+        if isinstance(message, JSONRPCError):
+            self.asked.pop(message.id, None)
+            return message
+        if not isinstance(message, JSONRPCResponse):
+            return message
+        method, modern = self.asked.pop(message.id, ("", False))
+        result = message.result
+        if modern and method != "server/discover":
+            kind = result.get("resultType")
+            if kind is None:
+                # Absent means complete; so says the specification, and the SDK does not.
+                result = {**result, "resultType": "complete"}
+            elif kind not in _TYPES:
+                reason = f"the result is of the unknown type {clip(str(kind))!r}"
+                return failure(message.id, reason)
+        if method == "tools/list":
+            result = self._listing(result)
+        return message if result is message.result else message.model_copy(update={"result": result})
+
+    def _listing(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return dict(result)
+        kept: list[dict[str, Any]] = []
+        for entry in tools:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            reason = trouble_with(entry)
+            if reason is not None:
+                shown = clip(str(name)) if isinstance(name, str) else "(no name)"
+                self.refused[shown] = reason
+                _log.warning("server %r: its tool %r is not used: %s", self.server, shown, reason)
+                continue
+            own = dict(entry)
+            output = own.pop("outputSchema", None)
+            if isinstance(output, dict):
+                self.outputs[own["name"]] = output
+            else:
+                self.outputs.pop(own["name"], None)
+            kept.append(own)
+        return {**result, "tools": kept}
+
+
+def failure(request: Any, reason: str) -> JSONRPCError:
+    """Return an answer that says why there is none."""
+    return JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+
+
+def trouble_with(entry: Any) -> str | None:
+    """Return why a tool definition cannot be taken; `None` where it can."""
+    if not isinstance(entry, dict):
+        return "it is not an object"
+    if (reason := _words_trouble(entry)) is not None:
+        return reason
+    schema, output = entry.get("inputSchema"), entry.get("outputSchema")
+    if not isinstance(schema, dict):
+        return "it has no input schema"
+    if schema.get("type", "object") != "object":
+        return f"its input schema is of type {clip(str(schema.get('type')))!r}, not an object"
+    if (reason := _schema_trouble(schema, "input")) is not None:
+        return reason
+    if output is not None and not isinstance(output, dict):
+        return "its output schema is not an object"
+    return None if output is None else _schema_trouble(output, "output")
+
+
+def _words_trouble(entry: dict[str, Any]) -> str | None:
+    name, description = entry.get("name"), entry.get("description")
+    if not isinstance(name, str) or not name.strip():
+        return "it has no name"
+    if description is not None and not isinstance(description, str):
+        return "its description is not a text"
+    for what, most in (("name", NAME_BYTES), ("title", NAME_BYTES * 4), ("description", DESCRIPTION_BYTES)):
+        text = entry.get(what)
+        if not isinstance(text, str):
+            continue
+        if len(text.encode("utf-8", "replace")) > most:
+            return f"its {what} is longer than {most} bytes"
+        if (hidden := hidden_in(text)) is not None:
+            return f"its {what} holds the hidden character U+{ord(hidden):04X}"
+    return None
+
+
+def _schema_trouble(schema: dict[str, Any], side: str) -> str | None:
+    try:
+        if _depth(schema) > SCHEMA_DEPTH:
+            return f"its {side} schema is nested deeper than {SCHEMA_DEPTH} levels"
+        size = len(to_json(schema))
+        nodes = list(islice(subschemas(schema), SUBSCHEMAS + 1))
+    except (ValueError, RecursionError, TypeError, AttributeError):
+        return f"its {side} schema is not a JSON Schema"
+    if size > SCHEMA_BYTES:
+        return f"its {side} schema is longer than {SCHEMA_BYTES} bytes"
+    if len(nodes) > SUBSCHEMAS:
+        return f"its {side} schema has more than {SUBSCHEMAS} parts"
+    for node in nodes:
+        for key in ("$ref", "$dynamicRef"):
+            ref = node.get(key)
+            if isinstance(ref, str) and not ref.startswith("#"):
+                return f"its {side} schema refers to {clip(ref)!r}, which is outside of it"
+    return None
+
+
+def _depth(value: Any) -> int:
+    """Return how deep JSON data nest, no further than just past what is allowed."""
+    level, deepest = [value], 0
+    while level and deepest <= SCHEMA_DEPTH * 2:
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        deepest += 1
+    # A level of a schema is two of JSON: the keyword, and what it holds.
+    return (deepest + 1) // 2
+
+
+def hidden_in(text: str) -> str | None:
+    """Return the first character that a reader would not see and a model would: controls, bidi, zero width, tags."""
+    if text.isascii() and text.isprintable():
+        return None
+    for character in text:
+        if character in "\n\r\t" or character in _JOINERS:
+            continue
+        kind = unicodedata.category(character)
+        if kind in _HIDDEN or kind == "Cc":
+            return character
+    return None

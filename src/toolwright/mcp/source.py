@@ -1,0 +1,91 @@
+"""`McpServer`: what a developer writes to have the tools of a server.
+
+Lives here: the constructors. Nothing is opened, and the SDK is loaded when a toolbox takes the server.
+Not here: the rules of the value (`servers`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from typing_extensions import Unpack
+
+from toolwright._core.remotes import Host, Remote
+from toolwright.errors import DefinitionError
+from toolwright.mcp.servers import Server, ServerWords
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class McpServer(Server):
+    """An MCP server as a source of tools. Make one with `stdio`, `http`, `of` or `from_config`."""
+
+    @classmethod
+    def stdio(
+        cls,
+        name: str,
+        command: str,
+        args: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        **words: Unpack[ServerWords],
+    ) -> McpServer:
+        """Return a server that runs as a process and speaks over its standard input and output.
+
+        The process gets a short list of our environment variables (`PATH`, `HOME` …) and what `env` adds. No shell is
+        involved: `command` and `args` are what is run.
+        """
+        if isinstance(args, str):
+            raise DefinitionError(f"Server {name!r}: args={args!r} is one text. Give a list of arguments.")
+        words_ = _checked(words)
+        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, **words_)
+
+    @classmethod
+    def http(
+        cls,
+        name: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: Any = None,
+        **words: Unpack[ServerWords],
+    ) -> McpServer:
+        """Return a server that is reached over HTTP; the older SSE transport is tried where it answers 404 or 405."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise DefinitionError(f"Server {name!r}: {url!r} is not an http or https address.")
+        if parts.username or parts.password:
+            raise DefinitionError(f"Server {name!r}: the address holds a password. Give it with headers= or auth=.")
+        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_checked(words))
+
+    @classmethod
+    def of(cls, name: str, target: Any, **words: Unpack[ServerWords]) -> McpServer:
+        """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition."""
+        return cls(name, "memory", target=target, **_checked(words))
+
+    def __remote__(self, host: Host) -> Remote:
+        """Return a connection for one toolbox."""
+        try:
+            importlib.import_module("mcp")
+        except ImportError as missing:
+            raise ImportError("MCP servers need the SDK: pip install 'toolwright[mcp]'") from missing
+        from toolwright.mcp.connection import Connection  # noqa: PLC0415 - half a second, for programs with servers
+
+        return Connection(self, host)
+
+
+def _checked(words: Mapping[str, Any]) -> dict[str, Any]:
+    known = dict(words)
+    if unknown := known.keys() - ServerWords.__annotations__.keys():
+        there = ", ".join(sorted(ServerWords.__annotations__))
+        raise DefinitionError(f"A server takes no {min(unknown)!r}. There are: {there}.")
+    for name in ("include", "exclude", "send_context"):
+        if name in known:
+            given = known[name]
+            known[name] = (given,) if isinstance(given, str) else tuple(given)
+    return known

@@ -1,0 +1,108 @@
+"""A call that a server turns into a task → its result, when the task is done.
+
+Lives here: polling, what the task asks on its way, cancelling it when nobody waits any more.
+Not here: calls that are answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Literal
+
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
+from pydantic import ConfigDict, Field, TypeAdapter
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+POLL_SECONDS = 1.0
+SHORTEST, LONGEST = 0.05, 30.0
+
+
+class TaskResult(Result):
+    """The answer of a server that will take its time."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    result_type: Literal["task"] = Field(default="task", alias="resultType")
+    task_id: str = Field(alias="taskId")
+    status: str = "working"
+    poll_interval_ms: float | None = Field(default=None, alias="pollIntervalMs")
+
+
+class _TaskParams(RequestParams):
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+    task_id: str = Field(alias="taskId")
+
+
+class _TaskRequest(Request[_TaskParams, str]):
+    """`tasks/get`, `tasks/cancel`: about one task."""
+
+    name_param: ClassVar[str | None] = "taskId"
+    method: str
+    params: _TaskParams
+
+
+_ANY: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+
+
+class TasksExtension(ClientExtension):
+    """Tells servers that we can wait for a task, and does so."""
+
+    identifier = IDENTIFIER
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Return the result that we know how to finish."""
+        return (ResultClaim(result_type="task", model=TaskResult, resolve=_finished),)
+
+
+async def _finished(task: TaskResult, context: ClaimContext) -> CallToolResult:
+    wait = _pause(task.poll_interval_ms)
+    try:
+        while True:
+            await asyncio.sleep(wait)
+            state = await _ask(context, "tasks/get", task.task_id)
+            status = state.get("status")
+            if status == "completed":
+                return CallToolResult.model_validate(state.get("result") or {"content": []}, by_name=False)
+            if status == "failed":
+                error = state.get("error") or {}
+                raise MCPError(error.get("code", INTERNAL_ERROR), str(error.get("message", "the task failed")))
+            if status == "cancelled":
+                raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
+            if status == "input_required":
+                await _answer(context, task.task_id, state.get("inputRequests") or {})
+            wait = _pause(state.get("pollIntervalMs"))
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await asyncio.wait_for(_ask(context, "tasks/cancel", task.task_id), 1.0)
+        raise
+
+
+def _pause(milliseconds: float | None) -> float:
+    seconds = POLL_SECONDS if milliseconds is None else milliseconds / 1000
+    return min(max(seconds, SHORTEST), LONGEST)
+
+
+async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) -> dict[str, Any]:
+    params = _TaskParams.model_validate({"taskId": task_id, **more})
+    answer: dict[str, Any] = await context.session.send_request(_TaskRequest(method=method, params=params), _ANY)
+    return answer
+
+
+async def _answer(context: ClaimContext, task_id: str, requests: dict[str, Any]) -> None:
+    from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for tasks that ask
+    from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
+
+    adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
+    responses: dict[str, Any] = {}
+    for key, raw in requests.items():
+        asked = adapter.validate_python(raw, by_name=False)
+        about = ClientRequestContext(session=context.session, request_id=key)
+        answer = await context.session.dispatch_input_request(about, asked)
+        if isinstance(answer, ErrorData):
+            raise MCPError(answer.code, answer.message)
+        responses[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+    await _ask(context, "tasks/update", task_id, inputResponses=responses)

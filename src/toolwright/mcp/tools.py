@@ -1,0 +1,206 @@
+"""A server's definitions → tools and prompts of ours, and its results → results of ours.
+
+Lives here: what is kept of the wire (everything: nested schemas, all content, hints), and what a result comes to.
+Not here: which definitions are taken (`screen`), or sending anything (`connection`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from mcp_types import CallToolResult
+from pydantic_core import from_json, to_json
+from typing_extensions import override
+
+from toolwright._core.arguments import bind_once
+from toolwright._core.context import ToolContext
+from toolwright._core.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
+from toolwright._core.inputs import Inputs
+from toolwright._core.messages import Message
+from toolwright._core.policy import Settings
+from toolwright._core.prompts import Prompt
+from toolwright._core.tool import Tool
+from toolwright._core.values import (
+    Arguments,
+    Audio,
+    Content,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    note_of,
+)
+from toolwright.errors import ToolError
+from toolwright.mcp.checks import misfit
+
+Call = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
+
+
+def object_in(text: str | bytes, **how: Any) -> dict[str, Any]:
+    """Return the JSON object that a text is; whether it fits is for the server to say."""
+    del how
+    data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
+    if not isinstance(data, dict):
+        raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - what a validator raises
+    return data
+
+
+def mapping_in(value: Any, **how: Any) -> dict[str, Any]:
+    """Return arguments that came as a mapping."""
+    del how
+    return dict(value)
+
+
+class RemoteTool(Tool):
+    """A tool that runs on a server."""
+
+    def __init__(self, server: str, entry: Any, call: Call, output: JsonSchema | None, timeout: float | None) -> None:
+        self.server, self.remote_name, self._call = server, entry.name, call
+        self.output_schema = output
+        self.definition = ToolDefinition(
+            entry.name,
+            entry.description or in_words(entry.name),
+            {"type": "object", "properties": {}, **entry.input_schema},
+            output,
+            entry.title,
+        )
+        self.options = _options_of(entry, timeout)
+        self.open_ended = True
+        self.rendered = self._fields
+
+    @property
+    @override
+    def origin(self) -> str:
+        return f"server {self.server!r}"
+
+    @cached_property
+    @override
+    def inputs(self) -> Inputs:
+        return Inputs(self.definition.input_schema, object_in, mapping_in, extra="allow")
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return await self._call(self, arguments, context)
+
+    def _fields(self, result: Any) -> dict[str, Any]:
+        content = tuple(map(part_of, result.content))
+        text = "\n".join(map(note_of, content))
+        structured = result.structured_content
+        if result.is_error:
+            raise ToolError(text or "the tool failed and said nothing")
+        given = "structured_content" in result.model_fields_set and structured is not None
+        if given and self.output_schema is not None and (reason := misfit(structured, self.output_schema)) is not None:
+            raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
+        if given and not content:
+            text = to_json(structured).decode()
+            content = (Text(text),)
+        value = structured if given else text
+        fields: dict[str, Any] = {
+            "value": value,
+            "text": text or "(no output)",
+            "content": content or (Text("(no output)"),),
+        }
+        fields["structured"] = structured if given else None
+        if result.meta:
+            fields["meta"] = dict(result.meta)
+        return fields
+
+
+def _options_of(entry: Any, timeout: float | None) -> ToolOptions:
+    hints = entry.annotations
+    read_only = getattr(hints, "read_only_hint", None)
+    return ToolOptions(
+        read_only=read_only,
+        destructive=None if read_only else getattr(hints, "destructive_hint", None),
+        idempotent=getattr(hints, "idempotent_hint", None),
+        open_world=getattr(hints, "open_world_hint", None),
+        timeout=timeout,
+        meta=dict(entry.meta or {}),
+    )
+
+
+def part_of(block: Any) -> Content:
+    """Return one content block of the wire as a part of ours; one of an unknown kind is kept as its JSON."""
+    kind = block.type
+    if kind == "text":
+        return Text(block.text)
+    if kind in ("image", "audio"):
+        data = _decoded(block.data)
+        if data is None:
+            return Text(f"[{kind}: {block.mime_type}, not valid base64]")
+        return Image(data, block.mime_type) if kind == "image" else Audio(data, block.mime_type)
+    if kind == "resource_link":
+        return ResourceLink(str(block.uri), block.name or "", block.mime_type, block.description)
+    if kind == "resource":
+        return contents_of(block.resource)
+    return Text(block.model_dump_json(by_alias=True, exclude_none=True))
+
+
+def contents_of(resource: Any) -> Content:
+    """Return the contents of a resource, as text or as bytes."""
+    text, blob = getattr(resource, "text", None), getattr(resource, "blob", None)
+    data = None if blob is None else _decoded(blob)
+    return EmbeddedResource(str(resource.uri), text, data, resource.mime_type)
+
+
+def _decoded(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+class RemotePrompt(Prompt):
+    """A prompt that a server offers."""
+
+    def __init__(self, server: str, entry: Any, fetch: Callable[[str, dict[str, str]], Awaitable[Any]]) -> None:
+        self._server, self._entry, self._fetch = server, entry, fetch
+        arguments = entry.arguments or ()
+        self._schema: JsonSchema = {
+            "type": "object",
+            "properties": {
+                a.name: {"type": "string", **({"description": a.description} if a.description else {})}
+                for a in arguments
+            },
+            "required": [a.name for a in arguments if a.required],
+            "additionalProperties": False,
+        }
+        self.role = "user"
+
+    @property
+    @override
+    def name(self) -> str:
+        return str(self._entry.name)
+
+    @property
+    @override
+    def description(self) -> str:
+        return self._entry.description or in_words(self.name)
+
+    @property
+    @override
+    def input_schema(self) -> JsonSchema:
+        return self._schema
+
+    @property
+    @override
+    def origin(self) -> str:
+        return f"server {self._server!r}"
+
+    @override
+    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
+        del context
+        inputs = Inputs(self._schema, object_in, mapping_in, extra="allow")
+        values, _ = bind_once(inputs, arguments, self.name, Settings())
+        found = await self._fetch(self.name, {name: str(value) for name, value in values.items()})
+        return [Message(message.role, part_of(message.content)) for message in found.messages]
+
+
+def context_of(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """Return what of the context goes to a server: the keys that were named for it, and nothing else."""
+    chosen = {key: context[key] for key in keys if key in context}
+    return chosen or None
