@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, EmptyResult, PingRequest
 
 from toolwright._core.context import ToolContext
 from toolwright._core.prompts import Prompt
@@ -364,4 +364,4 @@ async def _pinged(client: Any) -> None:
     if client.protocol_version >= "2026":
         await client.session.send_discover(client.protocol_version)
     else:
-        await client.send_ping()
+        await client.session.send_request(PingRequest(), EmptyResult)

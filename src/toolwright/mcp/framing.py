@@ -7,7 +7,7 @@ so that whoever waits for it is told at once. Not here: processes and sockets (`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ LINE_BYTES: Final = 16 * 1024 * 1024
 """The longest line that is taken."""
 DEPTH: Final = 128
 _SCANNED: Final = 64 * 1024
+_PRUNED: Final = 1024 * 1024
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _ID: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
 
 
@@ -65,18 +67,42 @@ class Unreadable:
     id: int | str | None = None
 
 
-def read_line(line: bytes) -> dict[str, Any] | Unreadable | None:
-    """Return the JSON object that a line is; `None` for text that is no attempt at one, such as a banner."""
+def read_line(line: bytes, lists: Container[Any] = ()) -> dict[str, Any] | Unreadable | None:
+    """Return the JSON object that a line is; `None` for text that is no attempt at one, such as a banner.
+
+    `lists` are the ids of questions for a list: of such an answer, only the entry that is too deep is lost.
+    """
     text = line.strip()
     if not text.startswith(b"{"):
         return None
     if text.count(b"[") + text.count(b"{") > DEPTH and nesting(text.decode("utf-8", "replace"), DEPTH) > DEPTH:
-        return Unreadable(f"it is nested deeper than {DEPTH} levels", id_in(text))
+        asked = id_in(text)
+        if asked is None or asked not in lists or len(text) > _PRUNED:
+            return Unreadable(f"it is nested deeper than {DEPTH} levels", asked)
+        text = pruned(text)
     try:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         return Unreadable(f"it is not valid JSON: {str(error)[:160]}", id_in(text))
     return data if isinstance(data, dict) else None
+
+
+def pruned(text: bytes, depth: int = DEPTH) -> bytes:
+    """Return JSON without what is nested deeper than `depth`; a null stands for it."""
+    kept: list[bytes] = []
+    level = start = 0
+    for found in _TOKENS.finditer(text):
+        token = found[0]
+        if token in b"[{":
+            level += 1
+            if level == depth + 1:
+                kept.append(text[start : found.start()])
+        elif token in b"]}":
+            if level == depth + 1:
+                kept.append(b"null")
+                start = found.end()
+            level -= 1
+    return b"".join((*kept, text[start:] if level <= depth else b""))
 
 
 def id_in(text: bytes) -> int | str | None:

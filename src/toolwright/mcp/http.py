@@ -123,7 +123,7 @@ async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any)
         return _lost(request, asked, f"the answer cannot be unpacked: {error}", seen=True)
     if len(body) > BODY_BYTES:
         return _lost(request, asked, f"the answer is longer than the limit of {BODY_BYTES} bytes", seen=True)
-    data = read_line(body)
+    data = read_line(body, (asked,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, Unreadable):
         return _lost(request, asked, f"the answer cannot be read: {data.reason}", seen=True)
     if response.status_code < 400:  # noqa: PLR2004 - where errors begin

@@ -13,10 +13,10 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 import httpx2
-from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ServerNotification
 
+from mcp import Client
 from toolwright._core.remotes import Host
 from toolwright.errors import RemoteError
 from toolwright.mcp.asking import answers_of

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 from pydantic_core import to_json
 
 from toolwright._core.walk import subschemas
@@ -51,6 +59,13 @@ class Screen:
         if isinstance(message, JSONRPCRequest):
             meta = (message.params or {}).get("_meta")
             self.asked[message.id] = (message.method, isinstance(meta, Mapping) and _VERSION in meta)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self.asked.pop((message.params or {}).get("requestId"), None)
+
+    @property
+    def lists(self) -> set[Any]:
+        """The ids of questions for a list of tools."""
+        return {asked for asked, (method, _) in self.asked.items() if method == "tools/list"}
 
     def received(self, message: JSONRPCMessage) -> JSONRPCMessage:
         """Return an answer as the SDK may see it."""

@@ -119,7 +119,7 @@ class Child:
             self._out.close()
 
     async def _take(self, line: bytes) -> None:
-        data = read_line(line)
+        data = read_line(line, self.screen.lists)
         if data is None:
             self.noise += bool(line.strip())
             return

@@ -1,0 +1,176 @@
+"""A server over HTTP that misbehaves: the edge table of the MCP page, and the rows of the fault table, by name."""
+
+import asyncio
+import logging
+
+import pytest
+
+from adversaries.raw_http import served
+from toolwright import Toolbox
+from toolwright.mcp.source import McpServer
+
+
+def at(server, **words):
+    return McpServer.http("raw", server.url, **words)
+
+
+async def echoed(box, **words):
+    return await box.call("echo", {"text": "hello"}, **words)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "plain",
+        "legacy 400 empty",
+        "legacy 400 json",
+        "legacy 404",
+        "500 on probe",
+        "503 once",
+        "429 once",
+        "no result type",
+    ],
+)
+async def test_a_server_is_spoken_to_in_the_era_it_speaks(case):
+    with served(case) as server:
+        async with Toolbox(at(server)) as box:
+            result = await echoed(box)
+
+    assert result.text == "hello"
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_once():
+    with served("session") as server:
+        async with Toolbox(at(server)) as box:
+            result = await echoed(box)
+
+    assert result.text == "hello"
+    assert server.seen.count("initialize") == 2
+    assert server.seen.count("tools/call") == 2
+
+
+async def test_an_unknown_result_type_is_no_result():
+    with served("unknown result type") as server:
+        async with Toolbox(at(server)) as box:
+            result = await echoed(box)
+
+    assert "unknown type 'surprise'" in result.error.reason
+
+
+async def test_f10_a_call_that_may_have_run_is_not_made_again():
+    with served("cut once") as server:
+        async with Toolbox(at(server)) as box:
+            cut = await echoed(box)
+            after = await echoed(box)
+
+    assert cut.error.code == "remote_error"
+    assert after.text == "hello"
+    assert server.seen.count("tools/call") == 2
+
+
+async def test_a_call_that_changes_nothing_is_made_again():
+    with served("cut once") as server:
+        async with Toolbox(at(server)) as box:
+            result = await box.call("look", {})
+
+    assert result.text == "look"
+    assert server.seen.count("tools/call") == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("half a body", "broke off"),
+        ("another id", "the answer is to another question"),
+        ("huge body", "longer than the limit of 16777216 bytes"),
+        ("not json", "the answer is to another question"),
+    ],
+)
+async def test_f10_f17_f51_an_answer_that_is_none_fails_its_call_and_no_other(case, reason):
+    with served(case) as server:
+        async with Toolbox(at(server, timeout=30)) as box:
+            results = await asyncio.gather(echoed(box), echoed(box), box.refresh())
+
+    assert [reason in result.error.reason for result in results[:2]] == [True, True]
+
+
+async def test_f09_a_server_that_never_answers_costs_its_time_out():
+    with served("never answers") as server:
+        async with Toolbox(at(server, timeout=0.3)) as box:
+            result = await echoed(box)
+
+    assert result.error.code == "timeout"
+
+
+async def test_f10_a_server_that_was_restarted_is_found_again():
+    with served("plain") as server:
+        port = server.server_address[1]
+        box = Toolbox(at(server))
+        first = await echoed(box)
+    gone = await echoed(box)
+    with served("plain", port):
+        again = await echoed(box)
+        await box.aclose()
+
+    assert first.text == again.text == "hello"
+    assert gone.error.code == "remote_error"
+
+
+async def test_a_server_that_wants_authorization_says_so():
+    with served("401") as server:
+        box = Toolbox(at(server, required=True))
+        with pytest.raises(Exception, match=r"wants authorization \(HTTP 401\)"):
+            async with box:
+                pass
+
+
+async def test_f50_a_redirect_elsewhere_is_not_followed_and_the_token_stays_here():
+    with served("plain") as other, served("redirect") as server:
+        server.elsewhere = other.url
+        box = Toolbox(McpServer.http("raw", server.url, headers={"Authorization": "Bearer secret"}))
+        async with box:
+            names = [tool.name for tool in box.tools]
+
+    assert names == []
+    assert other.tokens == []
+
+
+async def test_each_identity_has_a_session_of_its_own():
+    def who(context):
+        return context.get("token")
+
+    with served("session") as server:
+        server.once.add("expired")
+        async with Toolbox(at(server, auth=who)) as box:
+            await echoed(box, context={"token": "alice"})
+            await echoed(box, context={"token": "bob"})
+            await echoed(box, context={"token": "alice"})
+
+    calls = [token for body, token in zip(server.bodies, server.tokens, strict=True) if body["method"] == "tools/call"]
+    assert calls == ["Bearer alice", "Bearer bob", "Bearer alice"]
+    assert server.seen.count("initialize") == 3
+
+
+async def test_only_named_context_goes_to_the_server():
+    with served("plain") as server:
+        async with Toolbox(at(server, send_context=("tenant",)), context={"tenant": "acme", "secret": "s"}) as box:
+            await echoed(box)
+
+    call = next(body for body in server.bodies if body["method"] == "tools/call")
+    assert call["params"]["_meta"]["tenant"] == "acme"
+    assert "secret" not in str(call)
+
+
+async def test_a_failure_is_never_cached_as_an_empty_list(caplog):
+    with served("plain") as server:
+        port = server.server_address[1]
+    box = Toolbox(McpServer.http("raw", f"http://127.0.0.1:{port}/mcp"))
+    with caplog.at_level(logging.WARNING):
+        before = await box.list()
+        with served("plain", port):
+            after = await box.list()
+        await box.aclose()
+
+    assert before == []
+    assert [tool.name for tool in after] == ["echo", "look"]
+    assert "server 'raw' cannot be used" in caplog.text
