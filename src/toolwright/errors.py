@@ -312,7 +312,7 @@ class RemoteError(ToolCallError):
         self.server = server
         self.phase = phase
         """What was being done: `connect`, `list`, `call`, `read` …"""
-        self.reason = reason
+        self.reason = reason = reason.rstrip(".")
         """What is at the root of it, in words."""
         self.stderr = stderr
         """The last line that the server wrote to its standard error."""

@@ -86,9 +86,9 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server
         found.extend(getattr(page, what))
         if len(found) > TOOLS:
             raise RemoteError(server.name, "list", f"it offers more than {TOOLS} {what}")
-        hint = getattr(page, "ttl_ms", None)
-        if hint is not None:
-            ttl = hint / 1000 if ttl is None else min(ttl, hint / 1000)
+        if "ttl_ms" in page.model_fields_set:
+            hint = page.ttl_ms / 1000
+            ttl = hint if ttl is None else min(ttl, hint)
         cursor = page.next_cursor
         if not cursor:
             return found, ttl
