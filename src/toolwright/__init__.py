@@ -1,27 +1,36 @@
-"""Toolwright: write a tool once, as a typed Python function; use it with any model, anywhere, under one policy."""
+"""Toolwright: write a tool once, as a typed Python function; use it with any model, anywhere, under one policy.
 
-from toolwright import errors
-from toolwright._core.approve import Allow, Deny, Edit
-from toolwright._core.config import Config
-from toolwright._core.context import Inject, ProjectDir, ToolContext
-from toolwright._core.declare import Param, prompt, tool
-from toolwright._core.definition import ToolDefinition, ToolOptions
-from toolwright._core.discovery import tools_from
-from toolwright._core.messages import Message
-from toolwright._core.policy import Limits, Parallel, Rate, Retry, Sequential
-from toolwright._core.tool import Tool
-from toolwright._core.toolbox import Toolbox
-from toolwright._core.values import (
-    Audio,
-    EmbeddedResource,
-    Image,
-    ResourceLink,
-    Text,
-    ToolCall,
-    ToolResult,
-    ToolReturn,
-)
-from toolwright.errors import Abort, ToolError
+The public names, each loaded when it is first used, so that `toolwright --help` costs no more than Python itself.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolwright import errors
+    from toolwright._core.approve import Allow, Deny, Edit
+    from toolwright._core.config import Config
+    from toolwright._core.context import Inject, ProjectDir, ToolContext
+    from toolwright._core.declare import Param, prompt, tool
+    from toolwright._core.definition import ToolDefinition, ToolOptions
+    from toolwright._core.discovery import tools_from
+    from toolwright._core.gather import discover, scan
+    from toolwright._core.messages import Message
+    from toolwright._core.policy import Limits, Parallel, Rate, Retry, Sequential
+    from toolwright._core.support import supported_for
+    from toolwright._core.tool import Tool
+    from toolwright._core.toolbox import Toolbox
+    from toolwright._core.values import (
+        Audio,
+        EmbeddedResource,
+        Image,
+        ResourceLink,
+        Text,
+        ToolCall,
+        ToolResult,
+        ToolReturn,
+    )
+    from toolwright.errors import Abort, ToolError
 
 __all__ = [
     "Abort",
@@ -52,8 +61,63 @@ __all__ = [
     "ToolResult",
     "ToolReturn",
     "Toolbox",
+    "discover",
     "errors",
     "prompt",
+    "scan",
+    "supported_for",
     "tool",
     "tools_from",
 ]
+
+_HOMES = {
+    "Abort": "toolwright.errors",
+    "Allow": "toolwright._core.approve",
+    "Audio": "toolwright._core.values",
+    "Config": "toolwright._core.config",
+    "Deny": "toolwright._core.approve",
+    "Edit": "toolwright._core.approve",
+    "EmbeddedResource": "toolwright._core.values",
+    "Image": "toolwright._core.values",
+    "Inject": "toolwright._core.context",
+    "Limits": "toolwright._core.policy",
+    "Message": "toolwright._core.messages",
+    "Parallel": "toolwright._core.policy",
+    "Param": "toolwright._core.declare",
+    "ProjectDir": "toolwright._core.context",
+    "Rate": "toolwright._core.policy",
+    "ResourceLink": "toolwright._core.values",
+    "Retry": "toolwright._core.policy",
+    "Sequential": "toolwright._core.policy",
+    "Text": "toolwright._core.values",
+    "Tool": "toolwright._core.tool",
+    "ToolCall": "toolwright._core.values",
+    "ToolContext": "toolwright._core.context",
+    "ToolDefinition": "toolwright._core.definition",
+    "ToolError": "toolwright.errors",
+    "ToolOptions": "toolwright._core.definition",
+    "ToolResult": "toolwright._core.values",
+    "ToolReturn": "toolwright._core.values",
+    "Toolbox": "toolwright._core.toolbox",
+    "discover": "toolwright._core.gather",
+    "prompt": "toolwright._core.declare",
+    "scan": "toolwright._core.gather",
+    "supported_for": "toolwright._core.support",
+    "tool": "toolwright._core.declare",
+    "tools_from": "toolwright._core.discovery",
+}
+"""Name → the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("toolwright.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolwright' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

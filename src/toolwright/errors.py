@@ -3,8 +3,10 @@
     ToolwrightError
     ├─ DefinitionError       the developer: a tool, toolbox or prompt that cannot be built
     │  ├─ DuplicateTool
-    │  └─ UnsupportedType
+    │  ├─ UnsupportedType
+    │  └─ PluginError        the plugin's author: what an entry point or a scanned module gives is no tool
     ├─ ConfigError           the developer or operator: a setting, file or injected value
+    ├─ ExperimentalError     the developer: an API that may still change, used without leave
     ├─ ToolCallError         what one call came to; results carry it, the model reads it
     │  ├─ UnknownTool        refusal: the model named something that is not there
     │  ├─ InvalidArguments   refusal: the model's arguments do not fit
@@ -39,8 +41,10 @@ __all__ = [
     "DefinitionError",
     "DuplicateTool",
     "ExecutionError",
+    "ExperimentalError",
     "InvalidArguments",
     "LimitExceeded",
+    "PluginError",
     "RemoteError",
     "ResultError",
     "ToolCallError",
@@ -119,8 +123,40 @@ class UnsupportedType(DefinitionError):
     """A parameter whose type has no JSON Schema."""
 
 
+class PluginError(DefinitionError):
+    """What an entry point or a scanned module names could not be loaded, or gives no tools; the cause is kept."""
+
+    def __init__(self, name: str, value: str, reason: str, *, distribution: str | None = None) -> None:
+        self.name = name
+        """The name of the entry point, or of the module."""
+        self.value = value
+        """What the entry point names: `module` or `module:object`."""
+        self.reason = reason
+        self.distribution = distribution
+        """The distribution that offers it; `None` for a module that was scanned."""
+        if distribution is None:
+            super().__init__(f"The module {value!r} gives no tools: {reason}. Correct it, or leave it out.")
+        else:
+            super().__init__(
+                f"The plugin {name!r} of distribution {distribution!r} ({value}) gives no tools: {reason}. "
+                f"Update or uninstall {distribution!r}, or tell its author."
+            )
+
+
 class ConfigError(ToolwrightError):
     """A setting or injected value that is missing or wrong."""
+
+
+class ExperimentalError(ToolwrightError):
+    """An API that may still change was used, and nobody allowed that."""
+
+    def __init__(self, name: str, reason: str = "") -> None:
+        self.name, self.reason = name, reason
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"{name} is experimental{why}: it may change or go without notice. Allow it with "
+            "`toolwright.experimental.allow_experimental()`, or set TOOLWRIGHT_EXPERIMENTAL=true."
+        )
 
 
 class Abort(ToolwrightError):

@@ -139,9 +139,9 @@ def test_a_file_that_is_not_toml_is_named_with_the_place(write):
         Config.load(write("bad.toml", "a = 1\nb = = 2\n"))
 
 
-def test_a_line_that_is_no_property_is_named_with_its_number(write):
+def test_an_escape_that_cannot_be_read_is_named_with_its_line(write):
     with pytest.raises(ConfigError, match=r"bad\.properties:2"):
-        Config.load(write("bad.properties", "a=1\nno equal sign\n"))
+        Config.load(write("bad.properties", "a=1\nb=\\u00g1\n"))
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path):

@@ -6,21 +6,26 @@ Lives here: the part of a toolbox that a person who decides needs. Not here: the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict, key_from, preview_of
+from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict, key_from, needs_approval, preview_of
 from toolwright._core.context import CallState, context_from
 from toolwright._core.dispatch import Ask
 from toolwright._core.faces import ContextLike
-from toolwright._core.govern import Governed, plain_arguments
+from toolwright._core.gating import allow_experimental
+from toolwright._core.govern import Governed, plain_arguments, seen_arguments
 from toolwright._core.handles import Store
-from toolwright._core.limits import RunState
-from toolwright._core.office import Office
+from toolwright._core.limits import RunState, json_like
+from toolwright._core.office import Next, Office
+from toolwright._core.policy import INHERIT, Timeout, checked
+from toolwright._core.progress import OnProgress
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end
-from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright._core.values import Arguments, Repair, ToolCall, ToolResult
 from toolwright.errors import ToolCallError
 
 
@@ -29,6 +34,7 @@ def office_of(policy: BoxPolicy) -> Office:
     key = key_from(policy.approval_key)
     return Office(
         policy.settings,
+        middleware=[allowing_experimental] if policy.experimental else [],
         rule=policy.approve,
         approver=policy.approver,
         notary=Notary() if key is None else Notary(key),
@@ -36,10 +42,31 @@ def office_of(policy: BoxPolicy) -> Office:
     )
 
 
+async def allowing_experimental(call: ToolCall, proceed: Next) -> ToolResult:
+    """Run a call with leave to use APIs that may still change: the setting `experimental = true`."""
+    with allow_experimental():
+        return await proceed(call)
+
+
 def store_of(policy: BoxPolicy) -> Store:
     """Return where a toolbox keeps results that are too long."""
     folder = None if policy.results_dir is None else Path(policy.results_dir)
     return Store(policy.settings.kept_bytes, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a call would do; nothing was run."""
+
+    name: str
+    """The tool that would run."""
+    arguments: Mapping[str, Any]
+    """As the tool would get them: repairs made, defaults filled in."""
+    repairs: tuple[Repair, ...] = ()
+    preview: str | None = None
+    """What it would do, in the tool's own words."""
+    needs_approval: bool = False
+    """Whether someone has to decide about it first."""
 
 
 class Approvals(ABC):
@@ -64,18 +91,58 @@ class Approvals(ABC):
         """
         return self._office.notary.decided(request, verdict)
 
-    async def resume(self, decision: Decision, *, context: ContextLike = None) -> ToolResult:
+    async def resume(
+        self,
+        decision: Decision,
+        *,
+        context: ContextLike = None,
+        timeout: Timeout = INHERIT,
+        on_progress: OnProgress | None = None,
+    ) -> ToolResult:
         """Run the call that a decision is about, if it still holds; else the result says why not."""
         request = decision.request
         route = self._route_or_refusal(request.tool)
         if isinstance(route, ToolCallError):
             return ToolResult(request.call_id, request.tool, attempts=0, **shown(route, self._policy.on_error))
-        governed = Governed(route, self._office, self._run, Ask(context_from(context)), decision)
+        ask = Ask(context_from(context), checked(timeout), on_progress=on_progress)
+        governed = Governed(route, self._office, self._run, ask, decision)
         return await governed.perform(ToolCall(request.call_id, route.name, dict(request.arguments)))
 
-    def resume_sync(self, decision: Decision, *, context: ContextLike = None) -> ToolResult:
+    def resume_sync(
+        self,
+        decision: Decision,
+        *,
+        context: ContextLike = None,
+        timeout: Timeout = INHERIT,
+        on_progress: OnProgress | None = None,
+    ) -> ToolResult:
         """Run `resume` to its end, from code that is not async."""
-        return run_to_end(self.resume(decision, context=context))
+        return run_to_end(self.resume(decision, context=context, timeout=timeout, on_progress=on_progress))
+
+    async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
+        """Return what a call would do, and run nothing: the arguments as the tool would get them, and the gate.
+
+        Raises:
+            ToolCallError: there is no such tool, or the arguments do not fit.
+        """
+        route = self._route_or_refusal(name)
+        if isinstance(route, ToolCallError):
+            raise route
+        _, repairs = route.bind(arguments)
+        seen = seen_arguments(route, arguments)
+        call = ToolCall("dry_run", route.name, seen)
+        known: Any = self._policy.context.merged(context_from(context)).for_call(CallState(call))
+        return DryRun(
+            name=route.name,
+            arguments=json_like(seen),
+            repairs=repairs,
+            preview=await preview_of(route.tool, seen, known),
+            needs_approval=await needs_approval(route.tool, self._office.rule_in(self._run), seen, known),
+        )
+
+    def dry_run_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
+        """Run `dry_run` to its end, from code that is not async."""
+        return run_to_end(self.dry_run(name, arguments, context=context))
 
     async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
         """Return what a call would do, in the tool's own words (`preview=`); `None` where it has none.

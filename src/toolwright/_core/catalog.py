@@ -16,7 +16,7 @@ from toolwright._core.definition import Naming, apply_naming
 from toolwright._core.discovery import has_members, prompts_from, tools_from
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Renamed, Tool, tool_from
-from toolwright.errors import DefinitionError, DuplicateTool
+from toolwright.errors import DefinitionError, DuplicateTool, PluginError
 
 
 @runtime_checkable
@@ -126,6 +126,12 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         )
 
 
+def problems_of(source: Any) -> tuple[PluginError, ...]:
+    """Return what a source of tools had to leave out, where it says so."""
+    found = getattr(source, "problems", ()) if isinstance(source, ToolSource) else ()
+    return tuple(item for item in found if isinstance(item, PluginError)) if isinstance(found, tuple) else ()
+
+
 def _members_of(source: Any, naming: Naming | None) -> Iterator[Tool | Prompt]:
     prompts = prompts_from(source)
     yield from prompts
@@ -142,12 +148,23 @@ def _renamed(tool: Tool, naming: Naming | None) -> Tool:
     return as_named(tool, apply_naming(tool.name, naming))
 
 
+def resolved(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
+    """Return what the first resolver that knows a name gives for it."""
+    found = (resolver.resolve(name) for resolver in resolvers)
+    return next((tool for tool in found if tool is not None), None)
+
+
 def _resolved(name: str, resolvers: Iterable[Resolver]) -> Tool:
-    for resolver in resolvers:
-        if (tool := resolver.resolve(name)) is not None:
-            return tool
+    asked = list(resolvers)
+    if (tool := resolved(name, asked)) is not None:
+        return tool
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
+
+    known = sorted({known for resolver in asked for known in getattr(resolver, "names", ())})
+    close = get_close_matches(name[:128], known, n=3)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise DefinitionError(
-        f"No resolver knows a tool named {name!r}. Give `resolvers=[...]` that does, or the tool itself."
+        f"No resolver knows a tool named {name!r}.{hint} Give `resolvers=[...]` that does, or the tool itself."
     )
 
 

@@ -1,7 +1,7 @@
 """Settings in layers; later wins: defaults < TOML < .properties < environment < code.
 
-Lives here: reading files and the environment into one flat, dotted mapping. Not here: what a key means
-to the part that reads it.
+Lives here: `Config`, which layers there are, and where files are looked for. Not here: reading one layer
+(`entries`), or what a key means (`known`, `servers`).
 """
 
 from __future__ import annotations
@@ -9,27 +9,42 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from toolwright._core import known
+from toolwright._core.entries import Entries, Entry, from_code, from_environment, from_file, has_table
+from toolwright._core.known import WebSearchSettings
+from toolwright._core.policy import Settings
+from toolwright._core.servers import ServerSettings, servers_in
 from toolwright.errors import ConfigError
 
-PREFIX = "TOOLWRIGHT_"
-"""Environment variables of ours: `TOOLWRIGHT_LIMITS__CALL_TIMEOUT` is the key `limits.call_timeout`."""
+FILES: Final = ("toolwright.toml", "pyproject.toml", "toolwright.properties")
+"""What `Config.find` looks for in a folder; of the first two, the first that is there."""
 
 
 class Config(Mapping[str, Any]):
     """Settings by dotted key, whatever its case.
 
-    `Config()` holds the environment; `Config.load(...)` reads files below it. Case does not matter, because the
-    names of environment variables have none.
+    `Config()` holds the environment; `Config.load(...)` reads files below it, and `Config.find()` looks for them.
+    Case does not matter, because the names of environment variables have none. The keys that we know are typed
+    values as well: `config.servers`, `config.limits` and so on.
     """
 
-    __slots__ = ("_folded", "_values")
+    __slots__ = ("_entries", "_servers")
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, *, environ: Mapping[str, str] | None = None) -> None:
-        layers = (_from_environment(os.environ if environ is None else environ), _flat(values or {}))
-        self._values, self._folded = _merged(layers)
+        self._fill([], values, environ)
+
+    def _fill(
+        self,
+        files: Iterable[Iterable[Entry]],
+        values: Mapping[str, Any] | None,
+        environ: Mapping[str, str] | None,
+        listed: tuple[ServerSettings, ...] = (),
+    ) -> None:
+        surroundings = from_environment(os.environ if environ is None else environ)
+        self._entries = Entries.merged([*files, surroundings, from_code(values or {})])
+        self._servers = listed
 
     @classmethod
     def load(
@@ -37,88 +52,140 @@ class Config(Mapping[str, Any]):
     ) -> Config:
         """Read files, TOML first and `.properties` over it, then the environment, then `values`.
 
+        A `.json` file is an `mcp.json`: its servers are in `servers`.
+
         Raises:
             ConfigError: a file is missing or cannot be read; names the file and the place.
         """
         files = sorted(map(Path, paths), key=lambda path: path.suffix == ".properties")
-        layers = [_read(path) for path in files]
-        layers.append(_from_environment(os.environ if environ is None else environ))
-        merged, _ = _merged([*layers, _flat(values or {})])
-        return cls(merged, environ={})
+        known_here = os.environ if environ is None else environ
+        # A server of a later file takes the place of one of the same name.
+        listed = {s.name: s for path in files if path.suffix == ".json" for s in servers_in(path, known_here)}
+        made = object.__new__(cls)
+        layers = [from_file(path) for path in files if path.suffix != ".json"]
+        made._fill(layers, values, environ, tuple(listed.values()))
+        return made
+
+    @classmethod
+    def find(
+        cls,
+        start: str | Path | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Config:
+        """Look for files from a folder upward (the working directory, unless you name one), and load them.
+
+        The nearest folder that has one of them counts: `toolwright.toml`, else `[tool.toolwright]` in
+        `pyproject.toml`; and `toolwright.properties`. The search ends at the root of a repository (`.git`), at your
+        home folder and at the root of the file system. An `mcp.json` starts commands, so it is read only where you
+        name it.
+
+        Raises:
+            ConfigError: a file cannot be read; names the file and the place.
+        """
+        folder = Path.cwd() if start is None else Path(start).absolute()
+        for place in (folder, *folder.parents):
+            if found := _files_in(place):
+                return cls.load(*found, values=values, environ=environ)
+            if (place / ".git").exists() or place == _home():
+                break
+        return cls.load(values=values, environ=environ)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (dict(self._values),)
+        return _restored, (type(self), list(self._entries.by_key.values()), self._servers)
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[self._folded[key.casefold()]]
+        entry = self._entries.find(key)
+        if entry is None:
+            raise KeyError(key)
+        return entry.value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return (entry.key for entry in self._entries.by_key.values())
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._entries.by_key)
 
     def __repr__(self) -> str:
         # Values may be secrets, so only the keys are shown.
-        return f"Config({', '.join(sorted(self._values))})"
+        return f"Config({', '.join(sorted(self))})"
+
+    def origin(self, key: str) -> str | None:
+        """Return where a key was set: a file with its line, an environment variable, or `code`."""
+        entry = self._entries.find(key)
+        return None if entry is None else entry.origin
+
+    @property
+    def servers(self) -> tuple[ServerSettings, ...]:
+        """The MCP servers: `MCP.*`, `MCP_1.*`, `MCP_2.*` … in number order, then those of an `mcp.json`.
+
+        Raises:
+            ConfigError: a group lacks its name or url, or two servers have one name.
+        """
+        own = known.servers(self._entries)
+        for server in own:
+            for other in self._servers:
+                if other.name == server.name:
+                    raise ConfigError(
+                        f"Two MCP servers are named {server.name!r}: in {server.origin} and in {other.origin}. "
+                        "Give one another name."
+                    )
+        return own + self._servers
+
+    @property
+    def web_search(self) -> WebSearchSettings | None:
+        """What `WebSearchTool.*` say; `None` where they are not set."""
+        return known.web_search(self._entries)
+
+    @property
+    def limits(self) -> Settings | None:
+        """The settings that `limits.*` give; `None` where there are none."""
+        return known.limits(self._entries)
+
+    @property
+    def project_dir(self) -> Path | None:
+        """The folder that tools work in; a relative one is relative to the file that says it."""
+        return known.project_dir(self._entries)
+
+    @property
+    def throw_on_error(self) -> bool:
+        """Whether a call raises what went wrong (`tools.throw_on_error`)."""
+        return known.tools(self._entries)["throw_on_error"]
+
+    @property
+    def include_content(self) -> bool:
+        """Whether arguments and results may be recorded (`tools.include_content`)."""
+        return known.tools(self._entries)["include_content"]
+
+    @property
+    def experimental(self) -> bool:
+        """Whether APIs that may still change are allowed."""
+        return known.flag(self._entries, "experimental")
+
+    def check(self) -> None:
+        """Read every key that we know.
+
+        Raises:
+            ConfigError: one does not fit; names the place, the key, the value and the fix.
+        """
+        _ = self.servers, self.web_search, self.limits, self.project_dir, self.throw_on_error, self.experimental
 
 
-def _restored(values: dict[str, Any]) -> Config:
-    return Config(values, environ={})
+def _restored(kind: type[Config], entries: list[Entry], servers: tuple[ServerSettings, ...]) -> Config:
+    made = object.__new__(kind)
+    made._fill([entries], None, {}, servers)
+    return made
 
 
-def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """Return one mapping, later layers over earlier ones, with each key as it was written first."""
-    values: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            values[written.setdefault(key.casefold(), key)] = value
-    return MappingProxyType(values), written
+def _files_in(folder: Path) -> list[Path]:
+    settings, project, properties = (folder / name for name in FILES)
+    tables = [settings] if settings.is_file() else [project] if project.is_file() and has_table(project) else []
+    return [*tables, *([properties] if properties.is_file() else [])]
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(PREFIX).lower().replace("__", "."): value
-        for name, value in environ.items()
-        if name.startswith(PREFIX)
-    }
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _home() -> Path | None:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration file {str(path)!r}: {error}. Check the path.") from error
-    if path.suffix == ".properties":
-        return _properties(text, path)
-    import tomllib  # noqa: PLC0415 - 5 ms at start-up, for programs that read a file
-
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}. Correct the file at that place.") from error
-    return _flat(data.get("tool", {}).get("toolwright", {}) if path.name == "pyproject.toml" else data)
-
-
-def _properties(text: str, path: Path) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.strip()
-        if not entry or entry[0] in "#!":
-            continue
-        key, equals, value = entry.partition("=")
-        if not equals:
-            raise ConfigError(f"{path}:{number}: expected `key=value`, got {entry!r}.")
-        values[key.strip()] = value.strip()
-    return values
+        return Path.home()
+    except RuntimeError:
+        return None

@@ -117,8 +117,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def __reduce__(self) -> tuple[Any, ...]:
         # What crosses to another process: values, deps and the facts of the call; progress finds its own way back.
         state = replace(self._state, report=None)
-        config = None if self._config is None else dict(self._config)
-        return _restored, (self.deps, dict(self._values), state, config, self._project_dir)
+        return _restored, (self.deps, dict(self._values), state, self._config, self._project_dir)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -219,11 +218,10 @@ def reporting_to(report: Progress) -> Generator[None]:
 
 
 def _restored(
-    deps: Any, values: dict[str, Any], state: CallState, config: dict[str, Any] | None, folder: Path | None
+    deps: Any, values: dict[str, Any], state: CallState, config: Config | None, folder: Path | None
 ) -> ToolContext[Any]:
     state.report = _reporters[-1] if _reporters else None
-    known = None if config is None else Config(config, environ={})
-    return ToolContext[Any](deps, **values).within(known, folder).for_call(state)
+    return ToolContext[Any](deps, **values).within(config, folder).for_call(state)
 
 
 def context_from(given: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:

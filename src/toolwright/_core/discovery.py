@@ -115,25 +115,41 @@ def load_target(target: str) -> Any:
     Raises:
         ConfigError: it cannot be found or loaded; says which part and why.
     """
-    place, colon, name = target.rpartition(":") if ":" in target else (target, "", "")
-    if not colon:
-        place = target
-    module = _load_file(Path(place), target) if place.endswith(".py") else _load_module(place, target)
-    if not name:
-        return module
+    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    if place.endswith(".py"):
+        return _member(_load_file(Path(place), target), name, place, target)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return _member(load_module(place, target), name, place, target)
+
+
+def import_target(target: str) -> Any:
+    """Load what `package.module` or `package.module:name` names, from where Python looks for modules.
+
+    Raises:
+        ConfigError: it cannot be found or loaded; says which part and why.
+    """
+    place, _, name = target.partition(":")
+    return _member(load_module(place, target), name, place, target)
+
+
+def _member(module: ModuleType, name: str, place: str, target: str) -> Any:
     found: Any = module
-    for part in name.split("."):
+    for part in name.split(".") if name else ():
         if not hasattr(found, part):
             raise ConfigError(f"{target!r}: {place!r} has no {part!r}. Check the name after the colon.")
         found = getattr(found, part)
     return found
 
 
-def _load_module(name: str, target: str) -> ModuleType:
-    if not name:
+def load_module(name: str, target: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        ConfigError: there is none, or importing it failed; says which and why.
+    """
+    if not name or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{target!r} names no module. Write `package.module:name` or `path/file.py:name`.")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -142,7 +158,7 @@ def _load_module(name: str, target: str) -> ModuleType:
                 f"{target!r}: there is no module {error.name!r}. Check the spelling, or run from the project's folder."
             ) from error
         raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
 
 
@@ -159,6 +175,6 @@ def _load_file(path: Path, target: str) -> ModuleType:
     sys.modules.setdefault(name, module)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
     return module

@@ -167,7 +167,7 @@ class Governed:
         if self.decision is None and tool.options.approval is False and not rule_asks(rule, tool.options):
             return call, values
         context = self.route.box.context.merged(self.ask.context).for_call(CallState(call))
-        arguments = self._seen(call.arguments)
+        arguments = seen_arguments(self.route, call.arguments)
         for _ in range(ROUNDS):
             # A decision that was handed in is looked at in any case: a no stays a no, a forgery is found out.
             if self.decision is None and not await needs_approval(tool, rule, arguments, context):
@@ -180,17 +180,10 @@ class Governed:
             edited = dict(verdict.arguments)
             same = canonical(json_like(edited)) == canonical(json_like(arguments))
             values, _ = self.route.bind(edited)
-            call, arguments = replace(call, arguments=edited), self._seen(edited)
+            call, arguments = replace(call, arguments=edited), seen_arguments(self.route, edited)
             if signed or same:
                 return call, values
         raise ApprovalDenied(self.route.name, f"its arguments were edited {ROUNDS} times and still need approval")
-
-    def _seen(self, raw: Any) -> dict[str, Any]:
-        """Return the arguments as whoever decides sees them: repairs made, defaults filled in."""
-        inputs = self.route.tool.inputs
-        parts = inputs.schema.get("properties", {}).items()
-        defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
-        return {**defaults, **as_read(inputs, raw, self.route.name)}
 
     async def _verdict(
         self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
@@ -340,6 +333,14 @@ def plain_arguments(call: ToolCall) -> dict[str, Any]:
     if isinstance(raw, str):
         return dict(from_json(raw)) if raw.strip() else {}
     return dict(raw or {})
+
+
+def seen_arguments(route: Route, raw: Any) -> dict[str, Any]:
+    """Return the arguments as whoever decides sees them: repairs made, defaults filled in."""
+    inputs = route.tool.inputs
+    parts = inputs.schema.get("properties", {}).items()
+    defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
+    return {**defaults, **as_read(inputs, raw, route.name)}
 
 
 def _copied(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

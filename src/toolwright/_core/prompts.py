@@ -25,6 +25,7 @@ class Prompt:
     """A reusable opening: a function that returns a text, a `Message`, or a list of them."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
+        self.fn = fn
         self._tool = FunctionTool(fn, declaration)
         self.role: Role = declaration.role
 

@@ -6,7 +6,7 @@ Not here: applying it (`dispatch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from toolwright._core.remotes import Asked, OnConflict
 from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolResult
-from toolwright.errors import ConfigError, DefinitionError
+from toolwright.errors import DefinitionError
 
 
 class BoxWords(TypedDict, total=False):
@@ -38,7 +38,8 @@ class BoxWords(TypedDict, total=False):
     timeout: Timeout
     retry: Retry | None
     max_concurrency: int
-    resolvers: list[Resolver]
+    resolvers: Sequence[Resolver]
+    resolution_fallback: bool
     naming: Naming | None
     approve: Rule
     approver: Approver | None
@@ -65,6 +66,8 @@ class BoxPolicy:
     max_concurrency: int = 0
     """How many calls of a batch run at once; 0 where the settings say it."""
     resolvers: tuple[Resolver, ...] = ()
+    resolution_fallback: bool | Inherit = INHERIT
+    """Whether a call may name a tool that only a resolver knows; inherited: outside of a run alone."""
     naming: Naming | None = None
     approve: Rule | Inherit = INHERIT
     approver: Approver | None = None
@@ -81,6 +84,8 @@ class BoxPolicy:
     capped_width: bool = False
     """Whether `max_concurrency` was asked for, and so holds for single calls too."""
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
+    experimental: bool = False
+    """Whether tools of this toolbox may use APIs that may still change."""
     name: str | None = None
 
     @classmethod
@@ -91,12 +96,12 @@ class BoxPolicy:
             DefinitionError: a keyword or value that makes no sense.
         """
         given: dict[str, Any] = dict(words)
-        known = {item.name for item in fields(cls)} - {"capped_width"} | {"project_dir", "config"}
+        known = {item.name for item in fields(cls)} - {"capped_width", "experimental"} | {"project_dir", "config"}
         if unknown := given.keys() - known:
             raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
         config = given.pop("config", None)
         config = Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
-        folder = given.pop("project_dir", None) or (config.get("project_dir") if config is not None else None)
+        folder = given.pop("project_dir", None) or (config.project_dir if config is not None else None)
         context = ToolContext[Any]().merged(given.pop("context", None))
         given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
         if "resolvers" in given:
@@ -118,28 +123,12 @@ class BoxPolicy:
 
 
 def _from_config(config: Config) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if _flag(config, "tools.throw_on_error"):
-        found["on_error"] = "raise"
-    limits = {item.name: item for item in fields(Settings)}
-    own = {key.removeprefix("limits."): key for key in config if key.startswith("limits.")}
-    values: dict[str, Any] = {}
-    for name, key in own.items():
-        if name not in limits:
-            raise ConfigError(f"Unknown key {key!r}. The limits are: {', '.join(sorted(limits))}.")
-        kind = int if limits[name].type == "int" else float
-        try:
-            values[name] = kind(config[key])
-        except (TypeError, ValueError):
-            raise ConfigError(f"{key}={config[key]!r} is not a number. Give seconds, bytes or a count.") from None
-    return {**found, "settings": Settings(**values)} if values else found
-
-
-def _flag(config: Config, key: str) -> bool:
-    value = config.get(key, False)
-    if isinstance(value, bool) or str(value).lower() in ("true", "false"):
-        return value is True or str(value).lower() == "true"
-    raise ConfigError(f"{key}={value!r} is not a yes or no. Write true or false.")
+    found: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
+    if config.experimental:
+        found["experimental"] = True
+    if (limits := config.limits) is not None:
+        found["settings"] = limits
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from toolwright._core.approvals import Approvals, office_of, store_of
 from toolwright._core.batch import Batch
-from toolwright._core.catalog import Catalog, items_from
+from toolwright._core.catalog import Catalog, items_from, problems_of, resolved
 from toolwright._core.connections import Connections
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
@@ -34,7 +34,7 @@ from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult, call_of
 from toolwright._core.views import Views
-from toolwright.errors import ExecutionError, ToolCallError, UnknownTool
+from toolwright.errors import ExecutionError, PluginError, ToolCallError, UnknownTool
 
 _ids = itertools.count(1)
 
@@ -54,6 +54,7 @@ class Toolbox(Faces, Connections, Views, Approvals):
         host = Host(policy.settings, policy.on_elicit, policy.on_sample)
         self._remotes = Remotes(host, policy.on_conflict)
         self._remotes.listen(self)
+        self._problems: tuple[PluginError, ...] = ()
         for source in sources:
             self.add(source)
 
@@ -71,6 +72,7 @@ class Toolbox(Faces, Connections, Views, Approvals):
         twin._owns_store, twin._owns_remotes = run is not None, False
         twin._remotes = self._remotes if remotes is None else remotes
         twin._remotes.listen(twin)
+        twin._problems = self._problems
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
         twin._catalog, twin._routes = catalog, {}
@@ -95,7 +97,7 @@ class Toolbox(Faces, Connections, Views, Approvals):
             grown.add(item, replace_same=replace)
         for server in servers:
             self._remotes.add(server)
-        self._catalog = grown
+        self._catalog, self._problems = grown, (*self._problems, *problems_of(source))
         if self._owns_remotes:
             self._remotes.local = frozenset(grown.tools)
         self._remotes.changed()
@@ -113,6 +115,11 @@ class Toolbox(Faces, Connections, Views, Approvals):
     def name(self) -> str | None:
         """What this toolbox is called, where it has a name."""
         return self._policy.name
+
+    @property
+    def problems(self) -> tuple[PluginError, ...]:
+        """What `discover` or `scan` had to leave out, and why."""
+        return self._problems
 
     @property
     def tools(self) -> Tools:
@@ -181,10 +188,8 @@ class Toolbox(Faces, Connections, Views, Approvals):
         if (known := self._routes.get(name)) is not None:
             return known
         tool = self._catalog.find(name) or (reader_of(self._store) if name == READ_RESULT else None)
-        if tool is None:
-            found = (resolver.resolve(name) for resolver in self._policy.resolvers)
-            tool = next((item for item in found if item is not None), None)
-            tool = None if tool is None else self._view(tool)
+        if tool is None and self._falls_back() and (found := resolved(name, self._policy.resolvers)) is not None:
+            tool = self._view(found)
         tool = tool or self._find(name)
         if tool is None:
             return None
@@ -195,6 +200,12 @@ class Toolbox(Faces, Connections, Views, Approvals):
             route = dataclasses.replace(route, perform=lane_of(route, self._office, long_way(route, self._office)))
         self._routes[name] = route
         return route
+
+    def _falls_back(self) -> bool:
+        """Tell whether a resolver may be asked for a tool that was not offered."""
+        wanted = self._policy.resolution_fallback
+        # What the application calls is its own decision; a model gets what it was offered.
+        return self._run is None if isinstance(wanted, Inherit) else wanted
 
     def _route_or_refusal(self, name: str) -> Route | ToolCallError:
         try:

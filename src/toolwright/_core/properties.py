@@ -1,0 +1,106 @@
+"""The text of a `.properties` file → keys and values, each with its line.
+
+Lives here: the syntax as Java reads it: three separators, continued lines, escapes, comments; but blanks at
+the end of a value are dropped, because nobody sees them. Not here: what a key means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_ENDS: Final = re.compile(r"\r\n|\r|\n")
+_BLANKS: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_HEX_DIGITS: Final = 4
+
+
+class Property(NamedTuple):
+    """One entry of a file."""
+
+    line: int
+    """Where it begins; 1 is the first line."""
+    key: str
+    value: str
+
+
+class BadEscape(ValueError):
+    r"""`\u` without four hexadecimal digits."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(line, text)
+        self.line, self.text = line, text
+
+
+def properties_of(text: str) -> Iterator[Property]:
+    """Yield the entries of a file, in order; a key may come again.
+
+    Raises:
+        BadEscape: an escape cannot be read; carries the line where its entry begins.
+    """
+    for number, line in _logical_lines(text):
+        key, rest = _split(line)
+        value = _plain(rest, number)
+        yield Property(number, _plain(key, number), value)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each entry as one line, with the number of its first."""
+    started, parts = 0, list[str]()
+    for number, line in enumerate(_ENDS.split(text), start=1):
+        part = line.lstrip(_BLANKS)
+        if not parts and (not part or part[0] in "#!"):
+            continue
+        started = started if parts else number
+        if _goes_on(part):
+            parts.append(part[:-1])
+            continue
+        yield started, _without_end("".join([*parts, part]))
+        parts = []
+    if parts:
+        yield started, _without_end("".join(parts))
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _without_end(line: str) -> str:
+    """Drop the blanks at the end; one that is escaped stays."""
+    bare = line.rstrip(_BLANKS)
+    return line[: len(bare) + 1] if _goes_on(bare) else bare
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Part the key from the value, at the first separator that is not escaped."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
+    return line[:end], rest[1:].lstrip(_BLANKS) if rest[:1] in ("=", ":") else rest
+
+
+def _plain(text: str, line: int) -> str:
+    """Return a text with its escapes resolved."""
+    if "\\" not in text:
+        return text
+    written, place = list[str](), 0
+    while place < len(text):
+        letter = text[place]
+        place += 1
+        if letter != "\\" or place == len(text):
+            written.append(letter if letter != "\\" else "")
+            continue
+        kind = text[place]
+        place += 1
+        if kind == "u":
+            digits = text[place : place + _HEX_DIGITS]
+            if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+                raise BadEscape(line, f"\\u{digits}")
+            written.append(chr(int(digits, 16)))
+            place += _HEX_DIGITS
+        else:
+            written.append(_ESCAPES.get(kind, kind))
+    # Two escapes may be the halves of one character.
+    return "".join(written).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
