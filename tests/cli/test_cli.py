@@ -286,7 +286,7 @@ def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolwright):
         (["call", "app:box", "show", "--json", '{"words": "a"}', "words=b"], 2, "words"),
         (["call", "app:box", "slow", "--timeout", "soon"], 2, "timeout"),
         (["call", "app:box"], 2, "NAME"),
-        (["list"], 2, "TARGET"),
+        (["call"], 2, "NAME"),
         (["fly"], 2, "fly"),
         (["list", "package.tools:number"], 2, "source"),
         (["call", "app:box", "get_wether"], 3, "get_weather"),

@@ -93,7 +93,13 @@ class Config(Mapping[str, Any]):
         return cls.load(values=values, environ=environ)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), list(self._entries.by_key.values()), self._servers)
+        return self._restored, (list(self._entries.by_key.values()), self._servers)
+
+    @classmethod
+    def _restored(cls, entries: list[Entry], servers: tuple[ServerSettings, ...]) -> Config:
+        made = object.__new__(cls)
+        made._fill([entries], None, {}, servers)
+        return made
 
     def __getitem__(self, key: str) -> Any:
         entry = self._entries.find(key)
@@ -170,12 +176,6 @@ class Config(Mapping[str, Any]):
             ConfigError: one does not fit; names the place, the key, the value and the fix.
         """
         _ = self.servers, self.web_search, self.limits, self.project_dir, self.throw_on_error, self.experimental
-
-
-def _restored(kind: type[Config], entries: list[Entry], servers: tuple[ServerSettings, ...]) -> Config:
-    made = object.__new__(kind)
-    made._fill([entries], None, {}, servers)
-    return made
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -1,20 +1,23 @@
-"""`toolwright call TARGET NAME key=value …`: run one call and print its result."""
+"""`toolwright call [TARGET] NAME key=value …`: run one call and print its result."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
 from pydantic_core import to_jsonable_python
 
-from toolwright._core.approve import Allow, ApprovalRequest, Deny
+from toolwright._core.approvals import DryRun
+from toolwright._core.approve import Allow
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolResult
-from toolwright.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
-from toolwright.cli.target import arguments_from, fail, toolbox_at
-from toolwright.errors import ApprovalRequired, InvalidArguments, UnknownTool
+from toolwright.cli.approval import ask
+from toolwright.cli.complete import complete_call
+from toolwright.cli.main import TOOL_ERROR, USAGE
+from toolwright.cli.target import arguments_from, told_apart, tool_in, toolbox_at
+from toolwright.cli.terminal import print_error, print_json, print_text, progress_bar
+from toolwright.errors import ApprovalRequired, InvalidArguments
 
 
 class _Call(click.Command):
@@ -29,9 +32,7 @@ class _Call(click.Command):
 
 
 @click.command("call", cls=_Call)
-@click.argument("target")
-@click.argument("name")
-@click.argument("arguments", nargs=-1)
+@click.argument("words", nargs=-1, metavar="[TARGET] NAME [ARGUMENTS]...", shell_complete=complete_call)
 @click.option(
     "--json",
     "documents",
@@ -43,37 +44,69 @@ class _Call(click.Command):
 )
 @click.option("--timeout", type=float, help="Seconds the call may take.")
 @click.option("--yes", is_flag=True, help="Approve the call without asking.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 def command(
-    target: str, name: str, arguments: tuple[str, ...], documents: tuple[str, ...], timeout: float | None, *, yes: bool
+    words: tuple[str, ...], documents: tuple[str, ...], timeout: float | None, *, yes: bool, dry_run: bool
 ) -> None:
-    """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input."""
+    """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input.
+
+    Without a TARGET, NAME is a tool of an installed plugin.
+    """
+    target, name, arguments = told_apart(words)
     box = toolbox_at(target)
-    if name not in box:
-        fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
+    tool = tool_in(box, name)
     objects = [text for text in documents if text]
-    given = arguments_from(arguments, objects, box[name].definition.input_schema)
+    given = arguments_from(arguments, objects, tool.definition.input_schema)
+    as_json = "" in documents
+    if dry_run:
+        _show_plan(box, tool.name, given, as_json=as_json)
+        return
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    result = box.call_sync(name, given, **options)
+    with progress_bar() as on_progress:
+        result = box.call_sync(tool.name, given, on_progress=on_progress, **options)
     if isinstance(result.error, ApprovalRequired):
-        result = _decided(box, result, result.error.request, yes=yes)
-    if "" in documents:
-        click.echo(json.dumps(_entry(result), indent=2))
+        result = _decided(box, result, options, yes=yes)
+    if as_json:
+        print_json(_entry(result))
     elif result.error is None:
-        click.echo(result.text)
+        print_text(result.text)
     else:
-        click.echo(f"Error: {result.error}", err=True)
+        print_error(str(result.error))
     if result.error is not None:
         raise click.exceptions.Exit(USAGE if isinstance(result.error, InvalidArguments) else TOOL_ERROR)
 
 
-def _decided(box: Toolbox, result: ToolResult, request: ApprovalRequest, *, yes: bool) -> ToolResult:
+def _decided(box: Toolbox, result: ToolResult, options: dict[str, Any], *, yes: bool) -> ToolResult:
     """Ask for approval in the terminal; without one, and without --yes, the call stays refused."""
-    if not yes and not sys.stdin.isatty():
-        click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
+    request: Any = getattr(result.error, "request", None)
+    verdict = Allow() if yes else ask(box, request)
+    if verdict is None:
         return result
-    shown = request.preview or f"{request.tool} {json.dumps(dict(request.arguments))}"
-    allowed = yes or click.confirm(f"{shown}\nAllow this call?", err=True)
-    return box.resume_sync(box.decide(request, Allow() if allowed else Deny("refused in the terminal")))
+    with progress_bar() as on_progress:
+        return box.resume_sync(box.decide(request, verdict), on_progress=on_progress, **options)
+
+
+def _show_plan(box: Toolbox, name: str, given: dict[str, Any], *, as_json: bool) -> None:
+    try:
+        plan = box.dry_run_sync(name, given)
+    except InvalidArguments as error:
+        print_error(str(error))
+        raise click.exceptions.Exit(USAGE) from None
+    if as_json:
+        print_json({**to_jsonable_python(plan), "dry_run": True})
+    else:
+        print_text("\n".join(_lines(plan)))
+
+
+def _lines(plan: DryRun) -> list[str]:
+    repairs = [f"repaired: {fix.path}: {fix.rule}: {fix.before!r} → {fix.after!r}" for fix in plan.repairs]
+    preview = [] if plan.preview is None else [f"preview: {plan.preview}"]
+    return [
+        f"would run: {plan.name} {json.dumps(dict(plan.arguments), ensure_ascii=False)}",
+        *repairs,
+        *preview,
+        f"approval: {'needed' if plan.needs_approval else 'not needed'}",
+    ]
 
 
 def _entry(result: ToolResult) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Lives here: lazy loading, so that `--help` costs a Python start and little more.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -17,11 +18,15 @@ from toolwright.errors import Abort, ToolCallError, ToolwrightError
 
 COMMANDS = {
     "call": "Call one tool.",
-    "list": "List the tools of a target.",
+    "list": "List the tools of a target, or show one of them.",
+    "new": "Write a starter project.",
 }
 """Subcommand → its line in the help; the module of the same name holds `command`."""
 
-OK, TOOL_ERROR, USAGE, NOT_FOUND = 0, 1, 2, 3
+OK, TOOL_ERROR, USAGE, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
+
+COMPLETE = "_TOOLWRIGHT_COMPLETE"
+"""The variable through which a shell asks for completions."""
 
 
 class _Lazy(click.Group):
@@ -50,20 +55,41 @@ class _Lazy(click.Group):
 def cli() -> None:
     """Write a tool once, as a typed Python function; use it anywhere.
 
-    TARGET is `module:name`, `path/file.py:name`, or either without a name.
+    TARGET is `module:name`, `path/file.py:name`, or either without a name. Without a TARGET, the tools of installed
+    plugins are meant.
     """
 
 
 def main() -> None:
-    """Run the command; exit 0 ok, 1 tool error, 2 usage, 3 not found."""
+    """Run the command; exit 0 ok, 1 tool error, 2 usage, 3 not found, 130 on Ctrl-C."""
+    if COMPLETE in os.environ:
+        import_module("toolwright.cli.complete").register()
     try:
-        code = cli.main(standalone_mode=False)
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough of it, as `| head -1` has. What Python still holds goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code = cli.main(prog_name="toolwright", complete_var=COMPLETE, standalone_mode=False)
     except click.Abort:
-        sys.exit(130)
+        return INTERRUPTED
     except click.ClickException as mistake:
         mistake.show()
-        sys.exit(USAGE)
+        return USAGE
     except ToolwrightError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE)
-    sys.exit(code or OK)
+        return TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE
+    except SystemExit as ended:
+        # Click ends the process by itself where the reader of our output is gone; that is no failure.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return OK
+        raise
+    return code if isinstance(code, int) else OK

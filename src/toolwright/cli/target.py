@@ -5,22 +5,63 @@ Lives here: what every subcommand shares. Not here: printing.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 from pydantic_core import from_json
 
+from toolwright._core.config import Config
 from toolwright._core.discovery import load_target
+from toolwright._core.gather import discover
+from toolwright._core.gating import allow_experimental
+from toolwright._core.plugins import instance_of
+from toolwright._core.tool import Tool
 from toolwright._core.toolbox import Toolbox
 from toolwright.cli.main import NOT_FOUND
-from toolwright.errors import ConfigError
+from toolwright.errors import ConfigError, UnknownTool
 
 
-def toolbox_at(target: str) -> Toolbox:
-    """Load a target; exits with "not found" where there is none."""
+class Words(NamedTuple):
+    """The words of a call, told apart."""
+
+    target: str | None
+    name: str
+    arguments: tuple[str, ...]
+
+
+def told_apart(words: tuple[str, ...]) -> Words:
+    """Tell target, name and arguments apart: an argument has an equal sign, or is `-`.
+
+    One word before the arguments is the name of an installed tool; of two, the first is the target.
+    """
+    leading = tuple(takewhile(lambda word: "=" not in word and word != "-", words))
+    if not leading or (len(leading) == 1 and is_target(leading[0])):
+        raise click.UsageError("Missing argument 'NAME'. Write the name of a tool after the target.")
+    if len(leading) == 1:
+        return Words(None, leading[0], words[1:])
+    return Words(leading[0], leading[1], words[2:])
+
+
+def is_target(word: str) -> bool:
+    """Tell whether a word can only be a target: tools have no colons and no slashes in their names."""
+    return ":" in word or "/" in word or word.endswith(".py")
+
+
+def toolbox_at(target: str | None) -> Toolbox:
+    """Load a target, or the tools that are installed; exits with "not found" where there is none."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    config = Config.find()
+    config.check()
+    if config.experimental:
+        allow_experimental()
+    if target is None:
+        return Toolbox(discover(), config=config)
     try:
         found = load_target(target)
     except ConfigError as error:
@@ -31,7 +72,14 @@ def toolbox_at(target: str) -> Toolbox:
         boxes = {id(box): box for box in vars(found).values() if isinstance(box, Toolbox)}
         if len(boxes) == 1:
             return next(iter(boxes.values()))
-    return Toolbox(found)
+    return Toolbox(instance_of(found) if isinstance(found, type) else found, config=config)
+
+
+def tool_in(box: Toolbox, name: str) -> Tool:
+    """Return a tool by name; exits with "not found" where there is none."""
+    if name not in box:
+        fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
+    return box[name]
 
 
 def fail(message: str, code: int) -> NoReturn:
