@@ -179,7 +179,10 @@ def redeclared(declaration: Declaration, words: Mapping[str, Any]) -> Declaratio
 
 def declared_on(item: Any) -> Declaration | None:
     """Return the declaration on a function, method, static or class method, or callable; `None` without one."""
-    found = getattr(item, MARK, None)
+    try:
+        found = getattr(item, MARK, None)
+    except Exception:  # noqa: BLE001 - a module may hold objects that answer nothing before they are set up
+        return None
     if found is None and isinstance(item, staticmethod | classmethod):
         found = getattr(item.__func__, MARK, None)
     return found if isinstance(found, Declaration) else None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from toolwright._core.catalog import ToolSource, items_from
 from toolwright._core.declare import declared_on
 from toolwright._core.discovery import load_module
+from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.prompts import Prompt
 from toolwright._core.support import is_supported
 from toolwright._core.tool import Tool
@@ -133,6 +134,7 @@ def _offered(source: Any, application: Any) -> Iterator[Item]:
     if isinstance(made, str):
         raise DefinitionError(f"it is the text {made!r}. Name a module, function, class or toolbox")
     for item in items_from(made, None, ()):
+        refuse_builtin_name(item)
         if is_supported(getattr(item.root if isinstance(item, Tool) else item, "fn", None), application):
             yield item
 
@@ -214,8 +216,9 @@ def _decorated(module: ModuleType, package: str, bundles: list[type]) -> Iterato
     for name, item in list(vars(module).items()):
         if isinstance(item, type):
             # A class that another bundle extends is there for that one.
-            extended = any(item is not other and issubclass(other, item) for other in bundles)
-            if item in bundles and item.__module__ == module.__name__ and not extended:
+            above = [other for bundle in bundles for other in bundle.__mro__ if bundle is not item]
+            own = item.__module__ == module.__name__ and any(item is bundle for bundle in bundles)
+            if own and not any(item is other for other in above):
                 yield name, item
         elif isinstance(item, Tool) or (declared_on(item) is not None and not isinstance(item, ToolSource)):
             home = getattr(item, "__module__", package)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 try:
     import click
@@ -29,6 +30,10 @@ COMPLETE = "_TOOLWRIGHT_COMPLETE"
 """The variable through which a shell asks for completions."""
 
 
+class _ReaderGone(Exception):
+    """Nobody reads our output any more. Not an `OSError`: click would end the process with a failure."""
+
+
 class _Lazy(click.Group):
     """A group that imports a subcommand when it is asked for."""
 
@@ -42,6 +47,12 @@ class _Lazy(click.Group):
             return None
         found: click.Command = import_module(f"toolwright.cli.{cmd_name}").command
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as gone:
+            raise _ReaderGone from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # The usual way would import every subcommand for its help line.
@@ -67,7 +78,7 @@ def main() -> None:
     try:
         code = _run()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         # Whoever read our output has enough of it, as `| head -1` has. What Python still holds goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
@@ -87,9 +98,4 @@ def _run() -> int:
     except ToolwrightError as error:
         click.echo(f"Error: {error}", err=True)
         return TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE
-    except SystemExit as ended:
-        # Click ends the process by itself where the reader of our output is gone; that is no failure.
-        if isinstance(ended.__context__, BrokenPipeError):
-            return OK
-        raise
     return code if isinstance(code, int) else OK

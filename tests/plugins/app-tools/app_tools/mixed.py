@@ -1,0 +1,15 @@
+"""A module with tools for all applications and for some."""
+
+from app_tools.host import App
+from toolwright import supported_for, tool
+
+
+@tool
+def for_all() -> None:
+    """Do nothing."""
+
+
+@tool
+@supported_for(App)
+def for_some() -> None:
+    """Do nothing."""

@@ -1,0 +1,1 @@
+"""A plugin that is half broken."""

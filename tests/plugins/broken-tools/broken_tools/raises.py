@@ -1,0 +1,3 @@
+"""Fails while it is imported."""
+
+raise RuntimeError("the disk is on fire")

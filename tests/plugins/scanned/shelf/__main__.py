@@ -1,0 +1,3 @@
+"""A program: importing it would run it."""
+
+raise SystemExit("the program was run")
