@@ -221,6 +221,6 @@ def _decorated(module: ModuleType, package: str, bundles: list[type]) -> Iterato
             if own and not any(item is other for other in above):
                 yield name, item
         elif isinstance(item, Tool) or (declared_on(item) is not None and not isinstance(item, ToolSource)):
-            home = getattr(item, "__module__", package)
+            home = str(getattr(item, "__module__", package))
             if isinstance(item, Tool) or home == package or home.startswith(f"{package}."):
                 yield name, item

@@ -1,0 +1,133 @@
+"""Where settings are looked for, and files of every kind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolwright import Config
+from toolwright.errors import ConfigError
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A repository with a folder inside a folder; the working directory is the innermost."""
+    inner = tmp_path / "repository" / "package" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "repository" / ".git").mkdir()
+    monkeypatch.chdir(inner)
+    for name in [name for name in os.environ if name.startswith("TOOLWRIGHT_")]:
+        monkeypatch.delenv(name)
+    return tmp_path / "repository"
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
+
+
+def test_nothing_is_read_unless_it_is_asked_for(tree):
+    write(tree / "toolwright.toml", "a = 1")
+
+    assert dict(Config()) == {}
+    assert dict(Config.load()) == {}
+
+
+def test_files_are_found_from_the_working_directory_upward(tree):
+    write(tree / "toolwright.toml", 'a = "toml"\nb = "toml"\n')
+    write(tree / "toolwright.properties", "b = properties\n")
+
+    assert dict(Config.find(environ={})) == {"a": "toml", "b": "properties"}
+
+
+def test_the_nearest_folder_counts(tree):
+    write(tree / "toolwright.toml", "far = 1")
+    write(tree / "package" / "pyproject.toml", "[tool.toolwright]\nnear = 1\n")
+
+    assert dict(Config.find(environ={})) == {"near": 1}
+
+
+def test_a_pyproject_without_our_table_is_passed_by(tree):
+    write(tree / "toolwright.toml", "far = 1")
+    write(tree / "package" / "pyproject.toml", '[project]\nname = "x"\n')
+
+    assert dict(Config.find(environ={})) == {"far": 1}
+
+
+def test_a_file_of_our_own_is_read_and_not_the_pyproject_beside_it(tree):
+    write(tree / "toolwright.toml", "own = 1")
+    write(tree / "pyproject.toml", "[tool.toolwright]\nother = 1\n")
+
+    assert dict(Config.find(environ={})) == {"own": 1}
+
+
+def test_the_search_ends_at_the_root_of_the_repository(tree):
+    write(tree.parent / "toolwright.toml", "outside = 1")
+
+    assert dict(Config.find(environ={})) == {}
+
+
+def test_the_search_ends_at_the_home_folder(tree, monkeypatch):
+    (tree / ".git").rmdir()
+    monkeypatch.setenv("HOME", str(tree / "package"))
+    write(tree / "toolwright.toml", "outside = 1")
+
+    assert dict(Config.find(environ={})) == {}
+
+
+def test_the_search_may_start_elsewhere(tree):
+    write(tree / "package" / "toolwright.toml", "a = 1")
+
+    assert dict(Config.find(tree / "package", environ={})) == {"a": 1}
+    assert dict(Config.find(tree, environ={})) == {}
+
+
+def test_the_environment_and_code_go_over_what_is_found(tree, monkeypatch):
+    write(tree / "toolwright.toml", "a = 1\nb = 1\nc = 1")
+    monkeypatch.setenv("TOOLWRIGHT_B", "2")
+    monkeypatch.setenv("TOOLWRIGHT_C", "2")
+
+    assert dict(Config.find(values={"c": 3})) == {"a": 1, "b": "2", "c": 3}
+
+
+def test_an_mcp_json_is_not_read_unless_it_is_named(tree):
+    write(tree / "mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    write(tree / ".mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
+
+    assert Config.find(environ={}).servers == ()
+    assert [server.name for server in Config.load("../../mcp.json", environ={}).servers] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("toolwright.toml", "a = ", "not valid TOML"),
+        ("pyproject.toml", "[tool.toolwright]\na = ", "not valid TOML"),
+        ("pyproject.toml", "[tool]\ntoolwright = 5 # tool.toolwright", "not a table"),
+        ("pyproject.toml", "tool = 5 # tool.toolwright", "not a table"),
+        ("toolwright.properties", "a=\\u1", "not an escape"),
+    ],
+    ids=["toml", "pyproject", "no table", "no tool", "properties"],
+)
+def test_a_file_that_is_found_and_cannot_be_read_is_named(tree, name, text, message):
+    write(tree / name, text)
+
+    with pytest.raises(ConfigError, match=message) as caught:
+        Config.find(environ={})
+
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.toml", "a.properties", "mcp.json"])
+def test_a_byte_order_mark_does_no_harm(tree, name):
+    text = {"a.toml": "a = 1", "a.properties": "a = 1", "mcp.json": '{"mcpServers": {}}'}[name]
+    (tree / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+
+    assert list(Config.load(tree / name, environ={})) in (["a"], [])
+
+
+@pytest.mark.parametrize("path", ["folder.toml", "missing.properties", "missing.json", "a\0b.toml"])
+def test_a_file_that_is_none_is_named(tree, path):
+    (tree / "folder.toml").mkdir()
+
+    with pytest.raises(ConfigError, match="Cannot read the configuration file"):
+        Config.load(tree / path)
