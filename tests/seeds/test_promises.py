@@ -14,7 +14,8 @@ import pydantic
 import pytest
 from jsonschema import Draft202012Validator
 
-from toolwright import Param, Tool, Toolbox, ToolContext, ToolError, prompt, tool
+from installed import PLUGINS, on_path
+from toolwright import Config, Param, Tool, Toolbox, ToolContext, ToolError, discover, prompt, scan, tool
 from toolwright.errors import DuplicateTool, InvalidArguments
 
 # --- 8: a failing return-direct tool goes back to the model (SP-34) ----------------------------
@@ -192,6 +193,20 @@ async def test_promise_14_placeholders_in_arguments_are_left_alone():
     assert result.text == "${path} ${HOME}"
 
 
+# --- 15: a gap in the MCP groups hides nothing (MA-35) -----------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [["", "_2", "_9"], ["_3"], ["_1", "_12", "_100"], ["", "_1", "_2"]], ids=" ".join)
+def test_promise_15_a_gap_in_the_numbers_of_mcp_groups_hides_no_server(numbers, tmp_path):
+    path = tmp_path / "app.properties"
+    groups = [f"MCP{number}.name=server{number}\nMCP{number}.url=https://host/mcp\n" for number in reversed(numbers)]
+    path.write_text("".join(groups), "utf-8")
+
+    found = Config.load(path, environ={}).servers
+
+    assert [server.name for server in found] == [f"server{number}" for number in numbers]
+
+
 # --- 16: prompts are really usable (MA-21) -----------------------------------------------------
 
 
@@ -246,6 +261,25 @@ def test_promise_17_two_tools_of_one_name_in_one_class_are_an_error():
 
     with pytest.raises(DuplicateTool):
         Toolbox(Bundle())
+
+
+def test_promise_17_two_installed_tools_of_one_name_are_an_error_that_names_both_distributions(with_installed):
+    with_installed("alpha-tools", "clash-tools")
+
+    with pytest.raises(DuplicateTool) as caught:
+        discover()
+
+    assert caught.value.name == "forecast"
+    assert "'alpha-tools'" in str(caught.value)
+    assert "'clash-tools'" in str(caught.value)
+
+
+def test_promise_17_two_scanned_tools_of_one_name_are_an_error_that_names_both_modules():
+    with on_path(PLUGINS / "scanned"), pytest.raises(DuplicateTool) as caught:
+        scan("twice")
+
+    assert "twice.one" in str(caught.value)
+    assert "twice.two" in str(caught.value)
 
 
 # --- 18: valid JSON Schema types (AJ-4) --------------------------------------------------------

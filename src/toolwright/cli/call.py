@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -24,10 +25,8 @@ class _Call(click.Command):
     """A command whose `--json` takes a value only where one follows that is a JSON object."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        following = [*args[1:], ""]
-        alone = [
-            arg == "--json" and not after.lstrip().startswith("{") for arg, after in zip(args, following, strict=True)
-        ]
+        pairs = zip_longest(args, args[1:], fillvalue="")
+        alone = [arg == "--json" and not after.lstrip().startswith("{") for arg, after in pairs]
         return super().parse_args(ctx, ["--json=" if bare else arg for arg, bare in zip(args, alone, strict=True)])
 
 

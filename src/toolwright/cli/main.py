@@ -5,6 +5,7 @@ Lives here: lazy loading, so that `--help` costs a Python start and little more.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -73,6 +74,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command; exit 0 ok, 1 tool error, 2 usage, 3 not found, 130 on Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A letter that the terminal's encoding does not have must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     if COMPLETE in os.environ:
         import_module("toolwright.cli.complete").register()
     try:

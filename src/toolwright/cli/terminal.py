@@ -47,7 +47,8 @@ def harmless(text: str) -> str:
 def print_text(text: str) -> None:
     """Print a result: as it is into a pipe, harmless and with JSON in colour on a terminal."""
     if not is_terminal():
-        click.echo(text)
+        # Not `click.echo`: it would drop escape sequences, and a pipe gets what the tool gave.
+        sys.stdout.write(f"{text}\n")
         return
     shown = harmless(text)
     if shown[:1] in ("{", "[") and _is_json(shown):

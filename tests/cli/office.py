@@ -1,0 +1,169 @@
+"""An application to call, the command's surroundings, and a terminal around it.
+
+Lives here: what the fixtures beside this file hand out. Not here: any test.
+"""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+COMMAND = str(BIN / "toolwright")
+OWN_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Makes the terminal the one that Ctrl-C is typed in, and becomes the command."""
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+OFFICE = '''
+import threading
+from typing import Annotated, Literal
+
+from toolwright import Toolbox, ToolContext, tool
+
+
+@tool(read_only=True)
+def get_weather(city: Annotated[str, "City name"], unit: Literal["C", "F"] = "C", loud: bool = False) -> str:
+    """Current weather in a city."""
+    return f"21 {unit} and sunny in {city}" + ("!" if loud else "")
+
+
+@tool(destructive=True, approval=True, preview=lambda arguments: f"Would drop {arguments['table']}.")
+def drop(table: str, force: bool = False) -> dict:
+    """Drop a table."""
+    return {"dropped": table, "force": force}
+
+
+@tool(approval=True)
+def wipe(folder: str, depth: int = 1) -> str:
+    """Wipe a folder."""
+    return f"wiped {folder} {depth}"
+
+
+@tool(approval=lambda arguments, context: arguments["amount"] > 100)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool
+def work(ctx: ToolContext, steps: int = 3, message: str = "counting") -> str:
+    """Report progress."""
+    for step in range(steps):
+        ctx.progress(step + 1, steps, message)
+        threading.Event().wait(0.3)
+    return "worked"
+
+
+@tool
+async def slow() -> None:
+    """Never end."""
+    import asyncio
+
+    print("started", flush=True)
+    await asyncio.Event().wait()
+
+
+@tool
+def stuck() -> None:
+    """Never end, in a thread."""
+    print("started", flush=True)
+    threading.Event().wait()
+
+
+@tool
+def painted() -> str:
+    """Try to steer the terminal."""
+    return "\\x1b[31mred\\x1b[0m [bold]plain[/bold] \\x07:smile:"
+
+
+@tool
+def record() -> dict:
+    """Give an object."""
+    return {"name": "Ada", "ids": [1, 2]}
+
+
+box = Toolbox(get_weather, drop, wipe, pay, work, slow, stuck, painted, record)
+'''
+
+
+def environment(**more: str) -> dict[str, str]:
+    dropped = ("NO_COLOR", "FORCE_COLOR", "EDITOR", "VISUAL", "TERM", "COLORTERM")
+    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("TOOLWRIGHT_")}
+    return {**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
+
+
+class Terminal:
+    """A command in a real terminal: what it shows, what is typed, how it ends."""
+
+    def __init__(self, words: list[str], cwd: Path, env: dict[str, str]) -> None:
+        self._main, side = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, COMMAND, *words],
+            cwd=cwd,
+            env=env,
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            start_new_session=True,
+        )
+        os.close(side)
+        self.shown = ""
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._main], [], [], max(0.0, until - time.monotonic()))
+        try:
+            data = os.read(self._main, 65536) if ready else b""
+        except OSError:  # the other side is closed
+            data = b""
+        self.shown += data.decode("utf-8", "replace")
+        return bool(data)
+
+    @property
+    def text(self) -> str:
+        """What is shown, without escape sequences."""
+        return ESCAPE.sub("", self.shown).replace("\r\n", "\n")
+
+    def expect(self, text: str, seconds: float = 30) -> None:
+        """Wait until a text is shown."""
+        until = time.monotonic() + seconds
+        while text not in self.text:
+            assert self._read(until), f"{text!r} was not shown. Shown was:\n{self.text}"
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        os.write(self._main, f"{text}\n".encode())
+
+    def press(self, code: int) -> None:
+        """Press a control key."""
+        os.write(self._main, bytes([code]))
+
+    def interrupt(self, seconds: float = 30) -> int:
+        """Press Ctrl-C until the command ends, and return its exit code.
+
+        Python does not see one that comes between its last look for signals and its waiting for a line.
+        """
+        until = time.monotonic() + seconds
+        while self._process.poll() is None:
+            assert time.monotonic() < until, f"still running; shown was:\n{self.text}"
+            self.press(3)
+            self._read(time.monotonic() + 0.5)
+        return self.end()
+
+    def end(self, seconds: float = 30) -> int:
+        """Wait for the command to end, and return its exit code."""
+        until = time.monotonic() + seconds
+        while self._read(until):
+            pass
+        return self._process.wait(max(0.1, until - time.monotonic()))
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(10)
+        os.close(self._main)

@@ -1,0 +1,51 @@
+"""What `toolwright --help` costs: a Python start, and no package that only a call needs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, sys
+sys.argv = ["toolwright", "--help"]
+from toolwright.cli.main import main
+try:
+    main()
+finally:
+    print("\\n" + json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    done = subprocess.run([sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert "Commands" in done.stdout
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "package", ["pydantic", "pydantic_core", "rich", "asyncio", "jsonschema", "importlib.metadata"]
+)
+def test_the_help_does_not_load(loaded, package):
+    assert "click" in loaded
+    assert package not in loaded
+
+
+def test_the_root_loads_nothing_until_a_name_is_used():
+    program = (
+        "import sys, toolwright\nbefore = 'pydantic_core' in sys.modules\nfrom toolwright import tool\n"
+        "print(before, 'toolwright._core.toolbox' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_name_that_the_root_does_not_have_is_an_attribute_error():
+    import toolwright
+
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        toolwright.nothing  # noqa: B018 - reading it is the act
+    assert set(toolwright.__all__) <= set(dir(toolwright))

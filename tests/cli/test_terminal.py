@@ -1,0 +1,198 @@
+"""The command in a real terminal: colour, prompts, editing, progress, Ctrl-C."""
+
+import json
+import stat
+
+CTRL_D = 4
+
+
+def test_a_list_is_a_table_in_colour(terminal):
+    shell = terminal("list", "office:box")
+
+    assert shell.end() == 0
+    assert "\x1b[" in shell.shown
+    assert "Parameters" in shell.text
+    assert "get_weather" in shell.text
+    assert "tokens" not in shell.text
+
+
+def test_no_color_is_respected(terminal):
+    shell = terminal("list", "office:box", NO_COLOR="1")
+
+    assert shell.end() == 0
+    assert "Parameters" in shell.shown
+    assert "\x1b[" not in shell.shown
+
+
+def test_a_dumb_terminal_gets_plain_text(terminal):
+    shell = terminal("list", "office:box", TERM="dumb")
+
+    assert shell.end() == 0
+    assert "\x1b[3" not in shell.shown
+
+
+def test_an_object_is_shown_as_json_in_colour(terminal):
+    shell = terminal("call", "office:box", "record")
+
+    assert shell.end() == 0
+    assert "\x1b[" in shell.shown
+    assert json.loads(shell.text) == {"name": "Ada", "ids": [1, 2]}
+
+
+def test_a_tool_cannot_steer_the_terminal(terminal):
+    shell = terminal("call", "office:box", "painted")
+
+    assert shell.end() == 0
+    assert "\x1b[31m" not in shell.shown
+    assert "\x07" not in shell.shown
+    assert "[bold]plain[/bold]" in shell.text
+    assert ":smile:" in shell.text
+
+
+def test_a_long_line_is_not_broken_by_words(terminal):
+    shell = terminal("call", "office:box", "get_weather", "city=" + "x" * 300)
+
+    assert shell.end() == 0
+    assert "x" * 300 in shell.text
+
+
+# --- approval ----------------------------------------------------------------------------------
+
+
+def test_a_call_is_asked_about_with_its_preview_and_runs_when_allowed(terminal):
+    shell = terminal("call", "office:box", "drop", "table=orders")
+
+    shell.expect("Allow this call?")
+    assert "Would drop orders." in shell.text
+    assert "destructive" in shell.text
+    shell.type("y")
+
+    assert shell.end() == 0
+    assert '"dropped": "orders"' in shell.text
+
+
+def test_a_call_that_is_refused_does_not_run(terminal):
+    shell = terminal("call", "office:box", "drop", "table=orders")
+
+    shell.expect("Allow this call?")
+    shell.type("n")
+
+    assert shell.end() == 1
+    assert "refused in the terminal" in shell.text
+    assert '"dropped"' not in shell.text
+
+
+def test_an_answer_that_is_none_is_asked_again(terminal):
+    shell = terminal("call", "office:box", "wipe", "folder=a")
+
+    shell.expect("Allow this call?")
+    shell.type("perhaps")
+    shell.expect("Write y to allow it")
+    shell.type("yes")
+
+    assert shell.end() == 0
+    assert "wiped a 1" in shell.text
+
+
+def test_arguments_can_be_edited_on_the_next_line_and_are_shown_again(terminal):
+    shell = terminal("call", "office:box", "wipe", "folder=a")
+
+    shell.expect("Allow this call?")
+    shell.type("edit")
+    shell.expect("Arguments, as a JSON object")
+    shell.type('{"folder": "b", "depth": "2"}')
+    shell.expect('wipe {"depth": 2, "folder": "b"}')
+    shell.type("y")
+
+    assert shell.end() == 0
+    assert "wiped b 2" in shell.text
+
+
+def test_edited_arguments_that_do_not_fit_are_told_and_asked_again(terminal):
+    shell = terminal("call", "office:box", "wipe", "folder=a")
+
+    shell.expect("Allow this call?")
+    for text, problem in [("{", "not valid JSON"), ("[1]", "must be a JSON object"), ('{"depth": 1}', "folder")]:
+        shell.type("e")
+        shell.expect("Arguments, as a JSON object")
+        shell.shown = ""
+        shell.type(text)
+        shell.expect(problem)
+        shell.expect("Allow this call?")
+        shell.shown = ""
+    shell.type("n")
+
+    assert shell.end() == 1
+    assert "wiped" not in shell.text
+
+
+def test_arguments_can_be_edited_in_the_editor_of_the_user(terminal, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/orders/customers/" "$1"\n', "utf-8")
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    shell = terminal("call", "office:box", "drop", "table=orders", EDITOR=str(editor))
+
+    shell.expect("Allow this call?")
+    shell.type("edit")
+    shell.expect("Would drop customers.")
+    shell.type("y")
+
+    assert shell.end() == 0
+    assert '"dropped": "customers"' in shell.text
+
+
+def test_a_call_that_needs_no_approval_is_not_asked_about(terminal):
+    shell = terminal("call", "office:box", "pay", "amount=5")
+
+    assert shell.end() == 0
+    assert "Allow" not in shell.text
+
+
+def test_ctrl_c_at_the_question_runs_nothing(terminal):
+    shell = terminal("call", "office:box", "wipe", "folder=a")
+
+    shell.expect("Allow this call?")
+
+    assert shell.interrupt() == 130
+    assert "Traceback" not in shell.text
+    assert "wiped" not in shell.text
+
+
+def test_the_end_of_input_at_the_question_runs_nothing(terminal):
+    shell = terminal("call", "office:box", "wipe", "folder=a")
+
+    shell.expect("Allow this call?")
+    shell.press(CTRL_D)
+
+    assert shell.end() == 130
+    assert "wiped" not in shell.text
+
+
+# --- progress ----------------------------------------------------------------------------------
+
+
+def test_progress_is_drawn_and_taken_away(terminal):
+    shell = terminal("call", "office:box", "work", "steps=3")
+
+    shell.expect("counting")
+    shell.expect("/3")
+
+    assert shell.end() == 0
+    assert shell.text.rstrip().endswith("worked")
+
+
+def test_a_message_of_a_tool_cannot_steer_the_terminal(terminal):
+    shell = terminal("call", "office:box", "work", "steps=2", "message=[red]a\x1b[31mb")
+
+    assert shell.end() == 0
+    assert "[red]a\\x1b" in shell.text
+    assert "\x1b[31mb" not in shell.shown
+
+
+def test_ctrl_c_ends_a_call_without_a_traceback(terminal):
+    for name in ("slow", "stuck"):
+        shell = terminal("call", "office:box", name)
+        shell.expect("started")
+
+        assert shell.interrupt() == 130
+        assert "Traceback" not in shell.text
