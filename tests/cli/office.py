@@ -152,7 +152,9 @@ class Terminal:
         while self._process.poll() is None:
             assert time.monotonic() < until, f"still running; shown was:\n{self.text}"
             self.press(3)
-            self._read(time.monotonic() + 0.5)
+            patience = time.monotonic() + 5
+            while self._process.poll() is None and time.monotonic() < patience:
+                self._read(time.monotonic() + 0.1)
         return self.end()
 
     def end(self, seconds: float = 30) -> int:

@@ -1,0 +1,49 @@
+"""Tools that nobody names: from installed plugins, from a package, and by name from resolvers."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from toolwright import Toolbox, discover, scan, supported_for, tool
+from toolwright.resolvers import ImportResolver, StaticResolver
+
+
+class Shop:
+    """An application."""
+
+
+@supported_for(Shop)
+class Shelves:
+    """Tools for shops; `discover(Shop)` takes them, `discover()` does not."""
+
+    @tool
+    def count_shelves(self) -> int:
+        """Count the shelves."""
+        return 12
+
+
+KITCHEN = '''
+from toolwright import tool
+
+
+@tool
+def boil_water() -> str:
+    """Boil water."""
+    return "hot"
+'''
+
+if __name__ == "__main__":
+    installed = discover(Shop)
+    print("installed:", [found.name for found in installed], "problems:", [str(item) for item in installed.problems])
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kitchen.py").write_text(KITCHEN, "utf-8")
+        sys.path.insert(0, folder)
+        print("scanned:", [found.name for found in scan("kitchen")])
+
+        resolvers = [StaticResolver(Shelves()), ImportResolver("kitchen:boil_water")]
+        box = Toolbox("boil_water", resolvers=resolvers)
+        print("offered:", [found.name for found in box])
+        with box.run() as run:  # what a model may call
+            print("count_shelves:", run.call_sync("count_shelves").error)
+            print("boil_water:", run.call_sync("boil_water").text)
