@@ -107,11 +107,13 @@ _HOMES = {
     "tools_from": "toolwright._core.discovery",
 }
 """Name → the module that has it."""
+_MODULES = ("converters", "errors", "experimental", "lowlevel", "resolvers")
+"""Public modules; `errors` is a root name as well."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("toolwright.errors")
+    if name in _MODULES:
+        return import_module(f"toolwright.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'toolwright' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -41,8 +41,8 @@ def terminal(office):
     """Start the command in a terminal."""
     opened = []
 
-    def start(*words: str, cwd: Path = office, **more: str) -> Terminal:
-        opened.append(Terminal(list(words), cwd, environment(**more)))
+    def start(*words: str, cwd: Path = office, output: Path | None = None, **more: str) -> Terminal:
+        opened.append(Terminal(list(words), cwd, environment(**more), output))
         return opened[-1]
 
     yield start

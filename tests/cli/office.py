@@ -14,10 +14,20 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 COMMAND = str(BIN / "toolwright")
-OWN_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""Makes the terminal the one that Ctrl-C is typed in, and becomes the command."""
+LISTENING = [
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+    COMMAND,
+]
+"""The command, which hears Ctrl-C also where the tests run in the background, and do not."""
+OWN_TERMINAL = [
+    sys.executable,
+    "-c",
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])",
+    *LISTENING,
+]
+"""The same, in a terminal of its own: the one that Ctrl-C is typed in."""
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 OFFICE = '''
@@ -61,6 +71,15 @@ def work(ctx: ToolContext, steps: int = 3, message: str = "counting") -> str:
 
 
 @tool
+def odd(ctx: ToolContext, kind: str) -> str:
+    """Report what is no progress."""
+    values = {"nan": (float("nan"), float("inf")), "text": ("a", "b"), "huge": (10**400, -5)}
+    ctx.progress(*values[kind], message=5)
+    threading.Event().wait(0.3)
+    return "odd"
+
+
+@tool
 async def slow() -> None:
     """Never end."""
     import asyncio
@@ -88,7 +107,7 @@ def record() -> dict:
     return {"name": "Ada", "ids": [1, 2]}
 
 
-box = Toolbox(get_weather, drop, wipe, pay, work, slow, stuck, painted, record)
+box = Toolbox(get_weather, drop, wipe, pay, work, slow, stuck, painted, record, odd)
 '''
 
 
@@ -101,18 +120,20 @@ def environment(**more: str) -> dict[str, str]:
 class Terminal:
     """A command in a real terminal: what it shows, what is typed, how it ends."""
 
-    def __init__(self, words: list[str], cwd: Path, env: dict[str, str]) -> None:
+    def __init__(self, words: list[str], cwd: Path, env: dict[str, str], output: Path | None = None) -> None:
         self._main, side = pty.openpty()
+        out = side if output is None else os.open(output, os.O_WRONLY | os.O_CREAT)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", OWN_TERMINAL, COMMAND, *words],
+            [*OWN_TERMINAL, *words],
             cwd=cwd,
             env=env,
             stdin=side,
-            stdout=side,
+            stdout=out,
             stderr=side,
             start_new_session=True,
         )
-        os.close(side)
+        for place in {side, out}:
+            os.close(place)
         self.shown = ""
 
     def _read(self, until: float) -> bool:

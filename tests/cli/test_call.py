@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cli.office import COMMAND, environment
+from cli.office import COMMAND, LISTENING, environment
 
 # --- dry runs ----------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ def test_a_target_that_cannot_be_loaded_is_told_without_a_traceback(run, tmp_pat
 @pytest.mark.parametrize("name", ["slow", "stuck"])
 def test_an_interrupt_ends_a_call_with_130_and_no_traceback(office, name):
     process = subprocess.Popen(
-        [COMMAND, "call", "office:box", name],
+        [*LISTENING, "call", "office:box", name],
         cwd=office,
         env=environment(),
         stdout=subprocess.PIPE,

@@ -43,6 +43,15 @@ def test_the_root_loads_nothing_until_a_name_is_used():
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.parametrize("name", ["converters", "errors", "experimental", "lowlevel", "resolvers"])
+def test_a_public_module_is_there_without_an_import_of_its_own(name):
+    program = f"import toolwright\nprint(toolwright.{name}.__name__)"
+
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == f"toolwright.{name}"
+
+
 def test_a_name_that_the_root_does_not_have_is_an_attribute_error():
     import toolwright
 

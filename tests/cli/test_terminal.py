@@ -3,6 +3,8 @@
 import json
 import stat
 
+import pytest
+
 CTRL_D = 4
 
 
@@ -141,6 +143,20 @@ def test_arguments_can_be_edited_in_the_editor_of_the_user(terminal, tmp_path):
     assert '"dropped": "customers"' in shell.text
 
 
+def test_the_question_does_not_get_into_the_file_that_the_result_is_written_to(terminal, tmp_path):
+    shell = terminal("call", "office:box", "wipe", "folder=a", output=tmp_path / "out.txt")
+
+    shell.expect("Allow this call?")
+    shell.type("edit")
+    shell.expect("Arguments, as a JSON object:")
+    shell.type('{"folder": "b"}')
+    shell.expect('wipe {"depth": 1, "folder": "b"}')
+    shell.type("y")
+
+    assert shell.end() == 0
+    assert (tmp_path / "out.txt").read_text("utf-8") == "wiped b 1\n"
+
+
 def test_a_call_that_needs_no_approval_is_not_asked_about(terminal):
     shell = terminal("call", "office:box", "pay", "amount=5")
 
@@ -179,6 +195,15 @@ def test_progress_is_drawn_and_taken_away(terminal):
 
     assert shell.end() == 0
     assert shell.text.rstrip().endswith("worked")
+
+
+@pytest.mark.parametrize("kind", ["nan", "text", "huge"])
+def test_a_tool_may_report_any_progress(terminal, kind):
+    shell = terminal("call", "office:box", "odd", f"kind={kind}")
+
+    assert shell.end() == 0
+    assert "Traceback" not in shell.text
+    assert shell.text.rstrip().endswith("odd")
 
 
 def test_a_message_of_a_tool_cannot_steer_the_terminal(terminal):

@@ -117,6 +117,26 @@ def test_a_file_that_is_found_and_cannot_be_read_is_named(tree, name, text, mess
     assert name in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[tool]\ntoolwright = {near = 1}\n", '["tool"."toolwright"]\nnear = 1\n', "[ tool . toolwright ]\nnear = 1\n"],
+)
+def test_our_table_is_found_however_it_is_written(tree, text):
+    write(tree / "pyproject.toml", text)
+
+    assert dict(Config.find(environ={})) == {"near": 1}
+
+
+def test_a_working_directory_that_is_gone_is_told(tree, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    with pytest.raises(ConfigError, match="The working directory is gone"):
+        Config.find()
+
+
 @pytest.mark.parametrize("name", ["a.toml", "a.properties", "mcp.json"])
 def test_a_byte_order_mark_does_no_harm(tree, name):
     text = {"a.toml": "a = 1", "a.properties": "a = 1", "mcp.json": '{"mcpServers": {}}'}[name]

@@ -175,6 +175,24 @@ def test_a_plugin_that_takes_the_name_of_a_tool_of_ours_is_broken_and_nothing_el
     assert "read_result" in str(problem)
 
 
+@pytest.mark.parametrize(
+    ("metadata", "points"),
+    [(None, "[toolwright.tools]\nodd = json\n"), ("", "[toolwright.tools]\nodd = \n"), ("Name: x\n", "odd = odd\n[")],
+    ids=["no metadata", "no value", "no group"],
+)
+def test_a_distribution_that_is_damaged_does_not_stop_the_others(with_installed, tmp_path, metadata, points):
+    with_installed("alpha-tools")
+    (tmp_path / "odd-1.dist-info").mkdir()
+    if metadata is not None:
+        (tmp_path / "odd-1.dist-info" / "METADATA").write_text(metadata)
+    (tmp_path / "odd-1.dist-info" / "entry_points.txt").write_text(points)
+
+    with on_path(tmp_path):
+        box = discover()
+
+    assert "forecast" in box
+
+
 # --- clashes -----------------------------------------------------------------------------------
 
 

@@ -84,7 +84,10 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a file cannot be read; names the file and the place.
         """
-        folder = Path.cwd() if start is None else Path(start).absolute()
+        try:
+            folder = Path(start or "").absolute()
+        except FileNotFoundError as error:
+            raise ConfigError("The working directory is gone. Change to a folder that is there.") from error
         for place in (folder, *folder.parents):
             if found := _files_in(place):
                 return cls.load(*found, values=values, environ=environ)

@@ -91,7 +91,8 @@ def from_file(path: Path) -> list[Entry]:
 
 def has_table(path: Path) -> bool:
     """Tell whether a `pyproject.toml` has settings of ours."""
-    return "tool.toolwright" in text_of_file(path) and bool(_table(text_of_file(path), path))
+    # Most have none; reading the table costs more than looking for the word.
+    return "toolwright" in text_of_file(path) and bool(_table(text_of_file(path), path))
 
 
 def text_of_file(path: Path) -> str:

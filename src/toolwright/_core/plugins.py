@@ -117,7 +117,11 @@ def _rank(point: EntryPoint) -> tuple[str, str, str]:
 
 
 def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "(unknown)"
+    try:
+        found: Any = point.dist.name if point.dist is not None else None
+    except Exception:  # noqa: BLE001 - the metadata of a distribution may be damaged in any way
+        found = None
+    return str(found or "(unknown)")
 
 
 def _reason(error: BaseException) -> str:

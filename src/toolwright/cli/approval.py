@@ -26,7 +26,7 @@ def ask(box: Toolbox, request: ApprovalRequest) -> Verdict | None:
     arguments, preview = dict(request.arguments), request.preview
     while True:
         click.echo(_described(request, arguments, preview), err=True)
-        answer = click.prompt("Allow this call? [y/n/edit]", prompt_suffix=" ", err=True).strip().lower()
+        answer = _line("Allow this call? [y/n/edit]").strip().lower()
         if answer in ("y", "yes"):
             return Allow() if arguments == dict(request.arguments) else Edit(arguments)
         if answer in ("n", "no"):
@@ -43,6 +43,19 @@ def ask(box: Toolbox, request: ApprovalRequest) -> Verdict | None:
         arguments, preview = dict(planned.arguments), planned.preview
 
 
+def _line(question: str) -> str:
+    """Ask for a line, on standard error: standard output is for the result."""
+    if sys.stdout.isatty():
+        answer: str = click.prompt(question, prompt_suffix=" ", err=True)
+        return answer
+    # `click.prompt` would write a blank to standard output, into someone's file.
+    click.echo(f"{question} ", nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
 def _described(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
     effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
     call = f"{request.tool}{effects} {json.dumps(arguments, ensure_ascii=False)}"
@@ -56,7 +69,7 @@ def _edited(arguments: dict[str, Any]) -> dict[str, Any]:
         if text is None:
             return arguments
     else:
-        text = click.prompt("Arguments, as a JSON object", prompt_suffix=": ", err=True)
+        text = _line("Arguments, as a JSON object:")
     try:
         edited = json.loads(text)
     except (ValueError, RecursionError) as error:

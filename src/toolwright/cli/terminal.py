@@ -7,6 +7,7 @@ Not here: what is printed (the subcommands).
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -98,17 +99,26 @@ class _Bar:
         self._task: TaskID | None = None
 
     def __call__(self, report: ProgressReport) -> None:
-        text = harmless(report.message or report.tool)
+        text, total = harmless(str(report.message or report.tool)), _finite(report.total)
         if self._progress is None or self._task is None:
             self._progress = progress = _new_bar()
-            self._task = progress.add_task(text, total=report.total)
+            self._task = progress.add_task(text, total=total)
             progress.start()
-        self._progress.update(self._task, completed=report.done, total=report.total, description=text)
+        self._progress.update(self._task, completed=_finite(report.done) or 0.0, total=total, description=text)
 
     def stop(self) -> None:
         """Take the bar away."""
         if self._progress is not None:
             self._progress.stop()
+
+
+def _finite(number: float | None) -> float | None:
+    """Return a number that a bar can be drawn of; a tool may report anything."""
+    try:
+        found = float(number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - see above
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _new_bar() -> Progress:
