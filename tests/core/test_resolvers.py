@@ -46,6 +46,16 @@ def test_a_static_resolver_refuses_two_tools_of_one_name_and_what_is_no_tool():
         StaticResolver(5)
 
 
+def test_a_server_is_for_a_toolbox_and_not_for_a_resolver():
+    class Server:
+        name = "far"
+
+        def __remote__(self, host) -> None: ...
+
+    with pytest.raises(DefinitionError, match="Give it to a toolbox"):
+        StaticResolver(Server())
+
+
 def test_an_entry_point_resolver_finds_what_is_installed_and_loads_nothing_before(with_installed):
     with_installed("alpha-tools", "broken-tools")
     resolver = EntryPointResolver()

@@ -126,6 +126,18 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         )
 
 
+def local_items_from(source: Any) -> Iterator[Tool | Prompt]:
+    """Yield the tools and prompts of a source that is not a server.
+
+    Raises:
+        DefinitionError: it is no source, or a server; says what to do.
+    """
+    for item in items_from(source, None, ()):
+        if not isinstance(item, Tool | Prompt):
+            raise DefinitionError(f"{item!r} is a server, and cannot be looked into here. Give it to a toolbox.")
+        yield item
+
+
 def problems_of(source: Any) -> tuple[PluginError, ...]:
     """Return what a source of tools had to leave out, where it says so."""
     found = getattr(source, "problems", ()) if isinstance(source, ToolSource) else ()

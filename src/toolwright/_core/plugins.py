@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from toolwright._core.catalog import ToolSource, items_from
+from toolwright._core.catalog import ToolSource, local_items_from
 from toolwright._core.declare import declared_on
 from toolwright._core.discovery import load_module
 from toolwright._core.handles import refuse_builtin_name
@@ -137,7 +137,7 @@ def _offered(source: Any, application: Any) -> Iterator[Item]:
     made = instance_of(source) if isinstance(source, type) else source
     if isinstance(made, str):
         raise DefinitionError(f"it is the text {made!r}. Name a module, function, class or toolbox")
-    for item in items_from(made, None, ()):
+    for item in local_items_from(made):
         refuse_builtin_name(item)
         if is_supported(getattr(item.root if isinstance(item, Tool) else item, "fn", None), application):
             yield item

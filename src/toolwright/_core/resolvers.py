@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from toolwright._core.catalog import Catalog, items_from
+from toolwright._core.catalog import Catalog, local_items_from
 from toolwright._core.discovery import import_target
 from toolwright._core.plugins import GROUP, from_entry_points
 from toolwright._core.tool import Tool
@@ -66,6 +66,6 @@ class ImportResolver(_Shelf):
 def _catalog_of(*sources: Any) -> Catalog:
     catalog = Catalog()
     for source in sources:
-        for item in items_from(source, None, ()):
+        for item in local_items_from(source):
             catalog.add(item)
     return catalog
