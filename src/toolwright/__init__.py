@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ToolReturn,
     )
     from toolwright.errors import Abort, ToolError
+    from toolwright.mcp.source import McpServer
 
 __all__ = [
     "Abort",
@@ -43,6 +44,7 @@ __all__ = [
     "Image",
     "Inject",
     "Limits",
+    "McpServer",
     "Message",
     "Parallel",
     "Param",
@@ -81,6 +83,7 @@ _HOMES = {
     "Image": "toolwright._core.values",
     "Inject": "toolwright._core.context",
     "Limits": "toolwright._core.policy",
+    "McpServer": "toolwright.mcp.source",
     "Message": "toolwright._core.messages",
     "Parallel": "toolwright._core.policy",
     "Param": "toolwright._core.declare",

@@ -6,8 +6,7 @@ import logging
 import pytest
 
 from adversaries.raw_http import served
-from toolwright import Toolbox
-from toolwright.mcp.source import McpServer
+from toolwright import McpServer, Toolbox
 
 
 def at(server, **words):

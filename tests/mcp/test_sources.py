@@ -13,9 +13,8 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from adversaries.raw_http import TOOL, served
-from toolwright import Toolbox, tool
+from toolwright import McpServer, Toolbox, tool
 from toolwright.errors import DefinitionError, DuplicateTool, RemoteError
-from toolwright.mcp.source import McpServer
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 

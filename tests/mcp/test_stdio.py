@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Toolbox
-from toolwright.mcp.source import McpServer
+from toolwright import McpServer, Toolbox
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 

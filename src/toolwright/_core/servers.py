@@ -76,6 +76,15 @@ def servers_in(path: Path, environ: Mapping[str, str]) -> tuple[ServerSettings, 
         data = json.loads(text_of_file(path), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid JSON: {error}. Correct the file at that place.") from error
+    return servers_from(data, str(path), environ)
+
+
+def servers_from(data: Any, path: str, environ: Mapping[str, str]) -> tuple[ServerSettings, ...]:
+    """Return the servers that the contents of an `mcp.json` name; `path` is for messages.
+
+    Raises:
+        ConfigError: an entry cannot be read; names the server, the field and the fix.
+    """
     tables = [data[name] for name in _TABLES if isinstance(data, Mapping) and isinstance(data.get(name), Mapping)]
     if not tables:
         raise ConfigError(
@@ -93,7 +102,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _server(name: str, entry: Any, path: Path, environ: Mapping[str, str]) -> ServerSettings | None:
+def _server(name: str, entry: Any, path: str, environ: Mapping[str, str]) -> ServerSettings | None:
     where = f"{path}: server {name!r}"
     if not name.strip():
         raise ConfigError(f"{where} has no name. Give it one.")
@@ -112,7 +121,7 @@ def _server(name: str, entry: Any, path: Path, environ: Mapping[str, str]) -> Se
         values["args"] = read.items("args", entry["args"])
     if "url" in values and not re.match(r"https?://[^\s/]", values["url"]):
         raise ConfigError(f"{where}: `url` is {_public(values['url'])!r}. Write http://… or https://….")
-    return ServerSettings(name, origin=str(path), **values)
+    return ServerSettings(name, origin=path, **values)
 
 
 def _misspelt(entry: Mapping[str, Any]) -> str:

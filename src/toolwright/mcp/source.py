@@ -7,6 +7,7 @@ Not here: the rules of the value (`servers`).
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
+from toolwright._core.config import Config
 from toolwright._core.remotes import Host, Remote
-from toolwright.errors import DefinitionError
+from toolwright._core.servers import ServerSettings, servers_from
+from toolwright.errors import ConfigError, DefinitionError
 from toolwright.mcp.servers import Server, ServerWords
 
 
@@ -68,6 +71,20 @@ class McpServer(Server):
         """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition."""
         return cls(name, "memory", target=target, **_checked(words))
 
+    @classmethod
+    def from_config(
+        cls, config: Config | Mapping[str, Any] | str | Path, **words: Unpack[ServerWords]
+    ) -> list[McpServer]:
+        """Return every server that a configuration names: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
+
+        A mapping is what one of these files holds. Options given here hold for all of them.
+
+        Raises:
+            ConfigError: the file cannot be read, or an entry is not right; names the file, the key and the fix.
+        """
+        options = _checked(words)
+        return [_from_settings(settings, options) for settings in _settings_in(config)]
+
     def __remote__(self, host: Host) -> Remote:
         """Return a connection for one toolbox."""
         try:
@@ -77,6 +94,31 @@ class McpServer(Server):
         from toolwright.mcp.connection import Connection  # noqa: PLC0415 - half a second, for programs with servers
 
         return Connection(self, host)
+
+
+def _settings_in(config: Config | Mapping[str, Any] | str | Path) -> Sequence[ServerSettings]:
+    if isinstance(config, Config):
+        return config.servers
+    if isinstance(config, str | Path):
+        return Config.load(config, environ={}).servers
+    if "mcpServers" in config:
+        return servers_from(config, "the mapping", os.environ)
+    return Config(config, environ={}).servers
+
+
+def _from_settings(settings: ServerSettings, words: Mapping[str, Any]) -> McpServer:
+    more: Any = {"description": settings.description, **words}
+    try:
+        if settings.url is not None:
+            headers = dict(settings.headers)
+            if settings.authorization is not None:
+                headers.setdefault("Authorization", settings.authorization)
+            return McpServer.http(settings.name, settings.url, headers=headers, **more)
+        return McpServer.stdio(
+            settings.name, settings.command or "", settings.args, env=settings.env, cwd=settings.cwd, **more
+        )
+    except DefinitionError as error:
+        raise ConfigError(f"{settings.origin}: {error}") from error
 
 
 def _checked(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Servers from configuration files, as editors and operators write them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwright import Config, McpServer, Toolbox
+from toolwright.errors import ConfigError
+
+RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+
+
+def entry(case: str = "plain") -> dict:
+    return {"command": sys.executable, "args": [RAW, case]}
+
+
+async def test_an_mcp_json_gives_working_servers(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"one": entry(), "two": entry("two pages")}}))
+
+    async with Toolbox(McpServer.from_config(path)) as box:
+        names = [tool.name for tool in box.tools]
+
+    assert names == ["echo", "second", "two__echo"]
+
+
+def test_a_mapping_is_read_like_a_file():
+    [server] = McpServer.from_config({"mcpServers": {"one": entry()}}, timeout=5)
+
+    assert (server.name, server.kind, server.timeout) == ("one", "stdio", 5)
+
+
+def test_the_groups_of_a_configuration_are_servers_and_a_gap_hides_nothing():
+    config = Config(
+        {
+            "MCP": {"name": "a", "url": "http://localhost:1/mcp", "authorization": "Bearer t"},
+            "MCP_3": {"name": "c", "url": "http://localhost:3/mcp"},
+        },
+        environ={},
+    )
+
+    servers = McpServer.from_config(config)
+
+    assert [(server.name, server.url) for server in servers] == [
+        ("a", "http://localhost:1/mcp"),
+        ("c", "http://localhost:3/mcp"),
+    ]
+    assert servers[0].headers == {"Authorization": "Bearer t"}
+    assert "Bearer t" not in repr(servers[0])
+
+
+def test_a_variable_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    config = {"mcpServers": {"web": {"url": "http://localhost:1/mcp", "headers": {"X-Token": "${MY_TOKEN}"}}}}
+
+    [server] = McpServer.from_config(config)
+
+    assert server.headers == {"X-Token": "secret"}
+
+
+def test_an_entry_that_cannot_be_a_server_is_named_with_its_file(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a b": entry()}}))
+
+    with pytest.raises(ConfigError, match=r"mcp\.json: A server cannot be named 'a b'"):
+        McpServer.from_config(path)
