@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench fuzz clean
+.PHONY: help setup demo test check format bench conformance fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
@@ -41,6 +41,9 @@ format: $(READY) ## Format the code and apply the safe fixes
 
 bench: $(READY) ## Measure the speed and print a table
 	@$(BIN)/python benchmarks/run.py
+
+conformance: $(READY) ## Run the official MCP conformance suite; installs it with npm into .judges
+	@$(BIN)/python tests/judges/client.py
 
 fuzz: $(READY) ## Run the fuzz tests at full size
 	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)
