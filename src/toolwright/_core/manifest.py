@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +22,11 @@ from pydantic_core import from_json
 from toolwright._core.definition import ToolDefinition
 from toolwright._core.forms import SAFETY, Form, definition_from, object_in, options_form, options_in, text_in
 from toolwright._core.listed import Listed, ListedPrompt, PromptListing
-from toolwright._core.members import Kind, load_module, members_of, settled
+from toolwright._core.members import Kind, Member, load_module, members_of, settled
 from toolwright._core.packages import Home, home_at, homes_of, source_hash
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool
-from toolwright.errors import ConfigError, StaleManifest, clip
+from toolwright.errors import ConfigError, StaleManifest, ToolwrightError, clip
 
 FILE: Final = "_toolwright.json"
 FORMAT: Final = "toolwright-manifest"
@@ -56,6 +56,11 @@ class Entry:
     def name(self) -> str:
         """What it is called."""
         return str(self.form["name"])
+
+    @property
+    def options(self) -> Form:
+        """Its options, as the file has them."""
+        return self.form.get("options", {})  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +138,7 @@ def _entry(kind: Kind, form: Any, modules: Mapping[str, Any], place: str) -> Ent
         )
     text_in(form, "description", where)
     object_in(form, "input_schema", where)
+    object_in({"options": {}, **form}, "options", where)
     return Entry(kind, found["module"], found["qualname"], form)
 
 
@@ -145,6 +151,8 @@ class Shelf:
 
     manifest: Manifest
     home: Home
+    bundles: dict[type, Any] = field(default_factory=dict)
+    """Objects of classes whose tools were loaded, one for each class."""
 
     def __tools__(self) -> Iterator[Tool | Prompt]:
         """Yield what is listed; the tools of a module that has changed since come from the module itself."""
@@ -157,9 +165,12 @@ class Shelf:
             self._imported(module)
         # A changed module may have what another module of the package holds, and imports here.
         loaded = [sys.modules[module] for module in self.manifest.modules if module in sys.modules] if stale else []
+        taken = {entry.name for entry in self.manifest.entries if entry.module not in stale}
         for module, members in settled(loaded).items():
             if module in stale:
-                yield from (member.build() for member in members)
+                built = [(member, self._made(member, module)) for member in members]
+                # Of a class it cannot be told here whether one in a module that is not loaded extends it.
+                yield from (item for member, item in built if not (member.of_class and item.name in taken))
 
     def _is_stale(self, module: str) -> bool:
         source = self.home.source_of(module)
@@ -178,7 +189,7 @@ class Shelf:
         def stand_in(option: str) -> Any:
             return lambda *given: getattr(found[0].ready().options, option)(*given)  # noqa: PLW0108 - loads when called
 
-        options = options_in(entry.form.get("options") or {}, stand_in, f"{place}: tool {clip(entry.name)!r}")
+        options = options_in(entry.options, stand_in, f"{place}: tool {clip(entry.name)!r}")
         found.append(Listed(definition, options, origin, lambda: self._load_tool(entry, definition)))
         return found[0]
 
@@ -192,13 +203,23 @@ class Shelf:
                 f"{entry.path!r} is not a {entry.kind}, or not any more. Declare it with `@{entry.kind}`, "
                 "or run `toolwright build` again."
             )
-        built = member.build()
+        built = self._made(member, entry.module)
         if built.name != entry.name:
             raise ConfigError(
                 f"{entry.path!r} is named {built.name!r}, and {self.manifest.place} lists it as {entry.name!r}. "
                 "Run `toolwright build` again."
             )
         return built
+
+    def _made(self, member: Member, module: str) -> Tool | Prompt:
+        try:
+            return member.build(self.bundles)
+        except ToolwrightError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ConfigError(
+                f"An object for {f'{module}:{member.qualname}'!r} cannot be made: {type(error).__name__}: {error}"
+            ) from error
 
     def _load_prompt(self, entry: Entry) -> Prompt:
         loaded = self._load(entry)
@@ -208,8 +229,7 @@ class Shelf:
     def _load_tool(self, entry: Entry, definition: ToolDefinition) -> Tool:
         tool = self._load(entry)
         assert isinstance(tool, Tool)  # noqa: S101 - the kind was compared
-        listed = entry.form.get("options") or {}
-        real, _ = options_form(tool.options)
+        listed, (real, _) = entry.options, options_form(tool.options)
         if wrong := [name for name in SAFETY if listed.get(name) != real.get(name)]:
             raise ConfigError(
                 f"{entry.path!r} says {wrong[0]}={real.get(wrong[0])!r}, and {self.manifest.place} lists it with "

@@ -1,12 +1,14 @@
 """A module → the tools and prompts in it, each under its import path.
 
 Lives here: what counts, the same for writing a manifest and for loading from one: decorated functions, `Tool`
-objects, and the tools of objects that stand in the module. Not here: files, hashes, lists.
+objects, the tools of objects that stand in the module, and of public classes that need no arguments.
+Not here: files, hashes, lists.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -32,7 +34,7 @@ class Member:
     item: Any
     declaration: Declaration
     owner: Any = None
-    """The object that it is a method of."""
+    """The object that it is a method of, or its class where no object stands there."""
 
     @property
     def key(self) -> tuple[int, str]:
@@ -43,27 +45,42 @@ class Member:
     def written_in(self) -> str:
         """The module whose code it is; for a method, that of its object's class."""
         code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
-        return str(getattr(inner_function(code) if self.owner is None else type(self.owner), "__module__", ""))
+        kind = self.owner if self.of_class else type(self.owner)
+        return str(getattr(inner_function(code) if self.owner is None else kind, "__module__", ""))
 
-    def build(self) -> Tool | Prompt:
-        """Return the tool or prompt.
+    @property
+    def of_class(self) -> bool:
+        """Whether its object has to be made first."""
+        return isinstance(self.owner, type)
+
+    def build(self, bundles: dict[type, Any]) -> Tool | Prompt:
+        """Return the tool or prompt; the object of a class is made once, and kept in `bundles`.
 
         Raises:
             DefinitionError: it cannot be one as written.
+            Exception: whatever the class raises when an object of it is made.
         """
-        if isinstance(self.item, Tool | Prompt):
-            return self.item
-        return Prompt(self.item, self.declaration) if self.kind == "prompt" else tool_of(self.item, self.declaration)
+        item = self.item
+        if isinstance(item, Tool | Prompt):
+            return item
+        if self.of_class:
+            if self.owner not in bundles:
+                bundles[self.owner] = self.owner()
+            item = getattr(bundles[self.owner], self.qualname.rpartition(".")[2])
+        return Prompt(item, self.declaration) if self.kind == "prompt" else tool_of(item, self.declaration)
 
 
 def members_of(module: ModuleType) -> Iterator[Member]:
     """Yield the tools and prompts of a module, in the order it is written; one with two names once."""
     seen: set[int] = set()
     for name, item in list(vars(module).items()):
-        if id(item) in seen or isinstance(item, type | ModuleType) or name.startswith("__"):
+        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__"):
             continue
         seen.add(id(item))
-        if isinstance(item, Tool | Prompt):
+        if isinstance(item, type):
+            if item.__module__ == module.__name__ and not name.startswith("_") and not inspect.isabstract(item):
+                yield from _methods_of(name, item)
+        elif isinstance(item, Tool | Prompt):
             yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
         elif (declaration := declared_on(item)) is not None:
             if declaration.kind != "excluded":
@@ -75,22 +92,33 @@ def members_of(module: ModuleType) -> Iterator[Member]:
 def _methods_of(name: str, owner: Any) -> Iterator[Member]:
     kinds: tuple[Kind, ...] = ("tool", "prompt")
     for kind in kinds:
-        for method, (_, declaration) in declared_in(type(owner), kind).items():
+        for method, (_, declaration) in declared_in(owner if isinstance(owner, type) else type(owner), kind).items():
             yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
 
 
 def settled(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:
-    """Return the members of each module, each member once: where it is written, not where it is imported to."""
+    """Return the members of each module, each member once: where it is written, not where it is imported to.
+
+    A class is left out where an object of it stands somewhere, or another of the classes extends it.
+    """
     best: dict[tuple[int, str], tuple[tuple[bool, bool, str], ModuleType, Member]] = {}
     for module in modules:
         for member in members_of(module):
             rank = (member.written_in != module.__name__, hasattr(module, "__path__"), module.__name__)
             if member.key not in best or rank < best[member.key][0]:
                 best[member.key] = (rank, module, member)
+    owners = {id(member.owner): member.owner for _, _, member in best.values() if member.owner is not None}
     found: dict[str, list[Member]] = {}
     for _, module, member in best.values():
-        found.setdefault(module.__name__, []).append(member)
+        if not (member.of_class and any(_stands_for(other, member.owner) for other in owners.values())):
+            found.setdefault(module.__name__, []).append(member)
     return found
+
+
+def _stands_for(other: Any, cls: type) -> bool:
+    if isinstance(other, type):
+        return other is not cls and issubclass(other, cls)
+    return isinstance(other, cls)
 
 
 def load_module(name: str) -> ModuleType:

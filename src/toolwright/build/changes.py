@@ -52,8 +52,6 @@ def differences(old: Any, new: Any) -> list[Difference]:
     Raises:
         DefinitionError: a schema is nested too deeply to be compared.
     """
-    if old == new:
-        return []
     comparison = _Comparison(Tree(old), Tree(new))
     try:
         found = comparison.of(old, new)
@@ -295,6 +293,8 @@ def _once_given(word: str) -> Callable[[Node, Node], Iterator[Difference]]:
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
         before, after = old.get(word), new.get(word)
+        if not before and not after:
+            return
         if before is None or before is False:
             yield Difference("$", f"{word} {_shown(after)} is asked for now", "narrower")
         elif after is None or after is False:

@@ -80,6 +80,9 @@ def _case_renames(gone: set[str], come: set[str]) -> dict[str, str]:
 
 def _changes(old: Listing, new: Listing) -> Iterator[Change]:
     before, after = old.definition, new.definition
+    if old.digest == new.digest:
+        yield from _effects(old.effects, new.effects)
+        return
     if before.description != after.description:
         yield Change("description", "", "other words", breaking=False)
     if before.title != after.title:

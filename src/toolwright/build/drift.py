@@ -77,7 +77,7 @@ def _parts(old: Manifest, new: Manifest) -> Iterator[Drift]:
 
 
 def _options(was: Entry, now: Entry) -> Iterator[Drift]:
-    before, after = ({**(entry.form.get("options") or {})} for entry in (was, now))
+    before, after = was.options, now.options
     for option in sorted(before.keys() | after.keys()):
         if before.get(option) != after.get(option):
             yield Drift(was.name, f"{option} is {_shown(after, option)} instead of {_shown(before, option)}")

@@ -98,8 +98,7 @@ def listings_in(text: bytes, place: str) -> Listings:
     found: Listings = {}
     for entry in manifest.entries:
         if entry.kind == "tool":
-            options = object_in({"options": {}, **entry.form}, "options", place)
-            effects = {name: options[name] for name in EFFECTS if isinstance(options.get(name), bool)}
+            effects = {name: entry.options[name] for name in EFFECTS if isinstance(entry.options.get(name), bool)}
             if entry.name in found:
                 raise ConfigError(f"{place} lists two tools named {clip(entry.name)!r}. Build the file again.")
             found[entry.name] = Listing(definition_from(entry.form, place), effects)

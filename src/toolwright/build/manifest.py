@@ -7,6 +7,7 @@ Not here: what counts as a tool (`_core.members`), or reading a manifest (`_core
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolwright._core.catalog import Catalog, ToolSource
 from toolwright._core.discovery import declared_in
@@ -26,7 +27,7 @@ from toolwright._core.members import Member, load_module, settled
 from toolwright._core.packages import Home, homes_of, modules_under, source_hash
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool
-from toolwright.errors import ConfigError, DefinitionError
+from toolwright.errors import ConfigError, DefinitionError, ToolwrightError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,10 +95,11 @@ def build(package: str, exclude: Sequence[str] = ()) -> Built:
                 notes.append(f"{name}: not looked into, because importing it runs the program")
             continue
         modules.append(load_module(name))
-    members = settled(modules)
+    members = _made(settled(modules), notes)
     form = _form(home, members, notes)
+    owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]
     for module in modules:
-        notes.extend(_omissions(module, members))
+        notes.extend(_omissions(module, owners))
     form["notes"] = sorted(set(notes))
     return Built(form, _bytes_of(form), Path(home.folder) / FILE)
 
@@ -115,11 +117,35 @@ def _only_home(package: str) -> Home:
     return homes[0]
 
 
-def _form(home: Home, members: dict[str, list[Member]], notes: list[str]) -> Form:
-    catalog, paths = Catalog(), {}
+Made: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
+"""The tools and prompts of each module."""
+
+
+def _made(members: dict[str, list[Member]], notes: list[str]) -> Made:
+    made: Made = {}
+    bundles: dict[type, Any] = {}
+    broken: set[type] = set()
     for module in sorted(members):
         for member in members[module]:
-            item = member.build()
+            if member.of_class and member.owner in broken:
+                continue
+            try:
+                made.setdefault(module, []).append((member, member.build(bundles)))
+            except ToolwrightError:
+                raise
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - making an object runs foreign code
+                if not member.of_class:
+                    raise
+                broken.add(member.owner)
+                place = f"{module}:{member.owner.__name__}"
+                notes.append(f"{place}: its tools are not listed, because making an object of it needs more: {error}")
+    return {module: found for module, found in made.items() if found}
+
+
+def _form(home: Home, members: Made, notes: list[str]) -> Form:
+    catalog, paths = Catalog(), {}
+    for module in sorted(members):
+        for member, item in members[module]:
             refuse_builtin_name(item)
             catalog.add(item)
             paths[id(item)] = f"{module}:{member.qualname}"
@@ -182,18 +208,22 @@ def _is_plain(form: Any) -> bool:
 # --- what is left out --------------------------------------------------------------------------
 
 
-def _omissions(module: ModuleType, members: dict[str, list[Member]]) -> Iterator[str]:
+def _omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
     """Say what a module has that a manifest cannot hold."""
-    owners = [member.owner for found in members.values() for member in found if member.owner is not None]
     for name, item in vars(module).items():
         place = f"{module.__name__}:{name}"
         if isinstance(item, type):
             names = [*declared_in(item, "tool"), *declared_in(item, "prompt")]
-            if item.__module__ == module.__name__ and names and not any(isinstance(o, item) for o in owners):
-                yield f"{place}: a class, and not an object, so its tools are not listed: {_shown(names)}"
+            hidden = name.startswith("_") or inspect.isabstract(item)
+            if hidden and item.__module__ == module.__name__ and names and not any(_is_of(o, item) for o in owners):
+                yield f"{place}: a class that is private or abstract; its tools are not listed: {_shown(names)}"
         elif isinstance(item, ToolSource) and not isinstance(item, Tool):
             names = [tool.name for tool in item.__tools__()]
             yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {_shown(names)}"
+
+
+def _is_of(owner: Any, cls: type) -> bool:
+    return issubclass(owner if isinstance(owner, type) else type(owner), cls)
 
 
 def _shown(names: Iterable[str], most: int = 10) -> str:
