@@ -101,7 +101,9 @@ def edited(change):
         pytest.param(edited(lambda form: form["tools"]["find"].update(digest="0")), "was edited", id="digest"),
         pytest.param(edited(lambda form: form["tools"]["find"].update(effects={"x": True})), "effect 'x'", id="effect"),
         pytest.param(edited(lambda form: form["tools"]["find"].update(effects={"read_only": 1})), "effect", id="value"),
-        pytest.param(edited(lambda form: form["tools"]["find"].update(name="drop")), "'find' is the tool", id="name"),
+        pytest.param(
+            edited(lambda form: form["tools"].update(seek=form["tools"].pop("find"))), "was edited", id="name"
+        ),
     ],
 )
 def test_a_lock_that_is_damaged_or_edited_is_an_error(data, words):

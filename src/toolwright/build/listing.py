@@ -111,9 +111,4 @@ def tools_in(forms: Mapping[str, Any], place: str) -> Listings:
     Raises:
         ConfigError: it is damaged.
     """
-    found: Listings = {}
-    for name in forms:
-        found[name] = listing_from({"name": name, **object_in(forms, name, place)}, place)
-        if found[name].definition.name != name:
-            raise ConfigError(f"{place}: {clip(name)!r} is the tool {clip(found[name].definition.name)!r}. Lock again.")
-    return found
+    return {name: listing_from({**object_in(forms, name, place), "name": name}, place) for name in forms}
