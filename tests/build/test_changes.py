@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toolwright.build.changes import MOST, differences
 from toolwright.errors import DefinitionError
 
-S, I, N, B, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
+S, INT, N, B, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
 
 
 def obj(properties=None, required=(), **more):
@@ -40,9 +40,9 @@ BREAKS = {SAME: (False, False), WIDER: (False, True), NARROWER: (True, False), O
 # name: (old, new, what it is)
 TABLE = {
     # types
-    "integer to number": (one(I), one(N), WIDER),
-    "number to integer": (one(N), one(I), NARROWER),
-    "string to integer": (one(S), one(I), OTHER),
+    "integer to number": (one(INT), one(N), WIDER),
+    "number to integer": (one(N), one(INT), NARROWER),
+    "string to integer": (one(S), one(INT), OTHER),
     "anything to string": (one({}), one(S), NARROWER),
     "string to anything": (one(S), one({}), WIDER),
     "true to string": (one(True), one(S), NARROWER),
@@ -72,13 +72,13 @@ TABLE = {
     "property made required": (one(S, required=False), one(S), NARROWER),
     "property made optional": (one(S), one(S, required=False), WIDER),
     "property in another case": (obj({"city": S}), obj({"City": S}), NARROWER),
-    "properties in another order": (obj({"a": S, "b": I}), obj({"b": I, "a": S}), SAME),
+    "properties in another order": (obj({"a": S, "b": INT}), obj({"b": INT, "a": S}), SAME),
     "required in another order": (obj({"a": S, "b": S}, ["a", "b"]), obj({"a": S, "b": S}, ["b", "a"]), SAME),
     "additional properties refused": (obj(), obj(additionalProperties=False), NARROWER),
     "additional properties allowed": (obj(additionalProperties=False), obj(), WIDER),
     "additional properties allowed, said": (obj(), obj(additionalProperties=True), SAME),
     "additional properties typed": (obj(), obj(additionalProperties=S), NARROWER),
-    "additional properties of another type": (obj(additionalProperties=I), obj(additionalProperties=N), WIDER),
+    "additional properties of another type": (obj(additionalProperties=INT), obj(additionalProperties=N), WIDER),
     "additional properties untyped": (obj(additionalProperties=S), obj(), WIDER),
     "pattern of names added": (obj(), obj(patternProperties={"^x": S}), NARROWER),
     "names limited": (obj(), obj(propertyNames={"maxLength": 3}), OTHER),
@@ -95,19 +95,19 @@ TABLE = {
     "const is an enum of one": (one({"const": 1}), one({"enum": [1]}), SAME),
     "true is not one": (one({"enum": [1]}), one({"enum": [True]}), OTHER),
     # numbers
-    "minimum raised": (one({**I, "minimum": 1}), one({**I, "minimum": 2}), NARROWER),
-    "minimum lowered": (one({**I, "minimum": 1}), one({**I, "minimum": 0}), WIDER),
-    "minimum added": (one(I), one({**I, "minimum": 1}), NARROWER),
-    "minimum dropped": (one({**I, "minimum": 1}), one(I), WIDER),
+    "minimum raised": (one({**INT, "minimum": 1}), one({**INT, "minimum": 2}), NARROWER),
+    "minimum lowered": (one({**INT, "minimum": 1}), one({**INT, "minimum": 0}), WIDER),
+    "minimum added": (one(INT), one({**INT, "minimum": 1}), NARROWER),
+    "minimum dropped": (one({**INT, "minimum": 1}), one(INT), WIDER),
     "minimum made exclusive": (one({**N, "minimum": 1}), one({**N, "exclusiveMinimum": 1}), NARROWER),
-    "maximum raised": (one({**I, "maximum": 1}), one({**I, "maximum": 2}), WIDER),
-    "maximum lowered": (one({**I, "maximum": 2}), one({**I, "maximum": 1}), NARROWER),
+    "maximum raised": (one({**INT, "maximum": 1}), one({**INT, "maximum": 2}), WIDER),
+    "maximum lowered": (one({**INT, "maximum": 2}), one({**INT, "maximum": 1}), NARROWER),
     "maximum made inclusive": (one({**N, "exclusiveMaximum": 5}), one({**N, "maximum": 5}), WIDER),
-    "both bounds moved": (one({**I, "minimum": 0, "maximum": 5}), one({**I, "minimum": 1, "maximum": 6}), OTHER),
-    "multiple added": (one(I), one({**I, "multipleOf": 2}), NARROWER),
-    "multiple of the multiple": (one({**I, "multipleOf": 2}), one({**I, "multipleOf": 4}), NARROWER),
-    "part of the multiple": (one({**I, "multipleOf": 4}), one({**I, "multipleOf": 2}), WIDER),
-    "another multiple": (one({**I, "multipleOf": 2}), one({**I, "multipleOf": 3}), OTHER),
+    "both bounds moved": (one({**INT, "minimum": 0, "maximum": 5}), one({**INT, "minimum": 1, "maximum": 6}), OTHER),
+    "multiple added": (one(INT), one({**INT, "multipleOf": 2}), NARROWER),
+    "multiple of the multiple": (one({**INT, "multipleOf": 2}), one({**INT, "multipleOf": 4}), NARROWER),
+    "part of the multiple": (one({**INT, "multipleOf": 4}), one({**INT, "multipleOf": 2}), WIDER),
+    "another multiple": (one({**INT, "multipleOf": 2}), one({**INT, "multipleOf": 3}), OTHER),
     # texts
     "longer texts": (one({**S, "maxLength": 5}), one({**S, "maxLength": 9}), WIDER),
     "shorter texts": (one(S), one({**S, "maxLength": 9}), NARROWER),
@@ -119,31 +119,35 @@ TABLE = {
     "format dropped": (one({**S, "format": "date"}), one(S), WIDER),
     "format changed": (one({**S, "format": "date"}), one({**S, "format": "time"}), OTHER),
     # lists
-    "items widened": (one(array(I)), one(array(N)), WIDER),
-    "items of items narrowed": (one(array(array(N))), one(array(array(I))), NARROWER),
+    "items widened": (one(array(INT)), one(array(N)), WIDER),
+    "items of items narrowed": (one(array(array(N))), one(array(array(INT))), NARROWER),
     "items typed": (one({"type": "array"}), one(array(S)), NARROWER),
     "more items": (one(array(S, maxItems=2)), one(array(S, maxItems=5)), WIDER),
     "fewest items raised": (one(array(S)), one(array(S, minItems=1)), NARROWER),
     "items made unique": (one(array(S)), one(array(S, uniqueItems=True)), NARROWER),
     "unique said to be false": (one(array(S)), one(array(S, uniqueItems=False)), SAME),
     "item of a tuple widened": (
-        one({"type": "array", "prefixItems": [I]}),
+        one({"type": "array", "prefixItems": [INT]}),
         one({"type": "array", "prefixItems": [N]}),
         WIDER,
     ),
-    "longer tuple": (one({"type": "array", "prefixItems": [I]}), one({"type": "array", "prefixItems": [I, I]}), OTHER),
+    "longer tuple": (
+        one({"type": "array", "prefixItems": [INT]}),
+        one({"type": "array", "prefixItems": [INT, INT]}),
+        OTHER,
+    ),
     "list of objects grown": (
         one(array(obj({"a": S}, ["a"]))),
         one(array(obj({"a": S, "b": S}, ["a", "b"]))),
         NARROWER,
     ),
     # alternatives
-    "alternative added": (one(either(S, I)), one(either(S, I, B)), WIDER),
-    "alternative dropped": (one(either(S, I, B)), one(either(S, I)), NARROWER),
-    "alternatives in another order": (one(either(S, I)), one(either(I, S)), SAME),
-    "anyOf to oneOf": (one(either(S, I)), one({"oneOf": [S, I]}), SAME),
-    "alternative that another covers": (one(either(I, N)), one(N), SAME),
-    "alternative narrowed": (one(either(array(N), NULL)), one(either(array(I), NULL)), NARROWER),
+    "alternative added": (one(either(S, INT)), one(either(S, INT, B)), WIDER),
+    "alternative dropped": (one(either(S, INT, B)), one(either(S, INT)), NARROWER),
+    "alternatives in another order": (one(either(S, INT)), one(either(INT, S)), SAME),
+    "anyOf to oneOf": (one(either(S, INT)), one({"oneOf": [S, INT]}), SAME),
+    "alternative that another covers": (one(either(INT, N)), one(N), SAME),
+    "alternative narrowed": (one(either(array(N), NULL)), one(either(array(INT), NULL)), NARROWER),
     "allOf of one": (one({"allOf": [S]}), one(S), SAME),
     "not": (one(S), one({**S, "not": {"const": ""}}), OTHER),
     # references
@@ -200,18 +204,22 @@ def test_the_way_back_has_the_opposite_effect(case):
 @pytest.mark.parametrize(
     ("old", "new", "path", "words"),
     [
-        pytest.param(one(S), one(I), "$.x", "is integer instead of string", id="property"),
-        pytest.param(one(array(obj({"n": S}))), one(array(obj({"n": I}))), "$.x[].n", "is integer", id="items"),
-        pytest.param(obj({"a b": S}), obj({"a b": I}), '$["a b"]', "is integer", id="a name with a space"),
-        pytest.param(obj(additionalProperties=S), obj(additionalProperties=I), "$.*", "is integer", id="additional"),
+        pytest.param(one(S), one(INT), "$.x", "is integer instead of string", id="property"),
+        pytest.param(one(array(obj({"n": S}))), one(array(obj({"n": INT}))), "$.x[].n", "is integer", id="items"),
+        pytest.param(obj({"a b": S}), obj({"a b": INT}), '$["a b"]', "is integer", id="a name with a space"),
+        pytest.param(obj(additionalProperties=S), obj(additionalProperties=INT), "$.*", "is integer", id="additional"),
         pytest.param(one({"enum": ["a", "b"]}), one({"enum": ["a"]}), "$.x", 'no longer "b"', id="enum"),
         pytest.param(
-            one({**I, "minimum": 1}), one({**I, "minimum": 5}), "$.x", "at least 5 instead of at least 1", id="bound"
+            one({**INT, "minimum": 1}),
+            one({**INT, "minimum": 5}),
+            "$.x",
+            "at least 5 instead of at least 1",
+            id="bound",
         ),
         pytest.param(one(S), one(either(S, NULL)), "$.x", "may be null too", id="null"),
         pytest.param(
             one({"type": "array", "prefixItems": [S]}),
-            one({"type": "array", "prefixItems": [I]}),
+            one({"type": "array", "prefixItems": [INT]}),
             "$.x[0]",
             "is",
             id="tuple",
@@ -229,8 +237,8 @@ def test_a_type_that_contains_itself_is_compared():
     def tree(leaf):
         return {"$ref": "#/$defs/T", "$defs": {"T": obj({"next": {"$ref": "#/$defs/T"}, "leaf": leaf})}}
 
-    assert judged(tree(I), tree(I)) == (False, False)
-    assert [found.path for found in differences(tree(I), tree(N))] == ["$.leaf"]
+    assert judged(tree(INT), tree(INT)) == (False, False)
+    assert [found.path for found in differences(tree(INT), tree(N))] == ["$.leaf"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +266,7 @@ def test_a_schema_that_doubles_with_each_reference_is_compared_in_time():
         }
         return {"$ref": "#/$defs/L0", "$defs": {**parts, "L60": leaf}}
 
-    found = differences(doubled(S), doubled(I))
+    found = differences(doubled(S), doubled(INT))
 
     assert 0 < len(found) <= MOST + 1
 
@@ -273,7 +281,7 @@ def test_a_thousand_alternatives_are_not_compared_one_by_one():
 
 
 def test_a_schema_that_is_nested_without_end_is_an_error():
-    deep, other = S, I
+    deep, other = S, INT
     for _ in range(20_000):
         deep, other = array(deep), array(other)
 
@@ -282,7 +290,7 @@ def test_a_schema_that_is_nested_without_end_is_an_error():
 
 
 SCHEMAS = st.recursive(
-    st.sampled_from([S, I, N, B, NULL, {}, {"enum": ["a", 1]}, {**I, "minimum": 3}, {**S, "pattern": "a"}]),
+    st.sampled_from([S, INT, N, B, NULL, {}, {"enum": ["a", 1]}, {**INT, "minimum": 3}, {**S, "pattern": "a"}]),
     lambda inner: st.one_of(
         inner.map(array),
         st.lists(inner, min_size=1, max_size=3).map(lambda some: either(*some)),

@@ -110,7 +110,8 @@ from toolwright import Toolbox
 [plugin] = entry_points(group="toolwright.tools", name="parcels")
 box = Toolbox.from_manifest(plugin.value)
 print([tool.name for tool in box], [name for name in sys.modules if name.startswith("parcels")])
-print(box.call_sync("count_parcels", {"city": "Praha"}).value, sorted(n for n in sys.modules if n.startswith("parcels")))
+called = box.call_sync("count_parcels", {"city": "Praha"})
+print(called.value, sorted(name for name in sys.modules if name.startswith("parcels")))
 """
     environment = {**os.environ, "PYTHONPATH": str(installed)}
 

@@ -37,7 +37,7 @@ def redirect(path, **modules):
         pytest.param(lambda form: form.update(modules=[]), "'modules' must be an object", id="modules"),
         pytest.param(lambda form: form["modules"].update({"shop.orders": 5}), "is not a text", id="hash"),
         pytest.param(lambda form: form["tools"][0].pop("name"), "'name' must be a text", id="no name of a tool"),
-        pytest.param(lambda form: form["tools"][0].update(name=" "), "A tool needs a name", id="an empty name"),
+        pytest.param(lambda form: form["tools"][0].update(name=" "), "a name that is not empty", id="an empty name"),
         pytest.param(lambda form: form["tools"][0].update(description=None), "'description'", id="description"),
         pytest.param(lambda form: form["tools"][0].update(title=5), "'title' must be a text", id="title"),
         pytest.param(lambda form: form["tools"][0].update(input_schema=[]), "'input_schema'", id="input schema"),

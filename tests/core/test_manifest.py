@@ -11,7 +11,6 @@ import pytest
 
 from core.shop import ORDERS, STOCK, forget, loaded, names
 from toolwright import Toolbox
-from toolwright import Toolbox as Box
 from toolwright._core.manifest import find_manifest
 from toolwright.build.manifest import build, write_file
 from toolwright.errors import ConfigError, StaleManifest
@@ -53,8 +52,8 @@ def test_the_order_of_parameters_is_that_of_the_function(shop):
         pytest.param(lambda box: box.exclude("d*"), ["count", "find"], id="exclude"),
         pytest.param(lambda box: box.prefixed("s_"), ["s_count", "s_drop", "s_find"], id="prefixed"),
         pytest.param(lambda box: box.renamed({"find": "seek"}), ["count", "drop", "seek"], id="renamed"),
-        pytest.param(lambda box: box | Box(), ["count", "drop", "find"], id="joined"),
-        pytest.param(lambda box: Box(box), ["count", "drop", "find"], id="as a source"),
+        pytest.param(lambda box: box | Toolbox(), ["count", "drop", "find"], id="joined"),
+        pytest.param(Toolbox, ["count", "drop", "find"], id="as a source"),
     ],
 )
 def test_a_view_of_listed_tools_imports_nothing(shop, view, wanted):

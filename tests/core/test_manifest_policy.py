@@ -73,9 +73,8 @@ def seen(result):
 
 async def everything(box):
     """Return what a user can see of the calls of one toolbox."""
-    found = []
-    for arguments in ({"n": 1}, {"n": "1"}, {"n": 1, "more": 2}, {}, "{", {"n": 0}):
-        found.append(seen(await box.call("work", arguments)))
+    sent = ({"n": 1}, {"n": "1"}, {"n": 1, "more": 2}, {}, "{", {"n": 0})
+    found = [seen(await box.call("work", arguments)) for arguments in sent]
     with box.run() as run:
         found.extend([seen(await run.call("work", {"n": 1})) for _ in range(3)])
     [batch] = await box.call_all([("work", {"n": 1})])
@@ -157,8 +156,9 @@ def test_options_that_are_code_can_be_asked_before_the_tool_is_called(make_packa
 
 def test_listed_options_are_those_of_the_tool(make_package):
     make_package(
-        work=f"{HEAD}\n@tool(timeout=3, retry=Retry(attempts=2), rate=Rate(2, per=5), tags=['x'], lock='n', sequential=True"
-        ", meta={'a': [1]}, runs_on='thread', on_error='redact', max_result_bytes=300)\ndef work(n: int) -> int: ...\n"
+        work=f"{HEAD}\n@tool(timeout=3, retry=Retry(attempts=2), rate=Rate(2, per=5), tags=['x'], lock='n'"
+        ", sequential=True, meta={'a': [1]}, runs_on='thread', on_error='redact', max_result_bytes=300)\n"
+        "def work(n: int) -> int: ...\n"
     )
     built = build("shop")
     write_file(built.file, built.data)

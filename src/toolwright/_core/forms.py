@@ -51,18 +51,18 @@ def definition_from(form: Mapping[str, Any], place: str) -> ToolDefinition:
     Raises:
         ConfigError: a part is missing or of a wrong type; names the place and the part.
     """
-    name = text_in(form, "name", place)
-    place = f"{place}: tool {clip(name)!r}"
-    try:
-        return ToolDefinition(
-            name,
-            text_in(form, "description", place),
-            object_in(form, "input_schema", place),
-            None if form.get("output_schema") is None else object_in(form, "output_schema", place),
-            None if form.get("title") is None else text_in(form, "title", place),
-        )
-    except DefinitionError as error:
-        raise ConfigError(f"{place}: {error}") from error
+    name, text, schema = form.get("name"), form.get("description"), form.get("input_schema")
+    output, title = form.get("output_schema"), form.get("title")
+    # All at once, because a thousand are read when a program starts; what is wrong is looked for only then.
+    may_be_absent = (output is None or isinstance(output, dict)) and (title is None or isinstance(title, str))
+    if isinstance(name, str) and name.strip() and isinstance(text, str) and isinstance(schema, dict) and may_be_absent:
+        return ToolDefinition(name, text, schema, output, title)
+    place = f"{place}: tool {clip(text_in(form, 'name', place))!r}"
+    for key in ("description", "title")[: 1 if title is None else 2]:
+        text_in(form, key, place)
+    for key in ("input_schema", "output_schema")[: 1 if output is None else 2]:
+        object_in(form, key, place)
+    raise ConfigError(f"{place} needs a name that is not empty. Build the file again.")
 
 
 def text_in(form: Mapping[str, Any], key: str, place: str) -> str:

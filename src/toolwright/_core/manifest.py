@@ -7,19 +7,21 @@ itself. Not here: writing one (`toolwright.build.manifest`).
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import inspect
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolwright._core.definition import ToolDefinition
+from toolwright._core.definition import ToolDefinition, ToolOptions
 from toolwright._core.forms import SAFETY, Form, definition_from, object_in, options_form, options_in, text_in
 from toolwright._core.listed import Listed, ListedPrompt, PromptListing
 from toolwright._core.members import Kind, Member, load_module, members_of, settled
@@ -34,6 +36,7 @@ VERSION: Final = 1
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a manifest; one tool takes about one thousand."""
 
+_NO_OPTIONS: Final = ToolOptions()
 _PATH: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<qualname>[^\W\d]\w*(?:\.[^\W\d]\w*)?)")
 
 
@@ -83,7 +86,11 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
     Raises:
         ConfigError: it is damaged, of another version, or says what a manifest must not say; names the part.
     """
-    form = _document(text, place)
+    with _no_collecting():
+        return _parsed(_document(text, place), place)
+
+
+def _parsed(form: Form, place: str) -> Manifest:
     package = text_in(form, "package", place)
     if not all(part.isidentifier() for part in package.split(".")):
         raise ConfigError(f"{place}: 'package' is {clip(package)!r}, which is no package. Build the file again.")
@@ -118,6 +125,21 @@ def _document(text: bytes, place: str) -> Form:
     return form
 
 
+@contextlib.contextmanager
+def _no_collecting() -> Generator[None]:
+    """Keep the garbage collector still while a list is made.
+
+    All that is made is kept, so that every look for garbage is wasted: a third of the time that a thousand tools take.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _list_in(form: Form, key: str, place: str) -> list[Any]:
     found = form.get(key, [])
     if not isinstance(found, list):
@@ -128,18 +150,17 @@ def _list_in(form: Form, key: str, place: str) -> list[Any]:
 def _entry(kind: Kind, form: Any, modules: Mapping[str, Any], place: str) -> Entry:
     if not isinstance(form, dict):
         raise ConfigError(f"{place}: a {kind} must be an object, not {clip(repr(form))}. Build the file again.")
+    path = form.get("path")
+    if isinstance(path, str) and isinstance(form.get("name"), str) and isinstance(form.get("options", {}), dict):
+        found = _PATH.fullmatch(path)
+        if found is not None and found["module"] in modules:
+            return Entry(kind, found["module"], found["qualname"], form)
     where = f"{place}: {kind} {clip(text_in(form, 'name', place))!r}"
-    path = text_in(form, "path", where)
-    found = _PATH.fullmatch(path)
-    if found is None or found["module"] not in modules:
-        raise ConfigError(
-            f"{where}: {clip(path)!r} is not the path of a {kind} in a module that the manifest names. "
-            "Build the file again."
-        )
-    text_in(form, "description", where)
-    object_in(form, "input_schema", where)
     object_in({"options": {}, **form}, "options", where)
-    return Entry(kind, found["module"], found["qualname"], form)
+    raise ConfigError(
+        f"{where}: {clip(text_in(form, 'path', where))!r} is not the path of a {kind} in a module that the manifest "
+        "names. Build the file again."
+    )
 
 
 # --- finding the file --------------------------------------------------------------------------
@@ -157,9 +178,9 @@ class Shelf:
     def __tools__(self) -> Iterator[Tool | Prompt]:
         """Yield what is listed; the tools of a module that has changed since come from the module itself."""
         stale = {module for module in self.manifest.modules if self._is_stale(module)}
-        for entry in self.manifest.entries:
-            if entry.module not in stale:
-                yield self._listed(entry)
+        with _no_collecting():
+            listed = [self._listed(entry) for entry in self.manifest.entries if entry.module not in stale]
+        yield from listed
         for module in sorted(stale):
             _warn(f"the source of {module!r} has changed since {self.manifest.place} was written, so it is imported")
             self._imported(module)
@@ -184,14 +205,16 @@ class Shelf:
         if entry.kind == "prompt":
             return ListedPrompt(_prompt_listing(entry.form, place), origin, lambda: self._load_prompt(entry))
         definition = definition_from(entry.form, place)
-        found: list[Listed] = []
+        tool = Listed(definition, _NO_OPTIONS, origin, lambda: self._load_tool(entry, definition))
+        if entry.options:
+            tool.options = self._options(entry, tool)
+        return tool
 
+    def _options(self, entry: Entry, tool: Listed) -> ToolOptions:
         def stand_in(option: str) -> Any:
-            return lambda *given: getattr(found[0].ready().options, option)(*given)  # noqa: PLW0108 - loads when called
+            return lambda *given: getattr(tool.ready().options, option)(*given)  # noqa: PLW0108 - loads when called
 
-        options = options_in(entry.options, stand_in, f"{place}: tool {clip(entry.name)!r}")
-        found.append(Listed(definition, options, origin, lambda: self._load_tool(entry, definition)))
-        return found[0]
+        return options_in(entry.options, stand_in, f"{self.manifest.place}: tool {clip(entry.name)!r}")
 
     # --- loading ---------------------------------------------------------------------------
 
@@ -253,7 +276,8 @@ def _prompt_listing(form: Form, place: str) -> PromptListing:
     role: Any = form.get("role", "assistant")
     if role not in ("user", "assistant", "system"):
         raise ConfigError(f"{place}: the role of prompt {form['name']!r} cannot be {clip(repr(role))}.")
-    return PromptListing(form["name"], form["description"], form["input_schema"], role)
+    text, schema = text_in(form, "description", place), object_in(form, "input_schema", place)
+    return PromptListing(form["name"], text, schema, role)
 
 
 def _same_folder(first: str, second: str) -> bool:

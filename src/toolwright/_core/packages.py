@@ -6,7 +6,6 @@ source. Not here: what is in the files (`manifest`), or importing modules (`memb
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pkgutil
 import sys
@@ -30,19 +29,23 @@ class Home:
 
     def read(self, *parts: str) -> bytes | None:
         """Return the content of a file of the package; `None` where there is none."""
-        path = os.path.join(self.folder, *parts)  # noqa: PTH118 - a place in an archive is a text, not a path
-        if self.get_data is None:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                return Path(path).read_bytes()
-            return None
+        path = self._path(*parts)
         try:
-            return self.get_data(path)
+            if self.get_data is not None:
+                return self.get_data(path)
+            with open(path, "rb") as file:  # noqa: PTH123 - a hundred are read at a start, and `Path` doubles the cost
+                return file.read()
         except OSError:
             return None
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self.folder, *parts)  # noqa: PTH118 - a place in an archive is a text, not a path
 
     def source_of(self, module: str) -> bytes | None:
         """Return the source of a module of the package; `None` where there is none to read."""
         parts = module.split(".")[len(self.package.split(".")) :]
+        if self.get_data is None and parts and not os.path.isdir(self._path(*parts)):  # noqa: PTH112 - as above
+            return self.read(*parts[:-1], f"{parts[-1]}.py")
         as_package = self.read(*parts, "__init__.py")
         if as_package is not None or not parts:
             return as_package

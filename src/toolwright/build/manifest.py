@@ -133,7 +133,7 @@ def _made(members: dict[str, list[Member]], notes: list[str]) -> Made:
                 made.setdefault(module, []).append((member, member.build(bundles)))
             except ToolwrightError:
                 raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - making an object runs foreign code
+            except (Exception, SystemExit) as error:
                 if not member.of_class:
                     raise
                 broken.add(member.owner)
