@@ -62,8 +62,8 @@ def change(folder, old, new):
 def test_build_writes_the_manifest_and_says_so(shop):
     first, second = run(shop, "build", "shop"), run(shop, "build", "shop")
 
-    assert (first.returncode, first.stdout) == (0, "Wrote _toolwright.json of shop: 2 tools from 1 modules.\n")
-    assert second.stdout == "_toolwright.json of shop is up to date: 2 tools from 1 modules.\n"
+    assert (first.returncode, first.stdout) == (0, "Wrote _toolwright.json of shop: 2 tools from 1 module.\n")
+    assert second.stdout == "_toolwright.json of shop is up to date: 2 tools from 1 module.\n"
     assert [path.name for path in shop.rglob("*.json")] == ["_toolwright.json"]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from toolwright._core.forms import object_in
 from toolwright.build.diff import ToolDiff
 from toolwright.build.diff import compare as compare_tools
-from toolwright.build.listing import LOCK, Listing, Listings, parsed, tools_in
+from toolwright.build.listing import LOCK, Listing, Listings, listings_of, parsed, tools_in
 from toolwright.build.manifest import write_file
 from toolwright.errors import ConfigError, clip
 
@@ -123,4 +123,17 @@ def write(lock: Lock, path: str | Path = FILE) -> bool:
     return write_file(Path(path), lock.dump())
 
 
-__all__ = ["FILE", "Lock", "approve", "compare", "forget", "load", "parse", "retarget", "write"]
+__all__ = [
+    "FILE",
+    "Listing",
+    "Lock",
+    "ToolDiff",
+    "approve",
+    "compare",
+    "forget",
+    "listings_of",
+    "load",
+    "parse",
+    "retarget",
+    "write",
+]

@@ -10,7 +10,7 @@ import click
 from toolwright.build.drift import Drift, drift_of
 from toolwright.build.manifest import Built, build_at, locate, write_file
 from toolwright.cli.main import DRIFT, NOT_FOUND
-from toolwright.cli.table import print_rows
+from toolwright.cli.table import counted, print_rows
 from toolwright.cli.target import fail, is_importable
 from toolwright.errors import ConfigError
 
@@ -57,7 +57,7 @@ def _report(built: Built, drift: list[Drift], *, check: bool) -> dict[str, objec
 def _print(built: Built, drift: list[Drift], *, check: bool) -> None:
     for note in built.notes:
         click.echo(f"Note: {note}", err=True)
-    size = f"{len(built.form['tools'])} tools from {len(built.form['modules'])} modules"
+    size = f"{counted(len(built.form['tools']), 'tool')} from {counted(len(built.form['modules']), 'module')}"
     if not drift:
         click.echo(f"{built.file.name} of {built.form['package']} is up to date: {size}.")
     elif not check:

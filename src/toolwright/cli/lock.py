@@ -14,6 +14,7 @@ from toolwright.build.listing import listings_of
 from toolwright.build.lock import FILE, Lock, approve, compare, load, retarget, write
 from toolwright.cli.diff import print_changes
 from toolwright.cli.main import DRIFT, NOT_FOUND
+from toolwright.cli.table import counted
 from toolwright.cli.target import fail, toolbox_at
 
 
@@ -50,8 +51,8 @@ def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -
     if changes:
         print_changes(changes)
     if not check:
-        click.echo(f"Locked {count} tools in {file}.")
+        click.echo(f"Locked {counted(count, 'tool')} in {file}.")
     elif changes:
         click.echo("The lock is out of date. Look at the changes, then run `toolwright lock`.", err=True)
     else:
-        click.echo(f"{count} tools are as {file} has them.")
+        click.echo(f"{file} is up to date: {counted(count, 'tool')}.")

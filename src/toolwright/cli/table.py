@@ -27,4 +27,9 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], stream: T
     Console(file=stream).print(table)
 
 
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: `1 tool`, `2 tools`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 _STYLES = {"breaking": "bold red", "compatible": "green"}
