@@ -1,9 +1,12 @@
 """What `toolwright build` writes: what is in it, what is not, and the same bytes wherever it is built."""
 
+import compileall
+import importlib
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -197,6 +200,16 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
             id="a toolbox",
         ),
         pytest.param(
+            "class Source:\n    def __tools__(self):\n        raise OSError\nsource = Source()\n",
+            "shop.made:source: a Source; what it adds to its tools is code and not listed: none",
+            id="a source that fails",
+        ),
+        pytest.param(
+            "class Server:\n    def __remote__(self, host): ...\nserver = Server()\n",
+            "shop.made:server: a Server; the tools of a server are not listed",
+            id="a remote server",
+        ),
+        pytest.param(
             "@tool(meta={'fine': 1, 'object': object()})\ndef a() -> None: ...\n",
             "shop.made:a: meta['object'] has no JSON form, so it is not listed before loading",
             id="meta that JSON cannot say",
@@ -337,6 +350,29 @@ def test_a_namespace_package_in_two_folders_is_an_error(make_package, tmp_path, 
 
     with pytest.raises(ConfigError, match="is a namespace package in 2 folders"):
         build("shop")
+
+
+def test_a_package_in_a_zip_file_cannot_be_built(make_package, tmp_path, monkeypatch):
+    folder = make_package(orders=ORDERS)
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
+        for file in folder.iterdir():
+            packed.write(file, f"packed/{file.name}")
+    monkeypatch.syspath_prepend(str(tmp_path / "packed.zip"))
+
+    with pytest.raises(ConfigError, match="is in an archive"):
+        build("packed")
+
+
+def test_a_module_without_source_is_listed_with_a_note(make_package):
+    folder = make_package(orders=ORDERS)
+    compileall.compile_dir(folder, legacy=True, quiet=1)
+    (folder / "orders.py").unlink()
+    importlib.invalidate_caches()
+
+    built = build("shop")
+
+    assert built.form["modules"] == {"shop.orders": None}
+    assert built.notes == ["shop.orders: has no Python source, so that a change of it will not be noticed"]
 
 
 def test_a_folder_is_built_by_its_path_wherever_it_is(make_package, tmp_path, monkeypatch):

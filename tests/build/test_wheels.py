@@ -184,3 +184,25 @@ def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path
     assert fresh["package"] == "parcels"
     assert done.returncode != 0
     assert "'src/parcels/_toolwright.json' is out of date" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        pytest.param(HATCH + 'packages = "parcels"\n', "The hook of toolwright has packages = 'parcels'", id="hatch"),
+        pytest.param(
+            SETUPTOOLS + "\n[tool.toolwright.build]\nexclude = 5\n",
+            "tool.toolwright.build.exclude = 5",
+            id="setuptools",
+        ),
+    ],
+)
+def test_settings_that_make_no_sense_stop_the_build(tmp_path, settings, words):
+    folder = project(tmp_path / "project", settings)
+
+    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "dist", folder)
+
+    assert done.returncode != 0
+    assert words in done.stdout + done.stderr

@@ -5,6 +5,7 @@ import pytest
 from core.shop import ORDERS, edit, loaded
 from toolwright import Toolbox
 from toolwright._core.manifest import LARGEST, parse_manifest
+from toolwright.build.listing import listings_in
 from toolwright.build.manifest import build, write_file
 from toolwright.errors import ConfigError, DuplicateTool
 
@@ -114,6 +115,13 @@ def test_two_tools_of_one_name_in_a_manifest_are_an_error(shop):
 
     with pytest.raises(DuplicateTool, match=r"shop\.stock:count"):
         Toolbox.from_manifest("shop")
+
+
+def test_two_tools_of_one_name_cannot_be_compared(shop):
+    file = edit(shop, lambda form: form["tools"].append(dict(form["tools"][0])))
+
+    with pytest.raises(ConfigError, match="lists two tools named 'count'"):
+        listings_in(file.read_bytes(), "the manifest")
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,35 @@ async def test_methods_share_their_object(make_package, kind):
     assert counted == [1, 2, 1]
 
 
+async def test_an_object_that_cannot_be_made_costs_the_call(make_package, monkeypatch):
+    source = """
+        import os
+        from toolwright import tool
+
+        class Db:
+            def __init__(self):
+                self.url = os.environ["SHOP_URL"]
+
+            @tool
+            def address(self) -> str:
+                return self.url
+        """
+    make_package(made=source)
+    monkeypatch.setenv("SHOP_URL", "x")
+    built = build("shop")
+    write_file(built.file, built.data)
+    forget("shop")
+    monkeypatch.delenv("SHOP_URL")
+    box = Toolbox.from_manifest("shop")
+
+    first = await box.call("address")
+    monkeypatch.setenv("SHOP_URL", "there")
+    second = await box.call("address")
+
+    assert "An object for 'shop.made:Db.address' cannot be made: KeyError" in first.text
+    assert second.value == "there"
+
+
 # --- out of date -------------------------------------------------------------------------------
 
 

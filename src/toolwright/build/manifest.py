@@ -26,6 +26,7 @@ from toolwright._core.manifest import FILE, FORMAT, VERSION
 from toolwright._core.members import Member, load_module, settled
 from toolwright._core.packages import Home, homes_of, modules_under, source_hash
 from toolwright._core.prompts import Prompt
+from toolwright._core.remotes import RemoteSource
 from toolwright._core.tool import Tool
 from toolwright.errors import ConfigError, DefinitionError, ToolwrightError
 
@@ -217,9 +218,18 @@ def _omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
             hidden = name.startswith("_") or inspect.isabstract(item)
             if hidden and item.__module__ == module.__name__ and names and not any(_is_of(o, item) for o in owners):
                 yield f"{place}: a class that is private or abstract; its tools are not listed: {_shown(names)}"
+        elif isinstance(item, RemoteSource):
+            yield f"{place}: a {type(item).__name__}; the tools of a server are not listed"
         elif isinstance(item, ToolSource) and not isinstance(item, Tool):
-            names = [tool.name for tool in item.__tools__()]
-            yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {_shown(names)}"
+            held = _shown(_names_in(item))
+            yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {held}"
+
+
+def _names_in(source: ToolSource) -> list[str]:
+    try:
+        return [tool.name for tool in source.__tools__()]
+    except Exception:  # noqa: BLE001 - a source is foreign code, and this is only a note about it
+        return []
 
 
 def _is_of(owner: Any, cls: type) -> bool:
