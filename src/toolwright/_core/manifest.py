@@ -11,13 +11,12 @@ import contextlib
 import gc
 import inspect
 import os
-import re
 import sys
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
@@ -37,11 +36,9 @@ LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a manifest; one tool takes about one thousand."""
 
 _NO_OPTIONS: Final = ToolOptions()
-_PATH: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<qualname>[^\W\d]\w*(?:\.[^\W\d]\w*)?)")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class Entry(NamedTuple):
     """One tool or prompt of a manifest."""
 
     kind: Kind
@@ -152,9 +149,9 @@ def _entry(kind: Kind, form: Any, modules: Mapping[str, Any], place: str) -> Ent
         raise ConfigError(f"{place}: a {kind} must be an object, not {clip(repr(form))}. Build the file again.")
     path = form.get("path")
     if isinstance(path, str) and isinstance(form.get("name"), str) and isinstance(form.get("options", {}), dict):
-        found = _PATH.fullmatch(path)
-        if found is not None and found["module"] in modules:
-            return Entry(kind, found["module"], found["qualname"], form)
+        module, _, qualname = path.partition(":")
+        if module in modules and qualname.replace(".", "", 1).isidentifier():
+            return Entry(kind, module, qualname, form)
     where = f"{place}: {kind} {clip(text_in(form, 'name', place))!r}"
     object_in({"options": {}, **form}, "options", where)
     raise ConfigError(

@@ -106,7 +106,8 @@ class Toolbox(Faces, Connections, Views, Approvals):
         # All or nothing: a source that clashes leaves the toolbox as it was.
         grown, servers = self._catalog.copy(), []
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
-            if isinstance(item, RemoteSource):
+            # Tools first: to ask an object about a protocol takes longer than to list it.
+            if not isinstance(item, Tool | Prompt) and isinstance(item, RemoteSource):
                 servers.append(item.__remote__(self._remotes.host))
                 continue
             refuse_builtin_name(item)
