@@ -200,6 +200,26 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
             id="a toolbox",
         ),
         pytest.param(
+            "from toolwright import supported_for\n@supported_for('desk')\n@tool\ndef a() -> None: ...\n",
+            "shop.made:a: marked with @supported_for, so it is not listed",
+            id="for some applications",
+        ),
+        pytest.param(
+            "from toolwright import supported_for\n@supported_for('desk')\nclass A:\n    @tool\n    def a(self): ...\n",
+            "shop.made:A: marked with @supported_for, so it is not listed",
+            id="a class for some applications",
+        ),
+        pytest.param(
+            "from toolwright import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...\n",
+            "shop.made:A.a: marked with @supported_for, so it is not listed",
+            id="a method for some applications",
+        ),
+        pytest.param(
+            "__supported_for__ = ('desk',)\n@tool\ndef a() -> None: ...\n",
+            "shop.made: marked with @supported_for, so it is not listed",
+            id="a module for some applications",
+        ),
+        pytest.param(
             "class Source:\n    def __tools__(self):\n        raise OSError\nsource = Source()\n",
             "shop.made:source: a Source; what it adds to its tools is code and not listed: none",
             id="a source that fails",
@@ -227,6 +247,16 @@ def test_what_cannot_be_listed_is_said(make_package, source, note):
     built = build("shop")
 
     assert [found for found in built.notes if found.startswith(note)]
+
+
+def test_a_manifest_says_whether_tools_are_left_out_for_some_applications(make_package):
+    make_package(made="from toolwright import supported_for, tool\n@supported_for('x')\n@tool\ndef a() -> None: ...\n")
+    make_package("other", orders=ORDERS)
+
+    partial, whole = build("shop"), build("other")
+
+    assert (partial.form["partial"], names(partial)) == (True, [])
+    assert (whole.form["partial"], names(whole)) == (False, ["find"])
 
 
 def test_a_program_is_not_run_to_look_into_it(make_package):

@@ -95,8 +95,10 @@ def manifest_in(wheel):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_installed_plugin_is_listed_from_the_manifest_that_its_wheel_carries(tmp_path, backend):
+@pytest.mark.parametrize(
+    ("backend", "target"), [("hatch", []), ("setuptools", ["parcels"])], ids=["hatch", "setuptools"]
+)
+def test_an_installed_plugin_is_listed_from_the_manifest_that_its_wheel_carries(tmp_path, backend, target):
     folder = project(tmp_path / "project", BACKENDS[backend])
     wheel = wheel_of(folder, tmp_path / "dist")
     installed = tmp_path / "installed"
@@ -104,11 +106,9 @@ def test_an_installed_plugin_is_listed_from_the_manifest_that_its_wheel_carries(
     assert done.returncode == 0, done.stderr
     program = """
 import sys
-from importlib.metadata import entry_points
-from toolwright import Toolbox
+from toolwright import Toolbox, discover
 
-[plugin] = entry_points(group="toolwright.tools", name="parcels")
-box = Toolbox.from_manifest(plugin.value)
+box = Toolbox(discover(), Toolbox.from_manifest("parcels").prefixed("own_"))
 print([tool.name for tool in box], [name for name in sys.modules if name.startswith("parcels")])
 called = box.call_sync("count_parcels", {"city": "Praha"})
 print(called.value, sorted(name for name in sys.modules if name.startswith("parcels")))
@@ -124,7 +124,7 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
         check=False,
     )
     listed = subprocess.run(
-        [Path(sys.executable).with_name("toolwright"), "list", "parcels"],
+        [Path(sys.executable).with_name("toolwright"), "list", *target],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
@@ -133,7 +133,9 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
     )
 
     assert manifest_in(wheel)["tools"][0]["path"] == "parcels.tools:count_parcels"
-    assert ran.stdout.splitlines() == ["['count_parcels'] []", "5 ['parcels', 'parcels.tools']"], ran.stderr
+    assert ran.stdout.splitlines() == ["['count_parcels', 'own_count_parcels'] []", "5 ['parcels', 'parcels.tools']"], (
+        ran.stderr
+    )
     assert listed.stdout.startswith("count_parcels(city?: string)  read-only"), listed.stderr
     assert listed.stderr == ""
     assert not (folder / "src" / "parcels" / "_toolwright.json").exists()

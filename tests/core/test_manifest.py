@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.shop import ORDERS, STOCK, forget, loaded, names
-from toolwright import Toolbox
+from toolwright import Toolbox, discover
 from toolwright._core.manifest import find_manifest
 from toolwright.build.manifest import build, write_file
 from toolwright.errors import ConfigError, StaleManifest
@@ -462,3 +462,50 @@ def test_a_namespace_package_with_two_manifests_is_an_error(shop, tmp_path, monk
 
     with pytest.raises(ConfigError, match="more than one manifest"):
         find_manifest("shop")
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def offered(folder, value="shop"):
+    """Write the metadata of an installed distribution that offers a package of this folder."""
+    metadata = folder.parent / "shop-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(f"[toolwright.tools]\nshop = {value}\n", "utf-8")
+
+
+def test_a_plugin_with_a_manifest_is_discovered_without_importing_it(shop):
+    offered(shop)
+
+    box = discover()
+
+    assert names(box) == ["count", "drop", "find"]
+    assert box.problems == ()
+    assert loaded() == []
+    assert box.call_sync("count").value == 7
+
+
+def test_a_plugin_whose_manifest_is_damaged_is_told_and_left_out(shop):
+    offered(shop)
+    (shop / "_toolwright.json").write_text("{", "utf-8")
+
+    box = discover()
+
+    assert names(box) == []
+    assert "is not JSON" in str(box.problems[0])
+
+
+def test_a_plugin_that_is_for_some_applications_is_loaded_after_all(make_package):
+    source = "from toolwright import supported_for, tool\n@supported_for('desk')\n@tool\ndef write() -> None: ...\n"
+    folder = make_package(init=source)
+    built = build("shop")
+    write_file(built.file, built.data)
+    forget("shop")
+    offered(folder)
+
+    class Desk:
+        __tags__ = ("desk",)
+
+    assert names(discover(Desk())) == ["write"]
+    assert names(discover(object())) == []

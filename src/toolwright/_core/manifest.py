@@ -75,6 +75,8 @@ class Manifest:
     """What the package has that a manifest cannot hold."""
     place: str
     """Where it was read, for messages."""
+    partial: bool = False
+    """Whether the package has tools for some applications only, which are not listed."""
 
 
 def parse_manifest(text: bytes, place: str) -> Manifest:
@@ -99,7 +101,7 @@ def _parsed(form: Form, place: str) -> Manifest:
             raise ConfigError(f"{place}: the hash of {clip(module)!r} is not a text. Build the file again.")
     entries = [_entry(kind, item, modules, place) for kind, key in _LISTS for item in _list_in(form, key, place)]
     notes = tuple(str(note) for note in _list_in(form, "notes", place))
-    return Manifest(package, modules, tuple(entries), notes, place)
+    return Manifest(package, modules, tuple(entries), notes, place, partial=form.get("partial") is True)
 
 
 _LISTS: Final[tuple[tuple[Kind, str], ...]] = (("tool", "tools"), ("prompt", "prompts"))

@@ -1,8 +1,8 @@
 """A module → the tools and prompts in it, each under its import path.
 
 Lives here: what counts, the same for writing a manifest and for loading from one: decorated functions, `Tool`
-objects, the tools of objects that stand in the module, and of public classes that need no arguments.
-Not here: files, hashes, lists.
+objects, the tools of objects that stand in the module, and of public classes that need no arguments. What is marked
+with `@supported_for` does not: for whom it is, is known only when a program runs. Not here: files, hashes, lists.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from toolwright._core.declare import Declaration, declared_on
 from toolwright._core.discovery import declared_in, tool_of
 from toolwright._core.prompts import Prompt
 from toolwright._core.signature import inner_function
+from toolwright._core.support import MARK
 from toolwright._core.tool import Tool
 from toolwright.errors import ConfigError
 
@@ -73,8 +74,8 @@ class Member:
 def members_of(module: ModuleType) -> Iterator[Member]:
     """Yield the tools and prompts of a module, in the order it is written; one with two names once."""
     seen: set[int] = set()
-    for name, item in list(vars(module).items()):
-        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__"):
+    for name, item in list(vars(module).items()) if not is_marked(module) else ():
+        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_marked(item):
             continue
         seen.add(id(item))
         if isinstance(item, type):
@@ -92,8 +93,15 @@ def members_of(module: ModuleType) -> Iterator[Member]:
 def _methods_of(name: str, owner: Any) -> Iterator[Member]:
     kinds: tuple[Kind, ...] = ("tool", "prompt")
     for kind in kinds:
-        for method, (_, declaration) in declared_in(owner if isinstance(owner, type) else type(owner), kind).items():
+        found = declared_in(owner if isinstance(owner, type) else type(owner), kind)
+        for method, declaration in ((name, said) for name, (raw, said) in found.items() if not is_marked(raw)):
             yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
+
+
+def is_marked(item: Any) -> bool:
+    """Tell whether something is for some applications only."""
+    parts = (item, *(getattr(item, name, None) for name in ("fn", "handler", "__func__")))
+    return any(getattr(part, MARK, None) is not None for part in parts)
 
 
 def settled(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:

@@ -23,7 +23,7 @@ from toolwright._core.discovery import declared_in
 from toolwright._core.forms import Form, definition_form, options_form
 from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.manifest import FILE, FORMAT, VERSION
-from toolwright._core.members import Member, load_module, settled
+from toolwright._core.members import Member, is_marked, load_module, settled
 from toolwright._core.packages import Home, homes_of, modules_under, source_hash
 from toolwright._core.prompts import Prompt
 from toolwright._core.remotes import RemoteSource
@@ -101,6 +101,9 @@ def build(package: str, exclude: Sequence[str] = ()) -> Built:
     owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]
     for module in modules:
         notes.extend(_omissions(module, owners))
+        marked = list(_marked(module))
+        notes.extend(f"{place}: marked with @supported_for, so it is not listed" for place in marked)
+        form["partial"] = form["partial"] or bool(marked)
     form["notes"] = sorted(set(notes))
     return Built(form, _bytes_of(form), Path(home.folder) / FILE)
 
@@ -156,6 +159,7 @@ def _form(home: Home, members: Made, notes: list[str]) -> Form:
         "modules": {module: _hash_of(home, module, notes) for module in sorted(members)},
         "notes": [],
         "package": home.package,
+        "partial": False,
         "prompts": [_prompt_form(prompt, paths[id(prompt)]) for prompt in prompts],
         "tools": [_tool_form(tool, paths[id(tool)], home, notes) for tool in catalog],
         "version": VERSION,
@@ -223,6 +227,19 @@ def _omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
         elif isinstance(item, ToolSource) and not isinstance(item, Tool):
             held = _shown(_names_in(item))
             yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {held}"
+
+
+def _marked(module: ModuleType) -> Iterator[str]:
+    """Yield what of a module is for some applications only."""
+    if is_marked(module):
+        yield module.__name__
+    for name, item in vars(module).items():
+        written = getattr(item, "__module__", module.__name__) == module.__name__
+        if written and not isinstance(item, ModuleType):
+            kind = item if isinstance(item, type) else type(item)
+            methods = [*declared_in(kind, "tool").items(), *declared_in(kind, "prompt").items()]
+            yield from ([f"{module.__name__}:{name}"] if is_marked(item) else [])
+            yield from (f"{module.__name__}:{name}.{method}" for method, (raw, _) in methods if is_marked(raw))
 
 
 def _names_in(source: ToolSource) -> list[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import click
 
 from toolwright.build.drift import Drift, drift_of
@@ -12,6 +9,7 @@ from toolwright.build.manifest import Built, build_at, locate, write_file
 from toolwright.cli.main import DRIFT, NOT_FOUND
 from toolwright.cli.table import counted, print_rows
 from toolwright.cli.target import fail, is_importable
+from toolwright.cli.terminal import print_json
 from toolwright.errors import ConfigError
 
 
@@ -33,7 +31,7 @@ def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: boo
     if not check:
         write_file(built.file, built.data)
     if as_json:
-        click.echo(json.dumps(_report(built, drift, check=check), indent=2))
+        print_json(_report(built, drift, check=check))
     else:
         _print(built, drift, check=check)
     if check and drift:
@@ -63,5 +61,5 @@ def _print(built: Built, drift: list[Drift], *, check: bool) -> None:
     elif not check:
         click.echo(f"Wrote {built.file.name} of {built.form['package']}: {size}.")
     else:
-        print_rows(("What", "How it changed"), [(one.name, one.words) for one in drift], sys.stdout)
+        print_rows(("What", "How it changed"), [(one.name, one.words) for one in drift])
         click.echo(f"The manifest is out of date. Run `toolwright build {built.form['package']}`.", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from toolwright.build.listing import Listings, listings_in, listings_of
 from toolwright.cli.main import DRIFT, NOT_FOUND
 from toolwright.cli.table import print_rows
 from toolwright.cli.target import fail, toolbox_at
+from toolwright.cli.terminal import print_json
 
 
 @click.command("diff")
@@ -30,7 +30,7 @@ def command(old: str, new: str, *, as_json: bool) -> None:
     found = compare(listings_at(old), listings_at(new))
     breaking = any(tool.breaking for tool in found)
     if as_json:
-        click.echo(json.dumps({"breaking": breaking, "tools": [tool.form() for tool in found]}, indent=2))
+        print_json({"breaking": breaking, "tools": [tool.form() for tool in found]})
     elif found:
         print_changes(found)
     else:
@@ -65,4 +65,4 @@ def print_changes(found: Sequence[ToolDiff]) -> None:
         for tool in found
         for change in tool.changes
     ]
-    print_rows(("Effect", "Tool", "Part", "Where", "Change"), rows, sys.stdout)
+    print_rows(("Effect", "Tool", "Part", "Where", "Change"), rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from toolwright.cli.diff import print_changes
 from toolwright.cli.main import DRIFT, NOT_FOUND
 from toolwright.cli.table import counted
 from toolwright.cli.target import fail, toolbox_at
+from toolwright.cli.terminal import print_json
 
 
 @click.command("lock")
@@ -24,23 +24,26 @@ from toolwright.cli.target import fail, toolbox_at
 @click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
 def command(targets: tuple[str, ...], file: str, *, check: bool, as_json: bool) -> None:
-    """Write the definitions of the tools of each TARGET into the lock; without one, those it names already."""
+    """Write the definitions of the tools of each TARGET into the lock.
+
+    Without a TARGET, those that the lock names, or the tools of installed plugins.
+    """
     if check and not Path(file).is_file():
         fail(f"There is no lock at {file!r}. Write it with `toolwright lock TARGET`.", NOT_FOUND)
     before = load(file) if Path(file).exists() else Lock()
     wanted = targets or before.targets
-    if not wanted:
-        raise click.UsageError("Name a target: the lock names none yet.")
     catalog = Catalog()
-    for target in wanted:
+    for target in wanted or (None,):
         for tool in toolbox_at(target):
             catalog.add(tool)
+    if not catalog.tools and not wanted:
+        raise click.UsageError("Name a target: the lock names none yet, and no tools are installed.")
     found = listings_of(catalog)
     changes = compare(before, found)
     written = False if check else write(retarget(approve(before, found), wanted), file)
     if as_json:
         report = {"file": file, "tools": len(found), "written": written, "changes": [one.form() for one in changes]}
-        click.echo(json.dumps(report, indent=2))
+        print_json(report)
     else:
         _print(file, len(found), changes, check=check)
     if check and changes:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
 
 import click
 
+from toolwright.cli.terminal import console, harmless, is_terminal
 
-def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO) -> None:
+
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows; on a terminal under their headings, in columns."""
-    if not stream.isatty():
+    if not is_terminal():
         for row in rows:
-            click.echo("  ".join(cell for cell in row if cell), file=stream)
+            click.echo("  ".join(cell for cell in row if cell))
         return
-    from rich.console import Console  # noqa: PLC0415 - 40 ms that a pipe does not need
-    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
     from rich.text import Text  # noqa: PLC0415 - as above
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        # As text: a description may hold what rich would read as a style.
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(file=stream).print(table)
+        table.add_row(*(Text(harmless(cell), style=_STYLES.get(cell, "")) for cell in row))
+    console().print(table)
 
 
 def counted(count: int, what: str) -> str:

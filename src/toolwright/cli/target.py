@@ -20,7 +20,7 @@ from toolwright._core.config import Config
 from toolwright._core.discovery import load_target, look_in_current_folder
 from toolwright._core.gather import discover
 from toolwright._core.gating import allow_experimental
-from toolwright._core.manifest import FILE, find_manifest, has_manifest
+from toolwright._core.manifest import FILE, Shelf, find_manifest, has_manifest
 from toolwright._core.packages import spec_of
 from toolwright._core.plugins import instance_of
 from toolwright._core.tool import Tool
@@ -68,7 +68,7 @@ def toolbox_at(target: str | None) -> Toolbox:
         return Toolbox(discover(), config=config)
     try:
         if is_manifest(target):
-            return _listed_at(target)
+            return Toolbox(_shelf_at(target), config=config)
         found = load_target(target)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
@@ -96,13 +96,13 @@ def is_manifest(target: str) -> bool:
     return ":" not in target and not target.endswith(".py") and has_manifest(target)
 
 
-def _listed_at(target: str) -> Toolbox:
+def _shelf_at(target: str) -> Shelf:
     shelf = find_manifest(target)
     # Whoever names a file means the package that it is in, as with `path/file.py`.
     root = Path(shelf.home.folder).parents[shelf.manifest.package.count(".")]
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    return Toolbox(shelf)
+    return shelf
 
 
 def is_importable(name: str, folder: Path | None) -> bool:
