@@ -210,7 +210,7 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
             id="a class for some applications",
         ),
         pytest.param(
-            "from toolwright import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...\n",
+            "from toolwright import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...",
             "shop.made:A.a: marked with @supported_for, so it is not listed",
             id="a method for some applications",
         ),
