@@ -1,5 +1,8 @@
 """What every test may use: the event loop's backend, how much a fuzz test throws, real plugins."""
 
+import importlib
+import sys
+import textwrap
 from contextlib import ExitStack
 
 import pytest
@@ -42,3 +45,30 @@ def with_installed(distributions):
     """Return a function that makes distributions importable until the test ends."""
     with ExitStack() as stack:
         yield lambda *names: stack.enter_context(on_path(*(distributions[name] for name in names)))
+
+
+@pytest.fixture
+def make_package(tmp_path, monkeypatch):
+    """Write a package that can be imported while the test lasts: `make_package("shop", orders="source")`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # A source that is changed within a second would be taken for the one that was compiled before.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+
+    def make(name="shop", init="", **sources):
+        folder = tmp_path.joinpath(*name.split("."))
+        folder.mkdir(parents=True, exist_ok=True)
+        for above in [folder, *folder.parents][: name.count(".") + 1]:
+            (above / "__init__.py").touch()
+        (folder / "__init__.py").write_text(textwrap.dedent(init), "utf-8")
+        for module, source in sources.items():
+            (folder / f"{module}.py").write_text(textwrap.dedent(source), "utf-8")
+        importlib.invalidate_caches()
+        return folder
+
+    yield make
+    for name in set(sys.modules) - before:
+        # A namespace package has no file.
+        places = [getattr(sys.modules[name], "__file__", None), *getattr(sys.modules[name], "__path__", ())]
+        if any(str(place).startswith(str(tmp_path)) for place in places):
+            del sys.modules[name]

@@ -21,6 +21,8 @@
     │  └─ RemoteError        failure: a server could not be reached, or did not answer as it must
     └─ Abort                 raised by a tool to stop the whole run; never turned into text
 
+    StaleManifest            a warning, not an error: a manifest is older than the code that it lists
+
 Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
 redacting policy (`_core.result`). Imports nothing of ours.
 """
@@ -47,6 +49,7 @@ __all__ = [
     "PluginError",
     "RemoteError",
     "ResultError",
+    "StaleManifest",
     "ToolCallError",
     "ToolCancelled",
     "ToolError",
@@ -102,6 +105,10 @@ def _picklable_cause(cause: BaseException | None) -> BaseException | None:
     except Exception:  # noqa: BLE001 - the cause is foreign; its text survives even if its type cannot
         return RuntimeError(f"{type(cause).__name__}: {cause}")
     return cause
+
+
+class StaleManifest(UserWarning):
+    """A manifest is older than the code that it lists; names the module. `toolwright build` brings it up to date."""
 
 
 class DefinitionError(ToolwrightError):

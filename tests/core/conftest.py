@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from core.shop import ORDERS, STOCK, forget
+from toolwright.build.manifest import build, write_file
+
 
 @pytest.fixture
 def run_script(tmp_path: Path):
@@ -32,3 +35,13 @@ def tasks_left():
         return [task for task in others if "TestRunner" not in task.get_coro().__qualname__]
 
     return left
+
+
+@pytest.fixture
+def shop(make_package):
+    """A package with two modules of tools and a manifest; nothing of it is loaded."""
+    folder = make_package(orders=ORDERS, stock=STOCK)
+    built = build("shop")
+    write_file(built.file, built.data)
+    forget("shop")
+    return folder

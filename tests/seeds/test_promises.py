@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from installed import PLUGINS, on_path
 from toolwright import Config, Param, Tool, Toolbox, ToolContext, ToolError, discover, prompt, scan, tool
+from toolwright.build.manifest import build
 from toolwright.errors import DuplicateTool, InvalidArguments
 
 # --- 8: a failing return-direct tool goes back to the model (SP-34) ----------------------------
@@ -249,6 +250,18 @@ def test_promise_17_two_tools_of_one_name_are_an_error_that_names_both():
     assert caught.value.first != caught.value.second
     assert "'search'" in caught.value.first
     assert "'find'" in caught.value.second
+
+
+def test_promise_17_two_tools_of_one_name_in_a_package_stop_its_build(make_package):
+    source = "from toolwright import tool\n@tool(name='search')\ndef {name}() -> None: ...\n"
+    make_package(first=source.format(name="one"), second=source.format(name="two"))
+
+    with pytest.raises(DuplicateTool) as caught:
+        build("shop")
+
+    assert caught.value.name == "search"
+    assert "first.py" in caught.value.first
+    assert "second.py" in caught.value.second
 
 
 def test_promise_17_two_tools_of_one_name_in_one_class_are_an_error():

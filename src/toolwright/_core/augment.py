@@ -18,6 +18,7 @@ from toolwright._core.context import ToolContext
 from toolwright._core.definition import JsonSchema, ToolDefinition
 from toolwright._core.inputs import Misfits
 from toolwright._core.lazily import machinery
+from toolwright._core.listed import Listed
 from toolwright._core.tool import Renamed, Tool
 from toolwright._core.values import ToolCall
 from toolwright._core.walk import TypeSchema, resolved_root
@@ -46,15 +47,8 @@ class Augmented(Renamed):
         super().__init__(tool, tool.name)
         self.on_arguments = on_arguments
         self.extra_type = extra
-        own, more = tool.inputs.schema, apart(resolved_root(extra.schema), tool.inputs.schema.get("$defs", {}))
-        if clash := sorted(own.get("properties", {}).keys() & more.get("properties", {}).keys()):
-            raise DefinitionError(
-                f"Tool {tool.name!r} ({tool.origin}) has a parameter {clash[0]!r} already. "
-                "Rename the field of the augmenting model."
-            )
-        self.names = tuple(more.get("properties", {}))
+        schema, self.names = _extended(tool, tool.inputs.schema, extra)
         self.keep = keep
-        schema = _joined(own, more)
         self.definition = replace(tool.definition, input_schema=schema)
         self.inputs = replace(
             tool.inputs,
@@ -118,6 +112,17 @@ def apart(schema: JsonSchema, taken: Mapping[str, Any]) -> JsonSchema:
     return schema
 
 
+def _extended(tool: Tool, own: JsonSchema, extra: TypeSchema) -> tuple[JsonSchema, tuple[str, ...]]:
+    """Return the schema of a tool with the extra fields, and their names."""
+    more = apart(resolved_root(extra.schema), own.get("$defs", {}))
+    if clash := sorted(own.get("properties", {}).keys() & more.get("properties", {}).keys()):
+        raise DefinitionError(
+            f"Tool {tool.name!r} ({tool.origin}) has a parameter {clash[0]!r} already. "
+            "Rename the field of the augmenting model."
+        )
+    return _joined(own, more), tuple(more.get("properties", {}))
+
+
 def _joined(own: JsonSchema, more: JsonSchema) -> JsonSchema:
     whole = {
         **own,
@@ -138,7 +143,14 @@ def augmenter(model: Any, on_arguments: OnArguments | None, *, keep: bool) -> Ca
     extra = machinery().compile_type(model)
     if resolved_root(extra.schema).get("type") != "object":
         raise DefinitionError(f"augmented({model!r}): give a BaseModel, a dataclass or a TypedDict.")
-    return lambda tool: Augmented(tool, extra, on_arguments, keep=keep)
+
+    def augment(tool: Tool) -> Tool:
+        if not isinstance(tool, Listed):
+            return Augmented(tool, extra, on_arguments, keep=keep)
+        schema, _ = _extended(tool, tool.definition.input_schema, extra)
+        return tool.derived(replace(tool.definition, input_schema=schema), augment)
+
+    return augment
 
 
 __all__ = ["Augmented", "AugmentedCall", "OnArguments", "augmenter"]

@@ -7,13 +7,14 @@ match that ignores case; never a guess. Not here: running anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from toolwright._core.declare import declared_on
 from toolwright._core.definition import Naming, apply_naming
 from toolwright._core.discovery import has_members, prompts_from, tools_from
+from toolwright._core.listed import Listed
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Renamed, Tool, tool_from
 from toolwright.errors import DefinitionError, DuplicateTool, PluginError
@@ -95,6 +96,8 @@ def as_named(tool: Tool, name: str) -> Tool:
     """Return the tool under another name; everything else is shared."""
     if name == tool.name:
         return tool
+    if isinstance(tool, Listed):
+        return tool.derived(replace(tool.definition, name=name), lambda loaded: Renamed(loaded, name))
     return Renamed(tool, name)
 
 

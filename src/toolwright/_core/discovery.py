@@ -33,7 +33,7 @@ def tools_from(source: Any) -> list[Tool]:
     Raises:
         DefinitionError: there is none, or a class has instance methods that are tools; names them.
     """
-    tools = [_tool(item, declaration) for item, declaration in _members(source, "tool")]
+    tools = [tool_of(item, declaration) for item, declaration in _members(source, "tool")]
     if not tools:
         raise DefinitionError(f"No @tool found on {_named(source)}. Decorate a function or method with `@tool`.")
     return tools
@@ -49,7 +49,8 @@ def has_members(source: Any, *kinds: Literal["tool", "prompt"]) -> bool:
     return any(True for kind in kinds or _KINDS for _ in _members(source, kind))
 
 
-def _tool(item: Any, declaration: Declaration) -> Tool:
+def tool_of(item: Any, declaration: Declaration) -> Tool:
+    """Return the tool that a declared member is; a method without a docstring takes that of what it overrides."""
     if isinstance(item, Tool):
         return item
     if declaration.description is None and not inner_function(item).__doc__ and (text := inspect.getdoc(item)):
@@ -62,7 +63,7 @@ def _members(source: Any, kind: Literal["tool", "prompt"]) -> Iterator[tuple[Any
         yield from _of_module(source, kind)
         return
     is_class = isinstance(source, type)
-    declared = _declared_in(source if is_class else type(source), kind)
+    declared = declared_in(source if is_class else type(source), kind)
     if is_class and (unbound := [name for name, (item, _) in declared.items() if not _is_free(item)]):
         raise DefinitionError(
             f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(unbound)}. "
@@ -83,7 +84,7 @@ def _of_module(module: ModuleType, kind: str) -> Iterator[tuple[Any, Declaration
             yield item, declaration
 
 
-def _declared_in(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
+def declared_in(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
     """Return the members of a class that are declared, by name, the oldest ancestor's first."""
     found: dict[str, tuple[Any, Declaration]] = {}
     for owner in reversed(cls.__mro__):
@@ -118,8 +119,7 @@ def load_target(target: str) -> Any:
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     if place.endswith(".py"):
         return _member(_load_file(Path(place), target), name, place, target)
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    look_in_current_folder()
     return _member(load_module(place, target), name, place, target)
 
 
@@ -140,6 +140,12 @@ def _member(module: ModuleType, name: str, place: str, target: str) -> Any:
             raise ConfigError(f"{target!r}: {place!r} has no {part!r}. Check the name after the colon.")
         found = getattr(found, part)
     return found
+
+
+def look_in_current_folder() -> None:
+    """Have modules of the current folder found, as when Python runs a file there."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
 
 
 def load_module(name: str, target: str) -> ModuleType:

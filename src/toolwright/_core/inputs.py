@@ -160,9 +160,11 @@ def _shown_default(default: Any) -> Any:
     if isinstance(default, Decimal):
         return float(default) if Decimal(repr(float(default))) == default else MISSING
     try:
-        return to_jsonable_python(default)
+        shown = to_jsonable_python(default)
     except (PydanticSerializationError, ValueError):
         return MISSING
+    # A set has another order in each process, and a definition must not.
+    return sorted(shown, key=to_json) if isinstance(default, set | frozenset) else shown
 
 
 def _check_labels(fn: Any, sent: Sequence[Parameter]) -> None:

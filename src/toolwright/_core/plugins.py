@@ -20,6 +20,7 @@ from toolwright._core.catalog import ToolSource, local_items_from
 from toolwright._core.declare import declared_on
 from toolwright._core.discovery import load_module
 from toolwright._core.handles import refuse_builtin_name
+from toolwright._core.manifest import Shelf, find_manifest, has_manifest
 from toolwright._core.prompts import Prompt
 from toolwright._core.support import is_supported
 from toolwright._core.tool import Tool
@@ -103,12 +104,24 @@ def from_entry_points(group: str, application: Any, *, strict: bool) -> Offers:
     for point in sorted(points.values(), key=_rank):
         who = _distribution(point)
         try:
-            items = list(_offered(point.load(), application))
+            shelf = _shelf_of(point.value)
+            items = list(_offered(point.load(), application) if shelf is None else shelf.__tools__())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin is foreign code; it must not stop the others
             offers.refuse(PluginError(point.name, point.value, _reason(error), distribution=who), error)
         else:
             offers.take(items, f"distribution {who!r} (entry point {point.name!r})")
     return offers
+
+
+def _shelf_of(value: str) -> Shelf | None:
+    """Return the manifest of the package that an entry point names, which lists its tools without loading them.
+
+    One that leaves out what is for some applications only will not do.
+    """
+    if ":" in value or not has_manifest(value):
+        return None
+    shelf = find_manifest(value)
+    return None if shelf.manifest.partial else shelf
 
 
 def _rank(point: EntryPoint) -> tuple[str, str, str]:

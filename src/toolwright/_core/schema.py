@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
 
 from toolwright._core.foreign import explained, settled
@@ -62,6 +62,11 @@ class _Generator(GenerateJsonSchema):
             if (bound := schema.get(name)) is not None:
                 result[keyword] = float(bound)  # type: ignore[arg-type]  # every bound is a Decimal
         return result
+
+    def encode_default(self, dft: Any) -> Any:
+        # A set has another order in each process, and a schema must not.
+        shown = super().encode_default(dft)
+        return sorted(shown, key=to_json) if isinstance(dft, set | frozenset) else shown
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         result = super().enum_schema(schema)

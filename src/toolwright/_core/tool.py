@@ -109,6 +109,10 @@ class Tool(ABC):
         """The tool itself, under whatever name it is known here."""
         return self
 
+    def ready(self) -> Tool:
+        """Return the tool to call: itself, or the one that it stands for until it is loaded."""
+        return self
+
     def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the value that a parameter of this name has in a call."""
         return values.get(name)

@@ -9,6 +9,7 @@ import builtins
 import dataclasses
 import itertools
 from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from typing_extensions import Unpack
@@ -24,6 +25,7 @@ from toolwright._core.govern import Governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
 from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
+from toolwright._core.manifest import find_manifest
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
@@ -58,6 +60,20 @@ class Toolbox(Faces, Connections, Views, Approvals):
         for source in sources:
             self.add(source)
 
+    @classmethod
+    def from_manifest(cls, source: str | Path, **options: Unpack[BoxWords]) -> Self:
+        """Return a toolbox with the tools of a package that `toolwright build` wrote down; none of them is imported.
+
+        `source` is the package's name, or the path of its manifest. A tool's module is imported at its first call,
+        or before, with `resolve(name)`. The tools of a module whose source has changed since come from the module
+        itself, with a `StaleManifest` warning.
+
+        Raises:
+            ConfigError: there is no manifest, or it is damaged.
+            DuplicateTool: it lists two tools of one name.
+        """
+        return cls(find_manifest(source), **options)
+
     def _with(
         self,
         catalog: Catalog,
@@ -90,7 +106,8 @@ class Toolbox(Faces, Connections, Views, Approvals):
         # All or nothing: a source that clashes leaves the toolbox as it was.
         grown, servers = self._catalog.copy(), []
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
-            if isinstance(item, RemoteSource):
+            # Tools first: to ask an object about a protocol takes longer than to list it.
+            if not isinstance(item, Tool | Prompt) and isinstance(item, RemoteSource):
                 servers.append(item.__remote__(self._remotes.host))
                 continue
             refuse_builtin_name(item)
@@ -193,7 +210,7 @@ class Toolbox(Faces, Connections, Views, Approvals):
         tool = tool or self._find(name)
         if tool is None:
             return None
-        route = route_to(tool, self._policy, self._store)
+        route = route_to(tool.ready(), self._policy, self._store)
         if not is_governed(route, self._office, self._run):
             route = dataclasses.replace(route, perform=performer_of(route))
         elif self._run is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -16,16 +17,21 @@ try:
 except ImportError as missing:
     raise SystemExit("The command line needs its packages: pip install 'toolwright[cli]'") from missing
 
-from toolwright.errors import Abort, ToolCallError, ToolwrightError
+from toolwright.errors import Abort, StaleManifest, ToolCallError, ToolwrightError
 
 COMMANDS = {
+    "build": "Write the manifest of a package.",
     "call": "Call one tool.",
+    "diff": "Compare two lists of tools.",
     "list": "List the tools of a target, or show one of them.",
+    "lock": "Write down the definitions that are approved.",
     "new": "Write a starter project.",
 }
 """Subcommand → its line in the help; the module of the same name holds `command`."""
 
 OK, TOOL_ERROR, USAGE, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
+DRIFT = 1
+"""What is checked is not as it should be: a manifest or lock that is out of date, a change that breaks."""
 
 COMPLETE = "_TOOLWRIGHT_COMPLETE"
 """The variable through which a shell asks for completions."""
@@ -67,13 +73,24 @@ class _Lazy(click.Group):
 def cli() -> None:
     """Write a tool once, as a typed Python function; use it anywhere.
 
-    TARGET is `module:name`, `path/file.py:name`, or either without a name. Without a TARGET, the tools of installed
-    plugins are meant.
+    TARGET is `module:name`, `path/file.py:name`, either without a name, or a manifest. Without a TARGET, the tools of
+    installed plugins are meant.
     """
 
 
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning of ours as a line for people; another with its place."""
+    del line
+    if issubclass(category, StaleManifest):
+        return f"Warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
 def main() -> None:
-    """Run the command; exit 0 ok, 1 tool error, 2 usage, 3 not found, 130 on Ctrl-C."""
+    """Run the command; exit 0 ok, 1 tool error or drift, 2 usage, 3 not found, 130 on Ctrl-C."""
+    warnings.formatwarning = _format_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A letter that the terminal's encoding does not have must not end the command.

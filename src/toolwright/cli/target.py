@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,12 +17,15 @@ import click
 from pydantic_core import from_json
 
 from toolwright._core.config import Config
-from toolwright._core.discovery import load_target
+from toolwright._core.discovery import load_target, look_in_current_folder
 from toolwright._core.gather import discover
 from toolwright._core.gating import allow_experimental
+from toolwright._core.manifest import FILE, Shelf, find_manifest, has_manifest
+from toolwright._core.packages import spec_of
 from toolwright._core.plugins import instance_of
 from toolwright._core.tool import Tool
 from toolwright._core.toolbox import Toolbox
+from toolwright.build.manifest import importing_from
 from toolwright.cli.main import NOT_FOUND
 from toolwright.errors import ConfigError, UnknownTool
 
@@ -63,6 +67,8 @@ def toolbox_at(target: str | None) -> Toolbox:
     if target is None:
         return Toolbox(discover(), config=config)
     try:
+        if is_manifest(target):
+            return Toolbox(_shelf_at(target), config=config)
         found = load_target(target)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
@@ -80,6 +86,32 @@ def tool_in(box: Toolbox, name: str) -> Tool:
     if name not in box:
         fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
     return box[name]
+
+
+def is_manifest(target: str) -> bool:
+    """Tell whether a target is a manifest: its file, its folder, or the name of a package that has one."""
+    look_in_current_folder()
+    if target.endswith(".json") or (Path(target) / FILE).is_file():
+        return True
+    return ":" not in target and not target.endswith(".py") and has_manifest(target)
+
+
+def _shelf_at(target: str) -> Shelf:
+    shelf = find_manifest(target)
+    # Whoever names a file means the package that it is in, as with `path/file.py`.
+    root = Path(shelf.home.folder).parents[shelf.manifest.package.count(".")]
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return shelf
+
+
+def is_importable(name: str, folder: Path | None) -> bool:
+    """Tell whether there is a package or module of this name, also in a folder that Python does not look into yet."""
+    with importing_from(folder):
+        try:
+            return spec_of(name) is not None
+        except (ImportError, ValueError):
+            return False
 
 
 def fail(message: str, code: int) -> NoReturn:

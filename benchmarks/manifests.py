@@ -1,0 +1,86 @@
+"""Measure a cold start: 1,000 tools of 100 modules, imported, and listed from the manifest of their package.
+
+Lives here: the package, and the fresh process that each figure comes from. Not here: calls of the tools.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from define import SOURCE
+from measure import Row, Table
+
+MODULES, EACH = 100, 10
+COLUMNS = ("cpu ms", "wall ms (best)", "whole process, cpu ms", "x faster", "x faster, whole process")
+LIMIT = 20.0
+IMPORTED, LISTED = "floor: import the modules", "toolwright, from_manifest"
+
+READY = "import importlib, json, pkgutil, sys, time\nimport toolwright\nfrom toolwright import Toolbox\n"
+START = "cpu, wall = time.process_time(), time.perf_counter()\n"
+REPORT = """
+listed = [tool.definition for tool in box]
+cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+assert len(listed) == 1000, len(listed)
+print(json.dumps({"cpu": cpu * 1000, "wall": wall * 1000, "whole": time.process_time() * 1000}))
+"""
+PROGRAMS = {
+    IMPORTED: "import wares\nnames = [f'wares.{found.name}' for found in pkgutil.iter_modules(wares.__path__)]\n"
+    "box = Toolbox(*map(importlib.import_module, names))",
+    LISTED: "box = Toolbox.from_manifest('wares')",
+}
+"""Both end with the definitions of every tool in hand, as a provider's request needs them."""
+
+
+def table(rounds: int, *, with_peers: bool) -> list[Table]:
+    """List the tools both ways in each round; no peer keeps a manifest, so there is none beside us."""
+    del with_peers
+    with tempfile.TemporaryDirectory() as folder:
+        _write_package(Path(folder) / "wares")
+        environment = {**os.environ, "PYTHONPATH": folder}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        code = "from toolwright.build.manifest import build, write_file\nbuilt = build('wares')\n"
+        _run(code + "write_file(built.file, built.data)", environment)
+        size = (Path(folder) / "wares" / "_toolwright.json").stat().st_size
+        taken: dict[str, list[dict[str, float]]] = {name: [] for name in PROGRAMS}
+        for turn in range(rounds + 1):
+            for name, program in PROGRAMS.items():
+                figures = json.loads(_run(READY + START + program + REPORT, environment))
+                if turn:  # the first round writes the byte code
+                    taken[name].append(figures)
+    notes = [
+        "The first figures begin after `import toolwright`, which both need; the whole process holds that too.",
+        f"The manifest has {size:,} bytes. The hash of every module's source is compared with it each time.",
+    ]
+    rows = [_row(name, taken) for name in PROGRAMS]
+    return [Table(f"Cold start with {MODULES * EACH:,} tools of {MODULES} modules", COLUMNS, rows, notes)]
+
+
+def _write_package(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    for module in range(MODULES):
+        tools = "".join(
+            "\n@tool" + SOURCE.format(number=number) for number in range(module * EACH, module * EACH + EACH)
+        )
+        (folder / f"part_{module:03}.py").write_text(f"from toolwright import tool\n{tools}", "utf-8")
+
+
+def _run(program: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def _row(name: str, taken: dict[str, list[dict[str, float]]]) -> Row:
+    mine, floor = taken[name], taken[IMPORTED]
+    cpu, whole = (statistics.median(one[key] for one in mine) for key in ("cpu", "whole"))
+    faster, whole_faster = (
+        statistics.median(b[key] / a[key] for a, b in zip(mine, floor, strict=True)) for key in ("cpu", "whole")
+    )
+    figures = (cpu, min(one["wall"] for one in mine), whole, faster, whole_faster)
+    if name == IMPORTED:
+        return Row(name, figures)
+    return Row(name, figures, f"≥ {LIMIT:g} x", "ok" if faster >= LIMIT else "under")

@@ -1,0 +1,1 @@
+"""What is done before a program runs: manifests, locks, differences between lists of tools."""

@@ -1,0 +1,61 @@
+"""`toolwright lock`: write down the definitions that are approved, or check that none has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from toolwright._core.catalog import Catalog
+from toolwright.build.diff import ToolDiff
+from toolwright.build.listing import listings_of
+from toolwright.build.lock import FILE, Lock, approve, compare, load, retarget, write
+from toolwright.cli.diff import print_changes
+from toolwright.cli.main import DRIFT, NOT_FOUND
+from toolwright.cli.table import counted
+from toolwright.cli.target import fail, toolbox_at
+from toolwright.cli.terminal import print_json
+
+
+@click.command("lock")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition is not the locked one.")
+@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
+def command(targets: tuple[str, ...], file: str, *, check: bool, as_json: bool) -> None:
+    """Write the definitions of the tools of each TARGET into the lock.
+
+    Without a TARGET, those that the lock names, or the tools of installed plugins.
+    """
+    if check and not Path(file).is_file():
+        fail(f"There is no lock at {file!r}. Write it with `toolwright lock TARGET`.", NOT_FOUND)
+    before = load(file) if Path(file).exists() else Lock()
+    wanted = targets or before.targets
+    catalog = Catalog()
+    for target in wanted or (None,):
+        for tool in toolbox_at(target):
+            catalog.add(tool)
+    if not catalog.tools and not wanted:
+        raise click.UsageError("Name a target: the lock names none yet, and no tools are installed.")
+    found = listings_of(catalog)
+    changes = compare(before, found)
+    written = False if check else write(retarget(approve(before, found), wanted), file)
+    if as_json:
+        report = {"file": file, "tools": len(found), "written": written, "changes": [one.form() for one in changes]}
+        print_json(report)
+    else:
+        _print(file, len(found), changes, check=check)
+    if check and changes:
+        raise click.exceptions.Exit(DRIFT)
+
+
+def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -> None:
+    if changes:
+        print_changes(changes)
+    if not check:
+        click.echo(f"Locked {counted(count, 'tool')} in {file}.")
+    elif changes:
+        click.echo("The lock is out of date. Look at the changes, then run `toolwright lock`.", err=True)
+    else:
+        click.echo(f"{file} is up to date: {counted(count, 'tool')}.")

@@ -1,0 +1,99 @@
+"""What `build --check` says: which tool changed, and how."""
+
+import json
+
+import pytest
+
+from core.shop import ORDERS, STOCK, forget
+from toolwright.build.drift import drift_of
+from toolwright.build.manifest import build, write_file
+
+
+@pytest.fixture
+def shop(make_package):
+    folder = make_package(orders=ORDERS, stock=STOCK)
+    built = build("shop")
+    write_file(built.file, built.data)
+    forget("shop")
+    return folder
+
+
+def drift():
+    forget("shop")
+    return [(one.name, one.words) for one in drift_of(build("shop"))]
+
+
+def test_a_manifest_that_is_up_to_date_has_no_drift(shop):
+    assert drift() == []
+
+
+def test_a_package_without_a_manifest_drifts(make_package):
+    make_package(orders=ORDERS)
+
+    assert drift() == [("_toolwright.json", "there is no manifest yet")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        pytest.param("limit: int = 3", "limit: int", ("find", "input $.limit: is required now"), id="required"),
+        pytest.param("Find orders.", "Seek orders.", ("find", "description: other words"), id="description"),
+        pytest.param("def find(", "def seek(", ("find", "removed"), id="removed"),
+        pytest.param("def find(", "def seek(", ("seek", "added"), id="added"),
+        pytest.param("read_only=True", "timeout=5", ("find", "timeout is 5 instead of not set"), id="option"),
+        pytest.param(
+            "destructive=True", "read_only=True", ("drop", "destructive is not set instead of True"), id="effect"
+        ),
+        pytest.param(
+            "-> list[str]", "-> list[int]", ("find", "output $.result[]: is integer instead of string"), id="output"
+        ),
+        pytest.param("@prompt", "@prompt(role='user')", ("greet", "the prompt changed"), id="prompt"),
+        pytest.param("def greet", "def welcome", ("greet", "the prompt was removed"), id="prompt removed"),
+        pytest.param("def greet", "def welcome", ("welcome", "the prompt was added"), id="prompt added"),
+        pytest.param(
+            "from toolwright", "# a word\nfrom toolwright", ("shop.orders", "its source changed"), id="source"
+        ),
+    ],
+)
+def test_a_change_of_the_source_is_told(shop, old, new, wanted):
+    file = shop / "orders.py"
+    file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+
+    assert wanted in drift()
+
+
+def test_a_tool_that_moved_is_told(shop):
+    (shop / "goods.py").write_bytes((shop / "stock.py").read_bytes())
+    (shop / "stock.py").unlink()
+
+    assert ("count", "is at shop.goods:count instead of shop.stock:count") in drift()
+
+
+def test_what_is_not_listed_counts_too(shop):
+    file = shop / "stock.py"
+    file.write_text(file.read_text("utf-8") + "\nfrom toolwright import Toolbox\nbox = Toolbox(count)\n", "utf-8")
+
+    assert ("shop", "what is not listed changed") in drift()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(b"{", "is not JSON", id="damaged"),
+        pytest.param(b'{"format": "toolwright-manifest", "version": 99}', "version 99", id="another version"),
+    ],
+)
+def test_a_damaged_manifest_is_told_and_can_be_built_again(shop, data, words):
+    (shop / "_toolwright.json").write_bytes(data)
+
+    [(name, said)] = drift()
+
+    assert name == "_toolwright.json"
+    assert words in said
+
+
+def test_the_same_facts_in_other_bytes_are_drift(shop):
+    file = shop / "_toolwright.json"
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8"))), "utf-8")
+
+    assert drift() == [("_toolwright.json", "is written in another way; what it says is the same")]
