@@ -54,8 +54,9 @@ class Link:
         """Whether a request can be sent now."""
         if self.client is None or self.loop.is_closed() or self._stop.is_set():
             return False
-        process = None if self.child is None else self.child.process
-        return (process is None or process.returncode is None) and not (self.careful and self.careful.expired)
+        if self.child is not None:
+            return not self.child.ended
+        return not (self.careful and self.careful.expired)
 
     @property
     def last_words(self) -> str:

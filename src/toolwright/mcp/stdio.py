@@ -50,6 +50,8 @@ class Child:
         self.server, self.screen = server, screen
         self.process: asyncio.subprocess.Process | None = None
         self.stderr = bytearray()
+        self.ended = False
+        """Whether it says nothing any more; asyncio hears of the death of a process a little later."""
         self.noise = 0
         """Lines that were no messages."""
         self.probe: Any = None
@@ -116,6 +118,7 @@ class Child:
             await self._answer_probe("the process ended when it was asked")
             return
         if process is self.process:
+            self.ended = True
             self._out.close()
 
     async def _take(self, line: bytes) -> None:
