@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench conformance fuzz clean
+.PHONY: help setup demo test check format bench conformance test-servers soak fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
@@ -44,6 +44,12 @@ bench: $(READY) ## Measure the speed and print a table
 
 conformance: $(READY) ## Run the official MCP conformance suite; installs it with npm into .judges
 	@$(BIN)/python tests/judges/client.py
+
+test-servers: $(READY) ## Use MCP servers that others wrote, all at once; installs them into .judges
+	@$(BIN)/python tests/judges/servers.py
+
+soak: $(READY) ## Connect and close a thousand times, and count what is left
+	@$(BIN)/python tests/judges/soak.py
 
 fuzz: $(READY) ## Run the fuzz tests at full size
 	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)

@@ -34,6 +34,11 @@ class Raw(ThreadingHTTPServer):
         self.sockets.append(found[0])
         return found
 
+    def forget(self):
+        """Keep nothing of what was seen: the soak counts what is left."""
+        for seen in (self.seen, self.bodies, self.tokens, self.sockets):
+            seen.clear()
+
     def hang_up(self):
         """Close every connection, as a process that ends would."""
         for socket in self.sockets:

@@ -7,9 +7,11 @@ task, any thread and in any order. Not here: when to connect again (`connection`
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx2
@@ -139,7 +141,7 @@ class Link:
 
     @asynccontextmanager
     async def _over_http(self, *, old: bool) -> AsyncGenerator[Any]:
-        self.careful = Careful(httpx2.AsyncHTTPTransport(retries=0))
+        self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()))
         streams = http_streams(self.server, self.screen, self.careful, self.headers, old=old)
         async with self._client(streams, mode="legacy" if old else "auto") as client:
             yield client
@@ -225,6 +227,12 @@ class Link:
 async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
     """Run work on another loop; a cancel here is one there."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Return the certificates that we trust; reading them takes 30 ms and some megabytes, so once."""
+    return ssl.create_default_context()
 
 
 def _served(target: Any) -> Any:

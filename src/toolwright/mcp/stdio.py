@@ -19,7 +19,14 @@ from typing import Any, Final, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from toolwright.errors import RemoteError
@@ -56,6 +63,8 @@ class Child:
         """Lines that were no messages."""
         self.probe: Any = None
         """The id of the question which era it speaks, while there is no answer."""
+        self.suspect = False
+        """Whether it did not take the question well."""
         self._out, self.read = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -114,7 +123,7 @@ class Child:
             return  # nobody listens any more
         if self.probe is not None and process is self.process:
             # It ended because it was asked: a server of the old era that takes no question before the handshake.
-            SPEAKS_LEGACY.add(self.server.command)
+            self.suspect = True
             await self._answer_probe("the process ended when it was asked")
             return
         if process is self.process:
@@ -143,6 +152,9 @@ class Child:
             return
         if getattr(message, "id", None) == self.probe and self.probe is not None:
             self._probe_is_over()
+        if self.suspect and isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
+            # The handshake went well, so it was not just slow to start.
+            SPEAKS_LEGACY.add(self.server.command)
         await self._out.send(SessionMessage(self.screen.received(message)))
 
     # --- the question which era it speaks ----------------------------------------------------------
@@ -162,7 +174,7 @@ class Child:
 
     def _silent(self) -> None:
         if self.probe is not None:
-            SPEAKS_LEGACY.add(self.server.command)
+            self.suspect = True
             self._spawn(self._answer_probe("no answer"))
 
     # --- writing -----------------------------------------------------------------------------------
