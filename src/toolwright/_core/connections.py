@@ -64,6 +64,11 @@ class Connections:
         elif self._owns_store:
             self._store.clear()
 
+    @property
+    def servers(self) -> list[str]:
+        """The names of the servers."""
+        return [source.name for source in self._remotes.sources]
+
     async def health(self) -> dict[str, Health]:
         """Return how each server is, by a round trip made now."""
         return await self._remotes.health()

@@ -61,8 +61,15 @@ def command(
         _show_plan(box, tool.name, given, as_json=as_json)
         return
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    perform(box, tool.name, given, options, as_json=as_json, yes=yes)
+
+
+def perform(
+    box: Toolbox, name: str, given: dict[str, Any], options: dict[str, Any], *, as_json: bool, yes: bool = False
+) -> None:
+    """Run a call, print its result, and exit as it came out."""
     with progress_bar() as on_progress:
-        result = box.call_sync(tool.name, given, on_progress=on_progress, **options)
+        result = box.call_sync(name, given, on_progress=on_progress, **options)
     if isinstance(result.error, ApprovalRequired):
         result = _decided(box, result, options, yes=yes)
     if as_json:

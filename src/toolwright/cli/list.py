@@ -28,11 +28,16 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
         entry = _entry(tool_in(box, wanted))
         print_json(entry) if as_json else print_text(json.dumps(entry, indent=2, ensure_ascii=False))
         return
-    tools = box.tools
+    if not as_json and target is None and not box.tools:
+        click.echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
+    else:
+        show(box.tools, as_json=as_json)
+
+
+def show(tools: list[Tool], *, as_json: bool) -> None:
+    """Print tools: as JSON, as a table on a terminal, or a line each."""
     if as_json:
         print_json([_entry(each) for each in tools])
-    elif not tools and target is None:
-        click.echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
     elif is_terminal():
         _print_table(tools)
     else:

@@ -22,12 +22,18 @@ from toolwright.cli.terminal import print_json
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition is not the locked one.")
 @click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
+@click.option("--approve", "servers", multiple=True, metavar="SERVER", help="Approve what a server offers now.")
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
-def command(targets: tuple[str, ...], file: str, *, check: bool, as_json: bool) -> None:
+def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, check: bool, as_json: bool) -> None:
     """Write the definitions of the tools of each TARGET into the lock.
 
     Without a TARGET, those that the lock names, or the tools of installed plugins.
     """
+    if servers:
+        from toolwright.cli.mcp import approve_servers, configured  # noqa: PLC0415 - for those who have servers
+
+        approve_servers(configured(targets[0] if targets else None), servers, file)
+        return
     if check and not Path(file).is_file():
         fail(f"There is no lock at {file!r}. Write it with `toolwright lock TARGET`.", NOT_FOUND)
     before = load(file) if Path(file).exists() else Lock()

@@ -24,6 +24,7 @@ COMMANDS = {
     "call": "Call one tool.",
     "diff": "Compare two lists of tools.",
     "list": "List the tools of a target, or show one of them.",
+    "mcp": "Look at MCP servers and use their tools.",
     "lock": "Write down the definitions that are approved.",
     "new": "Write a starter project.",
 }

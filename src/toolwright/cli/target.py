@@ -28,6 +28,7 @@ from toolwright._core.toolbox import Toolbox
 from toolwright.build.manifest import importing_from
 from toolwright.cli.main import NOT_FOUND
 from toolwright.errors import ConfigError, UnknownTool
+from toolwright.mcp.source import McpServer
 
 
 class Words(NamedTuple):
@@ -65,20 +66,41 @@ def toolbox_at(target: str | None) -> Toolbox:
     if config.experimental:
         allow_experimental()
     if target is None:
-        return Toolbox(discover(), config=config)
+        return with_servers(Toolbox(discover(), *McpServer.from_config(config), config=config))
     try:
+        if names_servers(target):
+            return with_servers(Toolbox(*McpServer.from_config(target), config=config))
         if is_manifest(target):
             return Toolbox(_shelf_at(target), config=config)
         found = load_target(target)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
     if isinstance(found, Toolbox):
-        return found
+        return with_servers(found)
     if isinstance(found, ModuleType):
         boxes = {id(box): box for box in vars(found).values() if isinstance(box, Toolbox)}
         if len(boxes) == 1:
-            return next(iter(boxes.values()))
+            return with_servers(next(iter(boxes.values())))
     return Toolbox(instance_of(found) if isinstance(found, type) else found, config=config)
+
+
+def with_servers(box: Toolbox) -> Toolbox:
+    """Connect the servers of a toolbox, if it has any, until the command is over."""
+    if box.servers:
+        click.get_current_context().call_on_close(box.close_sync)
+        box.list_sync()
+    return box
+
+
+def names_servers(target: str) -> bool:
+    """Tell whether a target is a file that names MCP servers, as editors write them."""
+    if not target.endswith(".json"):
+        return False
+    try:
+        data = from_json(Path(target).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and ("mcpServers" in data or "servers" in data) and "format" not in data
 
 
 def tool_in(box: Toolbox, name: str) -> Tool:

@@ -1,0 +1,86 @@
+"""`toolwright mcp`, and targets that are servers, as a real process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+COMMAND = str(Path(sys.executable).with_name("toolwright"))
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def place(tmp_path):
+    entry = {"command": sys.executable, "args": [RAW, "plain"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": entry}}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [("list", "mcp.json"), ("mcp", "list", "--config", "mcp.json")], ids=" ".join)
+def test_the_tools_of_a_configuration_are_listed(place, words):
+    done = run(*words, cwd=place)
+
+    assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~21 tokens  Echo.\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("call", "mcp.json", "echo", "text=hi"), ("mcp", "call", "echo", "text=hi", "--config", "mcp.json")],
+    ids=" ".join,
+)
+def test_a_tool_of_a_server_is_called(place, words):
+    done = run(*words, cwd=place)
+
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+
+
+def test_a_server_can_be_named_by_its_command(place):
+    done = run("mcp", "call", "echo", "text=hi", "--json", "--stdio", f"{sys.executable} {RAW} plain", cwd=place)
+
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["text"] == "hi"
+
+
+def test_health_tells_who_does_not_answer(place):
+    well = run("mcp", "health", "--config", "mcp.json", cwd=place)
+    ill = run("mcp", "health", "--url", "http://127.0.0.1:9/mcp", "--json", cwd=place)
+
+    assert well.returncode == 0
+    assert well.stdout.startswith("ok")
+    assert ill.returncode == 1
+    assert json.loads(ill.stdout)["server"]["ok"] is False
+
+
+def test_what_a_server_offers_is_approved_into_the_lock(place):
+    first = run("mcp", "lock", "--config", "mcp.json", cwd=place)
+    second = run("lock", "mcp.json", "--approve", "raw", cwd=place)
+
+    held = json.loads((place / "toolwright.lock").read_text())
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert list(held["servers"]["raw"]["tools"]) == ["echo"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("mcp", "list"), 3, "No servers."),
+        (("mcp", "list", "--stdio", ""), 2, "--stdio needs a command."),
+        (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", "x"), 2, "is not a header"),
+        (("mcp", "call", "nothing", "--config", "mcp.json"), 3, "No tool named 'nothing'"),
+        (("mcp", "lock", "other", "--config", "mcp.json"), 3, "There is no server named 'other'"),
+        (("mcp", "list", "--config", "missing.json"), 2, "missing.json"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_said(place, words, code, said):
+    done = run(*words, cwd=place)
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
