@@ -28,12 +28,13 @@ demo: $(READY) ## List the tools of an example and call one
 test: $(READY) ## Run the tests, with branch coverage
 	@$(BIN)/python -m pytest --cov $(PYTEST_FLAGS)
 
-check: $(READY) ## Check format, style, types and layers
+check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/toolwright check --strict src examples
 
 format: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format $(CODE)

@@ -7,7 +7,9 @@ from toolwright import Toolbox, tool
 
 
 @tool(read_only=True)
-def get_weather(city: Annotated[str, "City name"], unit: Literal["C", "F"] = "C") -> str:
+def get_weather(
+    city: Annotated[str, "City name"], unit: Annotated[Literal["C", "F"], "Celsius or Fahrenheit"] = "C"
+) -> str:
     """Current weather in a city."""
     return f"21 {unit} and sunny in {city}"
 

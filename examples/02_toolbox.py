@@ -1,23 +1,24 @@
 """A toolbox holds tools from several sources; a view shows some of them."""
 
 import asyncio
+from typing import Annotated
 
 from toolwright import Toolbox, tool
 
 
 @tool(read_only=True, tags=["clock"])
-def time_in(city: str) -> str:
+def time_in(city: Annotated[str, "City name"]) -> str:
     """Local time in a city."""
     return f"12:00 in {city}"
 
 
-@tool(destructive=True)
-async def delete_alarm(number: int) -> str:
+@tool(destructive=True, preview=lambda number: f"Delete alarm {number}")
+async def delete_alarm(number: Annotated[int, "As `list_alarms` shows it"]) -> str:
     """Delete an alarm."""
     return f"alarm {number} is gone"
 
 
-def celsius(fahrenheit: float) -> float:
+def celsius(fahrenheit: Annotated[float, "Degrees Fahrenheit"]) -> float:
     """Convert a temperature. A plain function is a source, too."""
     return round((fahrenheit - 32) / 1.8, 1)
 

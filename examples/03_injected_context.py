@@ -15,7 +15,10 @@ class Database:
 
 @tool(read_only=True)
 def list_orders(
-    tenant: Annotated[str, Inject("tenant")], db: Annotated[Database, Inject], ctx: ToolContext, limit: int = 10
+    tenant: Annotated[str, Inject("tenant")],
+    db: Annotated[Database, Inject],
+    ctx: ToolContext,
+    limit: Annotated[int, "How many at most"] = 10,
 ) -> list[str]:
     """List the newest orders."""
     ctx.log.info("listing for %s", tenant)

@@ -1,6 +1,7 @@
 """Calls do not raise: results say what went wrong, in words that a model can act on."""
 
 import asyncio
+from typing import Annotated
 
 from toolwright import Retry, Toolbox, ToolContext, ToolError, tool
 
@@ -8,7 +9,7 @@ STOCK = {"TEA-01": 3}
 
 
 @tool
-def reserve(sku: str, count: int) -> int:
+def reserve(sku: Annotated[str, "Article number"], count: Annotated[int, "How many"]) -> int:
     """Reserve an article."""
     if STOCK.get(sku, 0) < count:
         raise ToolError(f"Only {STOCK.get(sku, 0)} of {sku} are left.")

@@ -2,19 +2,20 @@
 
 import asyncio
 import time
+from typing import Annotated
 
 from toolwright import Sequential, Toolbox, ToolCall, tool
 
 
 @tool(read_only=True)
-async def fetch(page: str) -> str:
+async def fetch(page: Annotated[str, "Name of the page"]) -> str:
     """Fetch a page."""
     await asyncio.sleep(0.1)
     return f"<{page}>"
 
 
 @tool(sequential=True)
-async def publish(page: str) -> str:
+async def publish(page: Annotated[str, "Name of the page"]) -> str:
     """Publish a page; runs alone."""
     return f"{page} is public"
 

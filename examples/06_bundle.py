@@ -1,5 +1,7 @@
 """Tools that belong together are methods of one class, and share its state."""
 
+from typing import Annotated
+
 from toolwright import Toolbox, ToolError, prompt, tool
 
 
@@ -10,13 +12,13 @@ class Notes:
         self.lines: list[str] = []
 
     @tool
-    def add_note(self, text: str) -> int:
+    def add_note(self, text: Annotated[str, "What to remember"]) -> int:
         """Write a note down and return its number."""
         self.lines.append(text)
         return len(self.lines)
 
     @tool(read_only=True)
-    def read_note(self, number: int) -> str:
+    def read_note(self, number: Annotated[int, "As `add_note` returned it"]) -> str:
         """Read a note."""
         if not 1 <= number <= len(self.lines):
             raise ToolError(f"There are {len(self.lines)} notes, and no number {number}.")

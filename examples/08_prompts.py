@@ -7,13 +7,15 @@ from toolwright import Message, Toolbox, prompt
 
 
 @prompt(role="user")
-def review(language: Annotated[str, "Programming language"], strict: bool = False) -> str:  # noqa: FBT001, FBT002 - by name
+def review(
+    language: Annotated[str, "Programming language"], *, strict: Annotated[bool, "Whether to be severe"] = False
+) -> str:
     """Ask for a code review."""
     return f"Review my {language} code." + (" Spare me nothing." if strict else "")
 
 
 @prompt
-def interview(topic: str) -> list[Message]:
+def interview(topic: Annotated[str, "What to talk about"]) -> list[Message]:
     """Open an interview."""
     return [Message("system", "You are a curious reporter."), Message("user", f"Let us talk about {topic}.")]
 

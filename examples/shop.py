@@ -24,7 +24,7 @@ class Shop:
             raise ToolError(f"No article {sku!r}. On sale: {', '.join(PRICES)}.")
         return PRICES[sku] * quantity
 
-    @tool(destructive=True)
+    @tool(destructive=True, preview=lambda order: f"Cancel order {order}")
     def cancel_order(self, order: Annotated[str, "Order number, as on the receipt"]) -> None:
         """Cancel an order."""
 

@@ -7,12 +7,10 @@ import json
 import click
 
 from toolwright._core.tool import Tool
+from toolwright.build.tokens import tokens_of
 from toolwright.cli.complete import complete_list
 from toolwright.cli.target import kinds_of, tool_in, toolbox_at
 from toolwright.cli.terminal import console, harmless, is_terminal, print_json, print_text
-
-BYTES_PER_TOKEN = 4
-"""What English and JSON come to with the usual tokenizers; an estimate, and named as one."""
 
 
 @click.command("list")
@@ -42,9 +40,8 @@ def show(tools: list[Tool], *, as_json: bool) -> None:
         _print_table(tools)
     else:
         for each in tools:
-            click.echo(
-                f"{each.name}({parameters_of(each)})  {effects_of(each)}  ~{tokens_of(each)} tokens  {summary_of(each)}"
-            )
+            cost = f"~{tokens_of(each.definition)} tokens"
+            click.echo(f"{each.name}({parameters_of(each)})  {effects_of(each)}  {cost}  {summary_of(each)}")
 
 
 def _print_table(tools: list[Tool]) -> None:
@@ -55,7 +52,7 @@ def _print_table(tools: list[Tool]) -> None:
         table.add_column(heading, justify="right" if heading == "~Tokens" else "left", overflow="fold")
     table.columns[0].style = "cyan"
     for tool in tools:
-        row = (tool.name, parameters_of(tool), effects_of(tool), str(tokens_of(tool)), summary_of(tool))
+        row = (tool.name, parameters_of(tool), effects_of(tool), str(tokens_of(tool.definition)), summary_of(tool))
         table.add_row(*map(harmless, row))
     console().print(table)
 
@@ -68,7 +65,7 @@ def _entry(tool: Tool) -> dict[str, object]:
         "input_schema": definition.input_schema,
         "output_schema": definition.output_schema,
         "effects": effects_of(tool),
-        "tokens": tokens_of(tool),
+        "tokens": tokens_of(tool.definition),
     }
 
 
@@ -86,13 +83,6 @@ def effects_of(tool: Tool) -> str:
     """Return the effects that a tool says it has."""
     words = ("read_only", "destructive", "idempotent", "open_world")
     return ", ".join(word.replace("_", "-") for word in words if getattr(tool.options, word)) or "-"
-
-
-def tokens_of(tool: Tool) -> int:
-    """Return about how many tokens the definition takes in a prompt."""
-    definition = tool.definition
-    text = json.dumps([definition.name, definition.description, definition.input_schema])
-    return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def summary_of(tool: Tool) -> str:

@@ -22,6 +22,7 @@ from toolwright.errors import Abort, StaleManifest, ToolCallError, ToolwrightErr
 COMMANDS = {
     "build": "Write the manifest of a package.",
     "call": "Call one tool.",
+    "check": "Find mistakes in tools before they run.",
     "diff": "Compare two lists of tools.",
     "list": "List the tools of a target, or show one of them.",
     "mcp": "Look at MCP servers and use their tools.",

@@ -1,0 +1,150 @@
+"""A target that is loaded → what its definitions cost and what providers make of them.
+
+Lives here: the dynamic rules. This is the only part of a check that imports what it checks.
+Not here: the limits of providers (`portability`), reading source.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from toolwright._core.discovery import has_members, load_target
+from toolwright._core.signature import inner_function
+from toolwright._core.tool import Tool
+from toolwright._core.toolbox import Toolbox
+from toolwright.build.findings import Finding, Place
+from toolwright.build.portability import Verdict, verdicts_on
+from toolwright.build.rules import NOT_LOADED, finding
+from toolwright.build.settings import CheckSettings
+from toolwright.build.targets import PythonFile, Target, shown_path
+from toolwright.build.tokens import tokens_of
+from toolwright.errors import ConfigError
+
+Lines = Mapping[tuple[str, int], Place]
+"""(file, first line of a function) → where its name stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """What one built tool costs, and what providers make of it."""
+
+    name: str
+    place: Place
+    tokens: int
+    verdicts: tuple[Verdict, ...]
+
+
+def check_loaded(target: Target, settings: CheckSettings, lines: Lines) -> tuple[list[ToolReport], list[Finding]]:
+    """Load a target and look at what it holds.
+
+    Raises:
+        ConfigError: what stands after the colon is not there.
+    """
+    try:
+        # What a module prints while it is loaded must not end up in the middle of JSON.
+        with redirect_stdout(sys.stderr):
+            found, missing = _looked_up(target)
+            tools = [] if missing else list(_tools_of(target, found))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - loading runs foreign code: whatever it raises is what is found
+        words = str(error) or type(error).__name__
+        told = words.startswith((repr(target.text), repr(_place(target))))
+        message = words if told else f"{target.text!r}: {words}"
+        return [], [finding(NOT_LOADED, Place(target.files[0].shown), message)]
+    if missing:
+        raise ConfigError(f"{target.text!r}: {_place(target)!r} has no {missing!r}. Check the name after the colon.")
+    reports = [_report(tool, target, lines) for tool in tools]
+    findings = [item for report in reports for item in _judge(report, settings)]
+    total = sum(report.tokens for report in reports)
+    if settings.budget is not None and total > settings.budget:
+        message = (
+            f"the {len(reports)} tools of {target.text!r} take about {total:,} tokens; {settings.budget:,} are the most"
+        )
+        findings.append(finding("TW401", Place(target.files[0].shown), message))
+    return reports, findings
+
+
+def _place(target: Target) -> str:
+    return target.text.removesuffix(f":{target.name}") if target.name else target.text
+
+
+def _looked_up(target: Target) -> tuple[Any, str]:
+    """Load what a target names; the part of the name that is not there, where there is one."""
+    if not target.name:
+        return None, ""
+    found = load_target(_place(target))
+    for part in target.name.split("."):
+        if not hasattr(found, part):
+            return None, part
+        found = getattr(found, part)
+    return found, ""
+
+
+def _tools_of(target: Target, found: Any) -> Iterator[Tool]:
+    if target.name:
+        yield from _box(found).tools
+        return
+    seen: set[int] = set()
+    for file in target.files:
+        module = _module(file)
+        if not has_members(module, "tool"):
+            continue
+        for tool in Toolbox(module).tools:
+            origin = getattr(tool, "fn", tool)
+            if id(origin) not in seen:
+                seen.add(id(origin))
+                yield tool
+
+
+def _box(found: Any) -> Toolbox:
+    if isinstance(found, Toolbox):
+        return found
+    return Toolbox(found)
+
+
+def _module(file: PythonFile) -> ModuleType:
+    if "." not in file.module and file.path.name != "__init__.py":
+        found: ModuleType = load_target(str(file.path))
+        return found
+    root = file.path.resolve().parents[len(file.module.split(".")) - (file.path.name != "__init__.py")]
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return importlib.import_module(file.module)
+
+
+def _report(tool: Tool, target: Target, lines: Lines) -> ToolReport:
+    code = getattr(inner_function(getattr(tool, "fn", getattr(tool, "handler", None))), "__code__", None)
+    if code is None:
+        place = Place(target.files[0].shown)
+    else:
+        path = shown_path(Path(code.co_filename))
+        place = lines.get((path, code.co_firstlineno), Place(path, code.co_firstlineno))
+    return ToolReport(tool.name, place, tokens_of(tool.definition), tuple(verdicts_on(tool.definition)))
+
+
+def _judge(report: ToolReport, settings: CheckSettings) -> Iterator[Finding]:
+    def say(code: str, message: str) -> Finding:
+        return finding(code, report.place, message, tool=report.name, owner=report.place.line)
+
+    if settings.tool_budget is not None and report.tokens > settings.tool_budget:
+        message = f"{report.name!r} takes about {report.tokens:,} tokens; {settings.tool_budget:,} are the most"
+        yield say("TW402", message)
+    for verdict in report.verdicts:
+        if verdict.status == "rejected":
+            yield say("TW204", f"{verdict.provider} rejects {report.name!r}: {'; '.join(verdict.reasons)}")
+        elif verdict.status == "lossy":
+            yield say("TW205", f"{verdict.provider} loses a part of {report.name!r}: {'; '.join(verdict.reasons)}")
+    loose = [verdict for verdict in report.verdicts if verdict.not_strict]
+    if loose:
+        why = "; ".join(f"{verdict.provider}: {verdict.not_strict}" for verdict in loose)
+        found = say("TW206", f"{report.name!r} cannot be sent in strict mode ({why})")
+        wanted = any(verdict.provider in settings.require_strict for verdict in loose)
+        yield replace(found, severity="error") if wanted else found

@@ -1,0 +1,228 @@
+"""A package with one of each mistake that the source shows, each marked at its place, and the same package corrected.
+
+Lives here: the sample of the issue that asked for the checker. It cannot be imported: its first line asks for a package
+that does not exist, and one of its files is not Python.
+"""
+
+HEAD = """\
+import no_such_package
+import os
+from typing import TYPE_CHECKING, Annotated, Callable
+from toolwright import Inject, Param, Retry, Tool, Toolbox, prompt, tool
+if TYPE_CHECKING:
+    from datetime import date
+"""
+
+BROKEN = "def price(⟦TW100⟧:\n    ...\n"
+
+DEFINITIONS = (
+    HEAD
+    + '''
+@tool
+def a01(⟦TW101⟧sku: str):
+    """Find an article."""
+
+@tool
+def ⟦TW102⟧a02(): ...
+
+@tool
+def a03(⟦TW103⟧sku):
+    """Find an article.
+
+    Args:
+        sku: Article number.
+    """
+
+@tool
+def a04(change: ⟦TW104⟧Annotated[Callable, "What to do"]):
+    """Change an article."""
+
+@tool
+def a05(*⟦TW105⟧numbers: int):
+    """Find articles."""
+
+class Shop:
+    @tool
+    def find(self):
+        """Find an article."""
+
+class Market(Shop):
+    @tool(name="find")
+    def ⟦TW106⟧search(self):
+        """Search an article."""
+
+@tool
+def find():
+    """Find an order."""
+
+box = Toolbox(find, ⟦TW107⟧Shop())
+
+@tool(name="a05")
+def ⟦TW108⟧a08():
+    """Find an order."""
+
+@tool
+def a09(⟦TW109⟧n: Annotated[int, Param(description="How many", required=True)] = 5):
+    """Find an order."""
+
+@tool
+def a10(n: Annotated[int, "How many"] = ⟦TW110⟧"5"):
+    """Find an order."""
+
+@tool
+def a11(file: Annotated[str, Param(description="Where to", template=True)] = ⟦TW111⟧"${folder}/a"):
+    """Export the orders."""
+
+@tool
+def a12(⟦TW112⟧file: Annotated[str, Param(description="Where to", template=True)] = 5):
+    """Export the orders."""
+
+@tool(⟦TW113⟧lock="file")
+def a13(path: Annotated[str, "Where to"]):
+    """Export the orders."""
+
+@⟦TW114⟧tool
+class Orders: ...
+
+@tool
+def a15():
+    ⟦TW115⟧f"""List {1}."""
+
+@tool(⟦TW116⟧readonly=True)
+def a16():
+    """List the orders."""
+
+@tool(⟦TW117⟧runs_on="threads")
+def a17():
+    """List the orders."""
+
+@tool
+def a18():
+    ⟦TW118⟧"""List the orders.
+
+    Args:
+        limit: How many.
+    """
+
+@tool
+def a19(to: Annotated[str, "Who"], ⟦TW119⟧at: Annotated[str, Param(name="to", description="Where")]):
+    """Send an order."""
+
+@tool
+def a20(⟦TW120⟧shop: Annotated[str, Inject, Param(description="Which")]):
+    """List the orders."""
+
+@tool(⟦TW121⟧flatten=True)
+def a21():
+    """List the orders."""
+
+@tool
+def ⟦TW122⟧read_result():
+    """Read a result."""
+
+other = Toolbox(⟦TW123⟧Market)
+
+@tool
+def a24(day: ⟦TW124⟧Annotated[date, "Which day"]):
+    """List the orders."""
+
+from toolwright.experimental import ⟦TW125⟧shadow
+'''
+)
+
+OTHERS = (
+    HEAD
+    + '''
+@tool(⟦TW201⟧name="b.01")
+def b01():
+    """List the orders."""
+
+@tool
+def b02(⟦TW202⟧größe: Annotated[str, "S, M or L"]):
+    """Order a cup."""
+
+@tool
+def ⟦TW203⟧b03():
+    """LONG"""
+
+@tool
+def B01():
+    """List the orders."""
+
+@tool(name="b01")
+def ⟦TW207⟧b07():
+    """List the orders."""
+
+@tool(read_only=True, ⟦TW301⟧destructive=True)
+def c01():
+    """List the orders."""
+
+@tool(⟦TW302⟧skip_permission=True, overrides_builtin=True)
+def c02():
+    """List the orders."""
+
+@tool(⟦TW303⟧destructive=True)
+def c03():
+    """Empty the cart."""
+
+@tool(destructive=True, ⟦TW304⟧skip_permission=True)
+def c04():
+    """Empty the cart."""
+
+@tool
+def c05(⟦TW305⟧password: Annotated[str, "Of the shop"]):
+    """Log in."""
+
+@tool
+def c06(⟦TW306⟧tenant_id: Annotated[str, "Whose shop"]):
+    """List the orders."""
+
+@tool
+def c07(path: Annotated[str, "Which"]):
+    """Show a folder."""
+    ⟦TW307⟧os.system(f"ls {path}")
+
+@tool(destructive=True, approval=True, ⟦TW308⟧retry=Retry())
+def c08():
+    """Empty the cart."""
+
+@tool
+def ⟦TW309⟧delete_all():
+    """Empty the cart."""
+
+@tool
+def d03(⟦TW403⟧sku: Annotated[str, "the SKU"]):
+    """Find an article."""
+
+@tool
+def d04():  ⟦TW199⟧# toolwright: ignore[TW102]
+    """Find an article."""
+'''.replace("LONG", "word " * 250)
+)
+
+FILES = {
+    "sample/__init__.py": "",
+    "sample/broken.py": BROKEN,
+    "sample/definitions.py": DEFINITIONS,
+    "sample/others.py": OTHERS,
+}
+
+CLEAN = {
+    "clean/__init__.py": "",
+    "clean/tools.py": '''\
+from typing import Annotated
+from toolwright import Inject, Toolbox, tool
+
+class Shop:
+    @tool(read_only=True)
+    def find(self, text: Annotated[str, "Part of the article number"] = "") -> list[str]:
+        """Find articles."""
+        return []
+
+    @tool(destructive=True, preview=lambda number: f"Cancel {number}")
+    def cancel(self, number: Annotated[str, "Order number"], shop: Annotated[str, Inject("shop")]) -> None:
+        """Cancel an order."""
+
+box = Toolbox(Shop())
+''',
+}

@@ -1,0 +1,472 @@
+"""TW1xx about one tool: what is found, where exactly, and what is left alone."""
+
+import typing
+
+import pytest
+
+from toolwright import Tool
+from toolwright.build.typenames import UNSUPPORTED
+from toolwright.errors import UnsupportedType
+
+HEAD = """from typing import Annotated, Any, Literal, Optional, Union
+from pydantic import Field
+from toolwright import *
+"""
+
+
+def in_tool(parameters: str, words: str = "", body: str = '"""Do it."""') -> str:
+    return f"{HEAD}@tool({words})\ndef act({parameters}):\n    {body}\n"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        pytest.param("⟦TW101⟧x: int", id="bare"),
+        pytest.param("⟦TW101⟧x: int = 5", id="with a default"),
+        pytest.param("*, ⟦TW101⟧x: int", id="by name only"),
+        pytest.param("⟦TW101⟧x: int, /", id="by position only"),
+        pytest.param("⟦TW101⟧x: 'int'", id="as a text"),
+        pytest.param("⟦TW101⟧x: Annotated[int, Param(description='')]", id="empty"),
+        pytest.param("⟦TW101⟧x: Annotated[int, Param(description=None)]", id="none"),
+        pytest.param("⟦TW101⟧x: Annotated[int, Field(gt=5)]", id="a field that says nothing"),
+        pytest.param("⟦TW101⟧x: list[int] | None = None", id="union"),
+        pytest.param("x: Annotated[int, 'How many']", id="annotated"),
+        pytest.param("x: 'Annotated[int, \"How many\"]'", id="annotated as a text"),
+        pytest.param("x: Annotated[int, Param(description='How many')]", id="param"),
+        pytest.param("x: Annotated[int, Field(description='How many')]", id="field"),
+        pytest.param("x: int = Field(description='How many')", id="field as default"),
+        pytest.param("x: int = Field(5, description='How many')", id="field with default"),
+        pytest.param("x: Annotated[Annotated[int, 'How many'], Field(gt=5)]", id="nested"),
+        pytest.param("x: Annotated[int, Param(description=TEXT)]", id="from elsewhere"),
+        pytest.param("x: Annotated[int, TEXT]", id="a name that may be a text"),
+        pytest.param("ctx: ToolContext", id="context"),
+        pytest.param("ctx: ToolContext[int] | None = None", id="context of something"),
+        pytest.param("call: ToolCall, config: Config", id="call and config"),
+        pytest.param("x: Annotated[int, Inject]", id="inject"),
+        pytest.param("x: Annotated[int, Inject('n')]", id="inject by key"),
+        pytest.param("project_dir", id="project_dir"),
+        pytest.param("x: Annotated[str, ProjectDir]", id="project dir by mark"),
+        pytest.param("**rest: int", id="keywords"),
+        pytest.param("**rest", id="keywords without a type"),
+    ],
+)
+def test_a_parameter_that_the_model_fills_needs_a_description(folder, parameters):
+    folder.agrees(in_tool(parameters))
+
+
+def test_a_description_may_stand_in_the_docstring(folder):
+    folder.agrees(
+        in_tool(
+            "a: int, b: str, ⟦TW101⟧c: int", body='"""Do it.\n\n    Args:\n        a: One.\n        b: Two.\n    """'
+        )
+    )
+
+
+def test_an_alias_brings_its_description_along(folder):
+    alias = "City = Annotated[str, 'City name']\n"
+
+    folder.agrees(f"{HEAD}{alias}@tool\ndef act(a: City, ⟦TW101⟧b: list[City] | None = None): 'Do.'\n")
+
+
+def test_an_alias_of_another_file_brings_its_description_along(folder):
+    folder.write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/kinds.py": "from typing import Annotated\nCity = Annotated[str, 'City name']\nPlain = str\n",
+            "pkg/app.py": (
+                "from toolwright import tool\nfrom .kinds import City, Plain\n"
+                "@tool\ndef act(a: City, b: Plain): 'Do.'\n"
+            ),
+        }
+    )
+
+    assert [(found.code, found.message) for found in folder.check("pkg").findings] == [
+        ("TW101", "parameter 'b' of 'act' has no description")
+    ]
+
+
+def test_a_type_of_another_package_may_bring_a_description_and_is_left_alone(folder):
+    folder.agrees("from toolwright import tool\nfrom elsewhere import City\n@tool\ndef act(a: City):\n    'Do.'\n")
+
+
+@pytest.mark.parametrize(("policy", "severity"), [("error", ["error"]), ("warning", ["warning"]), ("off", [])])
+def test_a_policy_says_how_much_a_missing_description_matters(folder, policy, severity):
+    folder.write({"app.py": in_tool("x: int")})
+
+    report = folder.check("app.py", require_descriptions=policy)
+
+    assert [found.severity for found in report.findings] == severity
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        pytest.param("", '"""Do it."""', id="docstring"),
+        pytest.param("description='Do it.'", "pass", id="description"),
+        pytest.param("description=TEXT", "pass", id="description from elsewhere"),
+        pytest.param("**WORDS", "pass", id="unknown words"),
+    ],
+)
+def test_a_tool_with_a_text_is_left_alone(folder, words, body):
+    folder.agrees(in_tool("", words, body))
+
+
+@pytest.mark.parametrize("body", ["pass", '""', '"""   """', '"""\n    Args:\n        x: One.\n    """'], ids=repr)
+def test_a_tool_without_a_text_is_told_at_its_name(folder, body):
+    folder.agrees(f"{HEAD}@tool\nasync  def ⟦TW102⟧act(x: Annotated[int, 'One']):\n    {body}\n")
+
+
+def test_a_prompt_needs_a_text_too(folder):
+    folder.agrees(f"{HEAD}@prompt(role='user')\ndef ⟦TW102⟧ask() -> str:\n    return 'Well?'\n")
+
+
+def test_a_method_takes_the_text_of_what_it_overrides(folder):
+    folder.agrees(f"{HEAD}class A:\n    @tool\n    def act(self): 'Do it.'\nclass B(A):\n    def act(self): ...\n")
+
+
+@pytest.mark.parametrize("body", ["f'''Do {1}.'''", "'Do %s.' % 1", "'Do {}.'.format(1)", "'Do ' + str(1)"], ids=repr)
+def test_a_computed_docstring_is_none(folder, body):
+    folder.agrees(in_tool("", "", f"⟦TW115⟧{body}"))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        pytest.param("⟦TW103⟧x", id="bare"),
+        pytest.param("⟦TW103⟧x=5", id="with a default"),
+        pytest.param("a: Annotated[int, 'One'], *, ⟦TW103⟧x=5", id="by name only"),
+        pytest.param("⟦TW103⟧self", id="a function has no self"),
+        pytest.param("*⟦TW105⟧x: int", id="star"),
+        pytest.param("*⟦TW105⟧x", id="star without a type"),
+    ],
+)
+def test_parameters_that_cannot_be_filled_are_told(folder, parameters):
+    folder.agrees(in_tool(parameters))
+
+
+def test_the_object_and_the_class_of_a_method_need_no_type(folder):
+    folder.agrees(
+        HEAD
+        + """
+class A:
+    @tool
+    def one(self): 'Do.'
+    @classmethod
+    @tool
+    def two(cls): 'Do.'
+    @tool
+    @classmethod
+    def three(cls): 'Do.'
+    @staticmethod
+    @tool
+    def four(): 'Do.'
+    @tool
+    @staticmethod
+    def five(⟦TW103⟧self): 'Do.'
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "⟦TW104⟧Callable[[int], int]",
+        "⟦TW104⟧list[Callable]",
+        "⟦TW104⟧dict[str, Callable[..., int] | None]",
+        "⟦TW104⟧Optional[threading.Lock]",
+        "⟦TW104⟧'Callable'",
+        "⟦TW104⟧Annotated[Callable, 'Which']",
+        "⟦TW104⟧Plain",
+        "⟦TW104⟧range",
+        "Annotated[Callable, Inject]",
+        "Annotated[Any, Param(schema={'type': 'string'})]",
+        "Annotated[Callable, Param(schema={'type': 'string'})]",
+        "Model",
+        "Data",
+        "Own",
+        "Colour",
+        "Any",
+        "object",
+        "Literal['Callable']",
+        "Union[int, str, None]",
+        "Unknown",
+        "type[int]",
+    ],
+)
+def test_a_type_without_a_schema_is_told_where_it_is_written(folder, hint):
+    folder.agrees(
+        f"""{HEAD}import threading, enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from pydantic import BaseModel
+from elsewhere import Unknown
+class Plain: ...
+class Model(BaseModel): ...
+@dataclass
+class Data: ...
+class Colour(enum.Enum): ...
+class Own:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler): ...
+@tool
+def act(x: {hint}):
+    '''Do it.
+
+    Args:
+        x: What to do it with.
+    '''
+"""
+    )
+
+
+@pytest.mark.parametrize("path", sorted(UNSUPPORTED))
+def test_a_type_that_a_check_refuses_is_refused_at_run_time(path):
+    module, _, name = path.rpartition(".")
+    found = getattr(__import__(module or "builtins", fromlist=[name]), name)
+
+    def act(x): ...
+
+    act.__annotations__ = {"x": found}
+
+    with pytest.raises(UnsupportedType):
+        Tool.from_function(act)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True)] = 5",
+        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True, default=5)]",
+        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True), Field(default=5)]",
+        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True)] = Field(5)",
+        "⟦TW109⟧x: Annotated[list, Param(description='N', required=True), Field(default_factory=list)]",
+        "x: Annotated[int, Param(description='N', required=True)]",
+        "x: Annotated[int, Param(description='N', required=True)] = Field(...)",
+        "x: Annotated[int, Param(description='N', required=False)] = 5",
+        "x: Annotated[int, Param(description='N', required=NEEDED)] = 5",
+    ],
+)
+def test_required_and_a_default_contradict_each_other(folder, parameter):
+    folder.agrees(in_tool(parameter))
+
+
+@pytest.mark.parametrize(
+    ("hint", "default"),
+    [
+        ("int", "⟦TW110⟧'5'"),
+        ("int", "⟦TW110⟧None"),
+        ("int", "⟦TW110⟧True"),
+        ("int", "⟦TW110⟧5.5"),
+        ("str", "⟦TW110⟧5"),
+        ("bool", "⟦TW110⟧0"),
+        ("float", "⟦TW110⟧'1'"),
+        ("list[int]", "⟦TW110⟧['a']"),
+        ("list[int]", "⟦TW110⟧{}"),
+        ("dict[str, int]", "⟦TW110⟧[]"),
+        ("Literal['a', 'b']", "⟦TW110⟧'c'"),
+        ("Literal[1]", "⟦TW110⟧2"),
+        ("int | str", "⟦TW110⟧None"),
+        ("Optional[int]", "⟦TW110⟧'a'"),
+        ("Union[int, None]", "⟦TW110⟧'a'"),
+        ("'int'", "⟦TW110⟧'5'"),
+        ("int", "5"),
+        ("int", "-5"),
+        ("float", "5"),
+        ("int | None", "None"),
+        ("Optional[int]", "None"),
+        ("Any", "None"),
+        ("object", "5"),
+        ("list[int]", "[1, 2]"),
+        ("list[int]", "()"),
+        ("list", "['a', 5]"),
+        ("tuple[int, str]", "(1, 'a')"),
+        ("dict[str, int]", "{}"),
+        ("Literal['a', 'b']", "'b'"),
+        ("Literal['a', NAME]", "'c'"),
+        ("Unknown", "5"),
+        ("int", "compute()"),
+        ("int", "LIMIT"),
+        ("bytes", "b'a'"),
+    ],
+)
+def test_a_literal_default_must_fit_a_literal_type(folder, hint, default):
+    folder.agrees(in_tool(f"x: Annotated[{hint}, 'What'] = {default}"))
+
+
+@pytest.mark.parametrize(
+    ("hint", "default"),
+    [
+        *(("int", "'5'"), ("int", "None"), ("int", "True"), ("int", "5.5"), ("str", "5"), ("bool", "0")),
+        *(("float", "'1'"), ("list[int]", "['a']"), ("list[int]", "{}"), ("dict[str, int]", "[]")),
+        *(("typing.Literal['a']", "'c'"), ("typing.Literal[1]", "2"), ("int | str", "None")),
+        *(("typing.Optional[int]", "'a'"), ("list[int]", "None"), ("dict[str, int]", "None")),
+    ],
+)
+def test_a_default_that_a_check_refuses_is_refused_at_run_time(hint, default):
+    def act(x): ...
+
+    act.__annotations__ = {"x": eval(hint, {"typing": typing})}  # noqa: S307 - the texts stand above
+    act.__defaults__ = (eval(default),)  # noqa: S307 - as above
+
+    with pytest.raises(Exception, match="does not fit"):
+        Tool.from_function(act)
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        "⟦TW111⟧'${nothing}'",
+        "⟦TW111,TW111⟧'${b}/${c}'",
+        "⟦TW111⟧'${c}'",
+        "'${a}/${project_dir}'",
+        "'${nothing:-fallback}'",
+        "'$${nothing}'",
+        "'plain'",
+        "compute()",
+    ],
+)
+def test_a_placeholder_names_an_earlier_parameter(folder, default):
+    template = f"b: Annotated[str, Param(description='Two', template=True)] = {default}"
+    text = in_tool(f"a: Annotated[str, 'One'], {template}, c: Annotated[str, 'Three'] = ''")
+
+    folder.agrees(text)
+
+
+@pytest.mark.parametrize("default", ["", " = 5", " = None"])
+def test_a_template_needs_a_text(folder, default):
+    folder.agrees(in_tool(f"⟦TW112⟧x: Annotated[str, Param(description='What', template=True)]{default}"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("path: Annotated[str, 'P']", "⟦TW113⟧lock='pth'"),
+        ("", "⟦TW113⟧lock='path'"),
+        ("path: Annotated[str, 'P']", "lock='path'"),
+        ("path: Annotated[str, Inject]", "lock='path'"),
+        ("**rest: str", "lock='path'"),
+        ("path: Annotated[str, 'P']", "lock=LOCK"),
+        ("path: Annotated[str, 'P']", "lock=None"),
+    ],
+)
+def test_a_lock_names_a_parameter(folder, parameters, words):
+    folder.agrees(in_tool(parameters, words))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@⟦TW114⟧tool\nclass A: ...\n",
+        "@⟦TW114⟧tool(read_only=True)\nclass A: ...\n",
+        "@⟦TW114⟧prompt\nclass A: ...\n",
+        "class A:\n    @⟦TW114⟧tool\n    @property\n    def x(self): 'Do.'\n",
+        "class A:\n    @property\n    @⟦TW114⟧tool\n    def x(self): 'Do.'\n",
+        "import functools\nclass A:\n    @⟦TW114⟧tool\n    @functools.cached_property\n    def x(self): 'Do.'\n",
+        "@tool\ndef rows() -> 'Any':\n    'Yield rows.'\n    yield 1\n",
+        "@tool\nasync def rows() -> 'Any':\n    'Yield rows.'\n    yield 1\n",
+        "import functools\n@functools.lru_cache\n@tool\ndef x(): 'Do.'\n",
+    ],
+)
+def test_a_decorator_stands_on_something_that_can_be_called(folder, source):
+    folder.agrees(HEAD + source)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "⟦TW116⟧readonly=True",
+        "read_only=True, ⟦TW116⟧tag='x'",
+        "⟦TW117⟧extra='drop'",
+        "⟦TW117⟧runs_on='threads'",
+        "⟦TW117⟧max_calls=0",
+        "⟦TW117⟧max_concurrency=-1",
+        "⟦TW117⟧max_result_bytes=10",
+        "⟦TW117⟧timeout=0",
+        "⟦TW117⟧name=''",
+        "⟦TW117⟧on_error='hide'",
+        "⟦TW117⟧repeats='never'",
+        "extra='allow', runs_on=None, max_calls=1, timeout=None, tags=['a'], meta={}, title='T', output_schema=False",
+        "timeout=SECONDS, on_error=handler",
+        "**WORDS",
+    ],
+)
+def test_options_are_known_and_make_sense(folder, words):
+    folder.agrees(in_tool("", words))
+
+
+def test_options_of_prompts_and_params_are_known(folder):
+    folder.agrees(
+        f"{HEAD}@prompt(⟦TW117⟧role='robot', ⟦TW116⟧title='T')\n"
+        "def ask(x: Annotated[str, Param(⟦TW116⟧desc='X', description='What')]): 'Ask.'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ("a: int", "⟦TW118⟧'''Do.\n\n    Args:\n        a: One.\n        b: Two.\n    '''"),
+        ("a: int", "'''Do.\n\n    Args:\n        a: One.\n    '''"),
+        ("a: int, ctx: ToolContext", "'''Do.\n\n    Args:\n        a: One.\n        ctx: Ours.\n    '''"),
+        ("a: int, **rest: int", "'''Do.\n\n    Args:\n        a: One.\n        b: Two.\n    '''"),
+    ],
+    ids=["stray", "known", "injected", "keywords"],
+)
+def test_a_docstring_describes_parameters_that_there_are(folder, parameters, text):
+    folder.agrees(in_tool(parameters, "", text))
+
+
+def test_one_label_is_for_one_parameter(folder):
+    folder.agrees(in_tool("to: Annotated[str, 'A'], ⟦TW119⟧x: Annotated[str, Param(name='to', description='B')]"))
+
+
+def test_what_is_injected_is_not_described(folder):
+    folder.agrees(in_tool("⟦TW120⟧x: Annotated[str, Inject, Param(description='X')]"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("a: Annotated[M, 'One'], b: Annotated[M, 'Two']", "⟦TW121⟧flatten=True"),
+        ("ctx: ToolContext", "⟦TW121⟧flatten=True"),
+        ("a: M, ctx: ToolContext", "flatten=True"),
+    ],
+)
+def test_flatten_needs_one_parameter(folder, parameters, words):
+    folder.agrees(f"{HEAD}from m import M\n@tool({words})\ndef act({parameters}): 'Do.'\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "found"),
+    [("", "read_result", True), ("name='Read_Result'", "act", True), ("overrides_builtin=True", "read_result", False)],
+)
+def test_the_name_of_a_built_in_tool_is_taken_on_purpose_only(folder, words, name, found):
+    mark = "⟦TW122⟧" if found else ""
+
+    folder.agrees(f"{HEAD}@tool({words})\ndef {mark}{name}(): 'Do.'\n")
+
+
+@pytest.mark.parametrize("hint", ["⟦TW124⟧date", "⟦TW124⟧list[date]", "⟦TW124⟧'date | None'", "Other"])
+def test_a_type_is_imported_at_run_time(folder, hint):
+    folder.agrees(
+        f"""from __future__ import annotations
+from typing import TYPE_CHECKING, Annotated
+from toolwright import tool
+if TYPE_CHECKING:
+    from datetime import date
+    from m import Other
+else:
+    from m import Other
+@tool
+def act(x: {hint}):
+    '''Do it.
+
+    Args:
+        x: A day.
+    '''
+"""
+    )
+
+
+@pytest.mark.parametrize("text", ["the city name", "City name.", "CITY_NAME"])
+def test_a_description_says_more_than_the_name(folder, text):
+    folder.agrees(in_tool(f"⟦TW403⟧city_name: Annotated[str, {text!r}], n: Annotated[int, 'How many']"))

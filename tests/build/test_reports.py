@@ -1,0 +1,142 @@
+"""A report in each form: stable fields, sorted findings, SARIF that fits the official schema."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft7Validator
+
+from toolwright.build.check import Report
+from toolwright.build.report import as_json, summary_of, table_lines
+from toolwright.build.rules import RULES
+from toolwright.build.sarif import as_sarif
+
+SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-2.1.0.json").read_text("utf-8"))
+WRONG = "from toolwright import *\n@tool\ndef b(x): ...\n@tool(name='b')\ndef a(y): ...\n"
+
+
+@pytest.fixture
+def report(folder):
+    folder.write({"z.py": WRONG, "a b/ü.py": WRONG, "c.py": "def f(:\n"})
+    return folder.check()
+
+
+def test_findings_are_sorted_by_place_and_code_and_the_same_in_every_run(folder, report):
+    order = [(found.place.path, found.place.line, found.place.column, found.code) for found in report.findings]
+
+    assert order == sorted(order)
+    assert len(order) == 11
+    assert folder.check() == report
+
+
+def test_json_has_stable_fields(report):
+    entry = json.loads(as_json(report))
+
+    assert set(entry) == {"findings", "tools", "summary"}
+    assert entry["summary"] == {"files": 3, "tools": 4, "errors": 7, "warnings": 4, "notes": 0, "tokens": 0}
+    assert entry["findings"][1] == {
+        "code": "TW103",
+        "name": "untyped-parameter",
+        "severity": "error",
+        "message": "parameter 'x' has no type",
+        "path": "a b/ü.py",
+        "line": 3,
+        "column": 7,
+        "tool": "b",
+        "hint": RULES["TW103"].fix,
+        "page": "docs/reference/rules/TW103.md",
+    }
+
+
+def test_json_has_what_providers_make_of_loaded_tools(folder):
+    source = "from toolwright import *\n@tool(name='a.b')\ndef f(x: dict[str, int]): 'Do.'\nbox = Toolbox(f)\n"
+    folder.write({"json_app.py": source})
+
+    [tool] = json.loads(as_json(folder.check("json_app.py:box", mode="auto")))["tools"]
+
+    assert {key: tool[key] for key in ("name", "path", "line")} == {"name": "a.b", "path": "json_app.py", "line": 3}
+    assert tool["tokens"] > 0
+    assert tool["providers"]["gemini"] == {
+        "status": "accepted",
+        "reasons": [],
+        "strict": True,
+        "not_strict": None,
+        "alias": None,
+    }
+    assert tool["providers"]["openai"]["not_strict"] == "any key goes at $.x"
+    assert re.fullmatch(r"a_b_[0-9a-f]{8}", tool["providers"]["openai"]["alias"])
+
+
+def test_sarif_fits_its_official_schema(report):
+    assert list(Draft7Validator(SCHEMA).iter_errors(json.loads(as_sarif(report)))) == []
+
+
+def test_sarif_of_nothing_fits_too():
+    log = json.loads(as_sarif(Report()))
+
+    assert list(Draft7Validator(SCHEMA).iter_errors(log)) == []
+    assert log["runs"][0]["results"] == []
+
+
+def test_the_official_schema_refuses_what_is_not_sarif(report):
+    log = json.loads(as_sarif(report))
+    log["runs"][0]["results"][0]["level"] = "fatal"
+
+    assert list(Draft7Validator(SCHEMA).iter_errors(log)) != []
+
+
+def test_sarif_tells_rule_place_and_level(report):
+    run = json.loads(as_sarif(report))["runs"][0]
+
+    result = run["results"][1]
+    assert (result["ruleId"], result["level"]) == ("TW103", "error")
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "TW103"
+    assert result["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "a%20b/%C3%BC.py"},
+        "region": {"startLine": 3, "startColumn": 7},
+    }
+    assert len(run["results"]) == len(report.findings)
+
+
+def test_a_fingerprint_of_sarif_outlives_a_move_and_is_not_used_twice(folder):
+    folder.write({"a.py": "from toolwright import *\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
+    before = fingerprints(folder.check())
+    folder.write({"a.py": "from toolwright import *\n\n\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
+
+    after = fingerprints(folder.check())
+
+    assert len(set(before)) == len(before) == 2
+    assert after == before
+
+
+def fingerprints(report):
+    results = json.loads(as_sarif(report))["runs"][0]["results"]
+    return [result["partialFingerprints"]["toolwright/v1"] for result in results]
+
+
+def test_the_table_is_aligned_and_ends_in_reasons(folder):
+    folder.write(
+        {"table_app.py": "from toolwright import *\n@tool\ndef f(x: dict): 'Do.'\n@tool\ndef longer(): 'Do.'\n"}
+    )
+
+    lines = table_lines(folder.check("table_app.py", mode="dynamic"))
+
+    assert len(lines) == 6
+    assert lines[0].startswith("f       ~")
+    assert lines[0].endswith("openai     accepted  not strict  any key goes at $.x")
+    assert lines[5].endswith("gemini     accepted  strict")
+
+
+@pytest.mark.parametrize(
+    ("source", "summary"),
+    [
+        ("x = 1\n", "All good: 0 tools in 1 file."),
+        ("from toolwright import *\n@tool\ndef f(): 'Do.'\n", "All good: 1 tool in 1 file."),
+        ("from toolwright import *\n@tool\ndef f(x): ...\n", "Found 1 error, 1 warning: 1 tool in 1 file."),
+    ],
+)
+def test_the_summary_counts(folder, source, summary):
+    folder.write({"app.py": source})
+
+    assert summary_of(folder.check("app.py")) == summary

@@ -1,0 +1,117 @@
+"""Every rule has a page, and what the page shows is what the checker finds."""
+
+import re
+import sys
+from types import ModuleType
+
+import pytest
+
+from house.source import ROOT
+from toolwright import Toolbox
+from toolwright.build.rules import RULES, UNUSED_IGNORE, codes_in, index_page
+from toolwright.errors import ConfigError, DefinitionError
+
+PAGES = ROOT / "docs" / "reference" / "rules"
+SETTINGS = {"TW203": {"max_description": 60}, "TW401": {"budget": 40}, "TW402": {"tool_budget": 40}}
+REFUSED = [
+    *("TW103", "TW104", "TW105", "TW106", "TW107", "TW108", "TW109", "TW110", "TW112", "TW114", "TW116", "TW117"),
+    *("TW119", "TW121", "TW122", "TW123", "TW124", "TW301", "TW302"),
+]
+"""Rules about what the core refuses when a tool is defined or a toolbox is built."""
+
+
+def snippets(code):
+    bad, good = re.findall(r"^```py\n(.*?)^```$", (PAGES / f"{code}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return bad, good
+
+
+def found_in(folder, code, text):
+    rule = RULES[code]
+    mode = "dynamic" if rule.dynamic else "static"
+    return folder.codes(text, mode=mode, strict=code == UNUSED_IGNORE, **SETTINGS.get(code, {}))
+
+
+def build(text):
+    """Run a snippet and give all that it holds to a toolbox, as an application would."""
+    module = ModuleType("snippet")
+    sys.modules["snippet"] = module
+    try:
+        exec(compile(text, "snippet.py", "exec"), vars(module))  # noqa: S102 - the text is our own page
+        shop = vars(module).get("Shop")
+        return vars(module).get("box") or Toolbox(shop() if shop is not None else module)
+    finally:
+        del sys.modules["snippet"]
+
+
+def test_there_are_more_than_25_rules_in_four_families():
+    assert len(RULES) > 25
+    assert {code[:3] for code in RULES} == {"TW1", "TW2", "TW3", "TW4"}
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_a_rule_says_what_why_and_how_to_fix_it(code):
+    rule = RULES[code]
+
+    assert re.fullmatch(r"TW[1-4]\d\d", rule.code)
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
+    assert all(text.endswith(".") for text in (rule.what, rule.why, rule.fix))
+
+
+def test_names_of_rules_are_not_used_twice():
+    assert len({rule.name for rule in RULES.values()}) == len(RULES)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_the_page_of_a_rule_says_what_the_table_says(code):
+    page, rule = (PAGES / f"{code}.md").read_text("utf-8"), RULES[code]
+
+    assert page.startswith(f"# {code}: {rule.name}\n")
+    assert f"Severity: **{rule.severity}**" in page
+    assert all(text in page for text in (rule.what, rule.why, rule.fix))
+
+
+def test_every_page_is_of_a_rule_and_the_index_is_made_from_the_table():
+    assert {path.stem for path in PAGES.glob("TW*.md")} == set(RULES)
+    assert (PAGES / "README.md").read_text("utf-8") == index_page()
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_the_bad_example_of_a_page_is_found_and_the_good_one_is_not(folder, code):
+    bad, good = snippets(code)
+
+    assert code in found_in(folder, code, bad)
+    assert code not in found_in(folder, code, good)
+
+
+@pytest.mark.parametrize("code", [code for code in RULES if not RULES[code].dynamic])
+def test_the_good_example_of_a_page_has_nothing_else_to_tell(folder, code):
+    _, good = snippets(code)
+
+    assert found_in(folder, code, good) == []
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_what_a_check_calls_an_error_is_refused_at_run_time(code):
+    bad, good = snippets(code)
+
+    with pytest.raises((DefinitionError, TypeError)):
+        build(bad)
+    assert RULES[code].severity == "error"
+    assert build(good) is not None
+
+
+@pytest.mark.parametrize(
+    ("selectors", "count"), [(["TW101"], 1), (["tw101", "TW102"], 2), (["ALL"], len(RULES)), ([], 0)], ids=str
+)
+def test_codes_are_chosen_by_code_or_family(selectors, count):
+    assert len(codes_in(selectors, "--select")) == count
+
+
+def test_a_family_chooses_all_of_its_codes():
+    assert codes_in(["TW3"], "--select") == {code for code in RULES if code.startswith("TW3")}
+
+
+@pytest.mark.parametrize("selector", ["TW999", "X", "", "T", "101"], ids=repr)
+def test_a_selector_that_matches_nothing_is_named(selector):
+    with pytest.raises(ConfigError, match=re.escape(f"--select: no rule matches {selector!r}")):
+        codes_in([selector], "--select")

@@ -1,0 +1,122 @@
+"""`[tool.toolwright.check]`: every key, and every wrong value."""
+
+from pathlib import Path
+
+import pytest
+
+from toolwright import Config
+from toolwright.build.rules import RULES
+from toolwright.build.settings import CheckSettings, changed, settings_from
+from toolwright.errors import ConfigError
+
+EVERY = """
+[check]
+select = ["TW1", "TW401"]
+ignore = ["TW101"]
+exclude = ["tests/*"]
+require_descriptions = "error"
+max_description = 500
+budget = 2000
+tool_budget = 200
+require_strict = ["OpenAI"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def put(text, name="toolwright.toml") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return path
+
+    return put
+
+
+def load_settings(path, environ):
+    return settings_from(Config.load(path, environ=environ))
+
+
+def test_every_key_is_read(write):
+    settings = load_settings(write(f"experimental = true\n{EVERY}"), {})
+
+    assert settings.codes == {code for code in RULES if code.startswith("TW1")} - {"TW101"} | {"TW401"}
+    assert (settings.exclude, settings.require_descriptions, settings.max_description) == (("tests/*",), "error", 500)
+    assert (settings.budget, settings.tool_budget, settings.require_strict) == (2000, 200, ("openai",))
+    assert settings.experimental is True
+
+
+def test_a_pyproject_holds_them_under_its_own_table(write):
+    settings = load_settings(write(EVERY.replace("[check]", "[tool.toolwright.check]"), "pyproject.toml"), {})
+
+    assert settings.budget == 2000
+
+
+def test_the_environment_goes_over_the_file(write):
+    environ = {"TOOLWRIGHT_CHECK__BUDGET": "30", "TOOLWRIGHT_CHECK__IGNORE": "TW101,TW102"}
+
+    settings = load_settings(write(EVERY), environ)
+
+    assert (settings.budget, settings.ignore) == (30, {"TW101", "TW102"})
+
+
+def test_what_is_not_about_checks_is_left_alone(write):
+    assert load_settings(write("[limits]\ncall_timeout = 20\n"), {}) == CheckSettings()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("selct = []", "`check` has no key 'selct'. Did you mean 'select'?"),
+        ("colour = true", "`check` has no key 'colour'. There are: select,"),
+        ("select = 5", "`check.select` is 5: give a list of texts."),
+        ("select = [5]", "`check.select` is [5]: give a list of texts."),
+        ('select = ["TW9"]', "`check.select`: no rule matches 'TW9'."),
+        ('budget = "many"', "`check.budget` is 'many': give a whole number above 0."),
+        ("budget = 0", "`check.budget` is 0: give a whole number above 0."),
+        ("budget = true", "`check.budget` is True: give a whole number above 0."),
+        ("tool_budget = 1.5", "`check.tool_budget` is 1.5: give a whole number above 0."),
+        ('require_descriptions = "maybe"', "`check.require_descriptions` is 'maybe': give"),
+        ("require_descriptions = 5", "`check.require_descriptions` is 5: give"),
+        ('require_strict = ["mistral"]', "`check.require_strict` names the provider 'mistral'. There are: openai,"),
+        ('exclude = {a = "b"}', "`check` has no key 'exclude.a'."),
+    ],
+)
+def test_a_wrong_setting_is_an_error_that_names_file_key_and_value(write, line, message):
+    path = write(f"[check]\n{line}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+@pytest.mark.parametrize(("value", "policy"), [("true", "error"), ("false", "off"), ('"warning"', "warning")])
+def test_the_policy_on_descriptions_may_be_a_switch(write, value, policy):
+    settings = load_settings(write(f"[check]\nrequire_descriptions = {value}\n"), {})
+
+    assert settings.require_descriptions == policy
+
+
+def test_the_command_line_goes_over_the_file():
+    settings = changed(CheckSettings(budget=5), budget=7, select=("TW1,TW2",), ignore=(), exclude=("a", "b,c"))
+
+    assert (settings.budget, settings.exclude) == (7, ("a", "b", "c"))
+    assert settings.select == {code for code in RULES if code[2] in "12"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"budget": -1}, "--budget is -1: give a whole number above 0."),
+        ({"select": ("TW0",)}, "--select: no rule matches 'TW0'."),
+    ],
+    ids=["budget", "select"],
+)
+def test_a_wrong_option_is_named(words, message):
+    with pytest.raises(ConfigError) as caught:
+        changed(CheckSettings(), **words)
+
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,271 @@
+"""`toolwright check`, as a shell runs it: what it prints where, and how it ends."""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from build.marks import expected, unmarked
+from build.sample import CLEAN, FILES
+from house.source import ROOT
+from toolwright.build.rules import RULES
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    for name, text in {**FILES, **CLEAN}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(unmarked(text), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def check(project):
+    def run(*words: str, cwd: Path = project) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PYTHONUTF8": "1"}
+        command = [str(BIN / "toolwright"), "check", *words]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False, env=environ)
+
+    return run
+
+
+def everything() -> list[str]:
+    """Return every marked place of the sample, as a line begins."""
+    places = []
+    for name, text in FILES.items():
+        for place in expected(text):
+            at, _, code = place.partition(" ")
+            places.append(f"{name}:{at}: {code}")
+    return places
+
+
+# --- the issue ---------------------------------------------------------------------------------
+
+
+def test_a_package_with_one_of_each_mistake_has_one_finding_each_at_its_place_and_exits_1(check):
+    done = check("sample", "--strict")
+
+    lines = [line for line in done.stdout.splitlines() if line.startswith("sample/")]
+    assert [" ".join(line.split(" ")[:2]) for line in lines] == everything()
+    assert done.returncode == 1
+    assert done.stderr == ""
+
+
+def test_the_sample_has_every_rule_that_reads_the_source(check):
+    codes = [place.rpartition(" ")[2] for place in everything()]
+
+    assert sorted(codes) == sorted(code for code in RULES if not RULES[code].dynamic)
+
+
+def test_the_sample_cannot_be_imported(project):
+    done = subprocess.run(
+        [sys.executable, "-c", "import sample.definitions"], cwd=project, capture_output=True, check=False
+    )
+
+    assert b"no_such_package" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["--static", "--dynamic", "--strict"])
+def test_a_clean_package_exits_0(check, mode):
+    done = check("clean", mode)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("All good: 2 tools in 2 files.\n")
+
+
+def test_our_own_source_and_examples_are_clean(check):
+    done = check("src", "examples", "--strict", cwd=ROOT)
+
+    assert done.stdout.startswith("All good: "), done.stdout
+    assert done.returncode == 0
+
+
+# --- output ------------------------------------------------------------------------------------
+
+
+def test_text_has_a_place_a_code_and_a_hint(check):
+    lines = check("sample/definitions.py", "--select", "TW103").stdout.splitlines()
+
+    assert lines[0] == "sample/definitions.py:16:9: TW103 parameter 'sku' has no type"
+    assert lines[1] == f"    error: {RULES['TW103'].fix}"
+    assert lines[-1] == "Found 1 error: 23 tools in 1 file."
+
+
+def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):
+    command = [str(BIN / "toolwright"), "check", "sample/definitions.py", "--select", "TW103"]
+    environ = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    piped = subprocess.run(command, cwd=project, capture_output=True, check=False, env=environ)
+    ours, theirs = pty.openpty()
+
+    shown = subprocess.run(command, cwd=project, stdout=theirs, stdin=theirs, stderr=theirs, check=False, env=environ)
+
+    os.close(theirs)
+    coloured = os.read(ours, 100_000)
+    os.close(ours)
+    assert b"\x1b[" in coloured
+    assert b"TW103" in coloured
+    assert b"\x1b" not in piped.stdout
+    assert piped.returncode == shown.returncode == 1
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--format", "json"]], ids=" ".join)
+def test_json_is_printed_whole_and_the_exit_code_stays(check, words):
+    done = check("sample", "--strict", *words)
+
+    found = json.loads(done.stdout)["findings"]
+    assert [f"{entry['path']}:{entry['line']}:{entry['column']}: {entry['code']}" for entry in found] == everything()
+    assert done.returncode == 1
+
+
+def test_sarif_is_printed_whole(check):
+    done = check("sample", "--format", "sarif", "--strict")
+
+    log = json.loads(done.stdout)
+    assert log["version"] == "2.1.0"
+    assert len(log["runs"][0]["results"]) == len(everything())
+
+
+def test_two_runs_print_the_same_bytes(check):
+    assert check("sample", "--json").stdout == check("sample", "--json").stdout
+
+
+def test_a_loaded_target_shows_what_providers_make_of_it(check):
+    done = check("clean.tools:box")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].split() == ["cancel", "~46", "tokens", "openai", "accepted", "strict"]
+
+
+def test_a_target_that_cannot_be_loaded_is_checked_all_the_same(check):
+    done = check("sample.definitions:box", "--select", "TW103,TW198")
+
+    assert "TW198 'sample.definitions': loading it failed: No module named 'no_such_package'" in done.stdout
+    assert "TW103" in done.stdout
+    assert done.returncode == 1
+
+
+# --- options and exit codes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["sample", "--select", "TW101"], 0),
+        (["sample", "--select", "TW101", "--strict"], 1),
+        (["sample", "--select", "TW103"], 1),
+        (["sample", "--select", "TW1,TW2", "--ignore", "TW1", "--ignore", "TW2"], 0),
+        (["sample", "--exclude", "definitions.py,others.py,broken.py"], 0),
+        (["clean.tools:box", "--budget", "10000"], 0),
+        (["clean.tools:box", "--budget", "10"], 1),
+        (["clean.tools:box", "--budget", "10", "--static"], 0),
+        (["--explain", "tw101"], 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_errors_fail_a_check_and_warnings_a_strict_one(check, words, code):
+    done = check(*words)
+
+    assert done.returncode == code, done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "Give a target"),
+        (["sample", "--select", "TW999"], 2, "--select: no rule matches 'TW999'"),
+        (["sample", "--budget", "0"], 2, "--budget is 0: give a whole number above 0"),
+        (["sample", "--budget", "many"], 2, "--budget"),
+        (["sample", "--format", "xml"], 2, "--format"),
+        (["sample", "--config", "nothing.toml"], 2, "nothing.toml"),
+        (["sample", "--explain", "TW000"], 2, "There is no rule 'TW000'"),
+        (["nothing"], 3, "there is no Python source for 'nothing'"),
+        (["clean.tools:bax"], 3, "'clean.tools' has no 'bax'"),
+        (["nothing.py"], 3, "there is no file 'nothing.py'"),
+        (["clean", "nothing/"], 3, "there is no file 'nothing/'"),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
+)
+def test_a_wrong_command_is_told_on_standard_error(check, words, code, message):
+    done = check(*words)
+
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_configuration_of_the_project_holds(check, tmp_path):
+    (tmp_path / "app.py").write_text("from toolwright import *\n@tool\ndef f(x: int): 'Do.'\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text('[tool.toolwright.check]\nrequire_descriptions = "error"\n', "utf-8")
+
+    done = check("app.py", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "    error: " in done.stdout
+
+
+def test_a_wrong_configuration_is_told(check, tmp_path):
+    (tmp_path / "app.py").write_text("", "utf-8")
+    (tmp_path / "toolwright.toml").write_text("[check]\nbuget = 5\n", "utf-8")
+
+    done = check("app.py", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "toolwright.toml: `check` has no key 'buget'. Did you mean 'budget'?" in done.stderr
+
+
+# --- pre-commit --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    """A git repository that uses our hook, from this environment: nothing is installed."""
+    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    local = {key: value for key, value in hook.items() if key != "additional_dependencies"} | {"language": "system"}
+    config = {"repos": [{"repo": "local", "hooks": [local]}]}
+    (tmp_path / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    git(tmp_path, "init", "-q")
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> None:
+    command = [shutil.which("git") or "git", *words]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def commit_checked(folder: Path) -> subprocess.CompletedProcess[str]:
+    git(folder, "add", "-A")
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
+    environ = {**os.environ, "PATH": path, "PRE_COMMIT_HOME": str(folder / ".git" / "pre-commit")}
+    command = [str(BIN / "pre-commit"), "run", "--all-files"]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_pre_commit_hook_stops_a_mistake(repository):
+    (repository / "app.py").write_text(
+        "import no_such_package\nfrom toolwright import *\n@tool\ndef f(x): 'Do.'\n", "utf-8"
+    )
+
+    done = commit_checked(repository)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "app.py:4:7: TW103 parameter 'x' has no type" in done.stdout
+
+
+def test_the_pre_commit_hook_lets_clean_files_pass(repository):
+    (repository / "app.py").write_text("from toolwright import *\n@tool\ndef f(): 'Do.'\n", "utf-8")
+
+    done = commit_checked(repository)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Passed" in done.stdout

@@ -1,0 +1,55 @@
+"""Promise 21 of spec/seeds.md §3b: what the seed's annotation processor claims to refuse and does not, is refused here.
+
+CO-15 lists duplicates in a hierarchy, unsupported types and the combination of override and skipped permission as
+build errors. A check tells them from the source alone, with the place, also in a package that cannot be imported.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from build.marks import expected, unmarked
+
+HEAD = "import no_such_package\nfrom typing import Annotated, Callable\nfrom toolwright import tool\n"
+CASES = {
+    "duplicates in a hierarchy": """
+class Shop:
+    @tool
+    def find(self):
+        '''Find an article.'''
+
+class Market(Shop):
+    @tool(name="find")
+    def ⟦TW106⟧search(self):
+        '''Search an article.'''
+""",
+    "an unsupported type": """
+@tool
+def act(change: ⟦TW104⟧Annotated[Callable[[int], int], "What to do"]):
+    '''Act.'''
+""",
+    "override and skipped permission": """
+@tool(overrides_builtin=True, ⟦TW302⟧skip_permission=True)
+def read_result():
+    '''Read a result.'''
+""",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_promise_21_what_the_seed_claims_to_refuse_is_a_build_error_with_its_place(tmp_path, case):
+    marked = HEAD + CASES[case]
+    (tmp_path / "shop.py").write_text(unmarked(marked), "utf-8")
+
+    command = [str(Path(sys.executable).parent / "toolwright"), "check", "shop.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    [place] = expected(marked)
+    at, _, code = place.partition(" ")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"shop.py:{at}: {code} ")
+    assert lines[1].startswith("    error: ")
+    assert lines[-1].startswith("Found 1 error:")
+    assert done.returncode == 1
