@@ -123,7 +123,8 @@ class Child:
             return  # nobody listens any more
         if self.probe is not None and process is self.process:
             # It ended because it was asked: a server of the old era that takes no question before the handshake.
-            self.suspect = True
+            self.suspect, self.process = True, None
+            await self._end(process)
             await self._answer_probe("the process ended when it was asked")
             return
         if process is self.process:
