@@ -25,7 +25,7 @@ def complete(run):
 
 def test_commands_are_completed(complete):
     assert complete("") == ["build", "call", "check", "diff", "list", "lock", "mcp", "new"]
-    assert complete("c") == ["call"]
+    assert complete("c") == ["call", "check"]
 
 
 def test_options_are_completed(complete):
