@@ -26,7 +26,7 @@ demo: $(READY) ## List the tools of an example and call one
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(READY) ## Run the tests, with branch coverage
-	@$(BIN)/python -m pytest --cov $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest --cov -n auto --maxprocesses 4 $(PYTEST_FLAGS)
 
 check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)
