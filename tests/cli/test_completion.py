@@ -24,8 +24,8 @@ def complete(run):
 
 
 def test_commands_are_completed(complete):
-    assert complete("") == ["build", "call", "check", "diff", "list", "lock", "new"]
-    assert complete("c") == ["call"]
+    assert complete("") == ["build", "call", "check", "diff", "list", "lock", "mcp", "new"]
+    assert complete("c") == ["call", "check"]
 
 
 def test_options_are_completed(complete):
