@@ -1,6 +1,6 @@
 """Measure the speed of Toolwright against its floor, and against its peers with `--peers`.
 
-Usage: python benchmarks/run.py [call|policy|thread|define|import|manifest|all] [--peers] [--rounds N] [--write]
+Usage: python benchmarks/run.py [call|policy|thread|define|import|manifest|mcp|all] [--peers] [--rounds N] [--write]
 """
 
 import argparse
@@ -20,6 +20,7 @@ import define
 import environment
 import imports
 import manifests
+import remotes
 from measure import Neighbours
 
 README = Path(__file__).with_name("README.md")
@@ -29,6 +30,7 @@ SUBJECTS = {
     "thread": calls.in_thread,
     "define": define.table,
     "import": imports.table,
+    "mcp": remotes.table,
     "manifest": manifests.table,
 }
 OWN = ("toolwright", "pydantic", "pydantic-core", "anyio")
