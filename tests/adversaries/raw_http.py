@@ -64,6 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
+        self.server.seen.append(f"GET {self.path}")
         self.plain(405)
 
     def do_DELETE(self):
@@ -81,6 +82,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         if case == "401":
             self.plain(401, {"WWW-Authenticate": "Bearer"})
+            return
+        if case == "metadata elsewhere":
+            place = f"{server.elsewhere}/.well-known/oauth-protected-resource"
+            self.plain(401, {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})
             return
         if case == "redirect":
             self.plain(307, {"Location": server.elsewhere})

@@ -37,8 +37,8 @@ LOST: Final = -32099
 class Careful(httpx2.AsyncBaseTransport):
     """Requests that fail one at a time."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self.inner = inner
+    def __init__(self, inner: httpx2.AsyncBaseTransport, url: str) -> None:
+        self.inner, self.home = inner, _origin(httpx2.URL(url))
         self.expired = False
         """Whether the server has forgotten our session."""
         self.status: int | None = None
@@ -47,6 +47,9 @@ class Careful(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; its failure is an answer."""
         asked = _asked(request)
+        if "oauth-protected-resource" in request.url.path and _origin(request.url) != self.home:
+            # What a server says of itself is fetched from the server itself: it must not send us elsewhere.
+            return httpx2.Response(404, request=request)
         try:
             response = await self._patiently(request)
         except (httpx2.TransportError, OSError) as error:
@@ -76,6 +79,10 @@ class Careful(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close the connections."""
         await self.inner.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _asked(request: httpx2.Request) -> Any:

@@ -141,7 +141,7 @@ class Link:
 
     @asynccontextmanager
     async def _over_http(self, *, old: bool) -> AsyncGenerator[Any]:
-        self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()))
+        self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()), self.server.url or "")
         streams = http_streams(self.server, self.screen, self.careful, self.headers, old=old)
         async with self._client(streams, mode="legacy" if old else "auto") as client:
             yield client

@@ -1,0 +1,223 @@
+"""What a server, a configuration or a network could do to us: threats T3 to T20 of the threat table, by name."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import OAuthClientMetadata
+
+from adversaries.raw_http import served
+from toolwright import McpServer, Toolbox
+from toolwright.errors import DefinitionError
+from toolwright.mcp.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
+from toolwright.mcp.screen import hidden_in, trouble_with
+
+SOURCE = Path(__file__).parents[2] / "src" / "toolwright"
+RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+GOOD = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
+
+
+def test_t3_nothing_is_ever_run_through_a_shell():
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        assert "shell=True" not in text, path
+        names = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
+        assert not names & {"os.system", "os.popen", "subprocess.getoutput", "asyncio.create_subprocess_shell"}, path
+
+
+@pytest.mark.parametrize("field", ["name", "command", "argument", "variable"])
+@pytest.mark.parametrize(
+    "poison", ["; touch {}", "& touch {}", "$(touch {})", "`touch {}`", "| touch {}", "\n touch {}"]
+)
+async def test_t3_what_is_in_a_configuration_is_never_run_as_a_command(field, poison, tmp_path):
+    mark = tmp_path / "mark"
+    text = poison.format(mark)
+    words = {"name": "raw", "command": sys.executable, "args": [RAW, "plain"], "env": {}}
+    if field == "name":
+        with pytest.raises(DefinitionError):
+            McpServer.stdio(text, sys.executable)
+        return
+    if field == "command":
+        words["command"] = text
+    elif field == "argument":
+        words["args"] = [RAW, text]
+    else:
+        words["env"] = {"X": text}
+
+    async with Toolbox(McpServer.stdio(words["name"], words["command"], words["args"], env=words["env"])) as box:
+        await box.list()
+
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "ftp://x/y", "-x", "javascript:alert(1)", "http://", "//host/x", "http://u:p@h/mcp", ""],
+)
+def test_t3_an_address_is_http_or_nothing(url):
+    with pytest.raises(DefinitionError):
+        McpServer.http("web", url)
+
+
+HIDDEN = [
+    "\u200b",
+    "\u200e",
+    "\u202e",
+    "\u2066",
+    "\ufeff",
+    "\u00ad",
+    "\U000e0041",
+    "\x00",
+    "\x1b",
+    "\x7f",
+    "\ud800",
+    "\ue000",
+]
+
+
+@pytest.mark.parametrize("where", ["name", "title", "description"])
+@pytest.mark.parametrize("character", HIDDEN, ids=lambda c: f"U+{ord(c):04X}")
+def test_t4_hidden_characters_are_refused(where, character):
+    assert "hidden character" in trouble_with({**GOOD, where: f"ordinary{character}text"})
+
+
+@pytest.mark.parametrize(
+    "text", ["Ordinary.", "Two\nlines\tand a tab", "Žluťoučký kůň", "日本語", "👩‍💻 works", "naïve café"]
+)
+def test_t4_ordinary_text_is_not(text):
+    assert hidden_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({**GOOD, "name": "x" * 129}, "longer than 128 bytes"),
+        ({**GOOD, "description": "x" * 5000}, "longer than 4096 bytes"),
+        ({**GOOD, "inputSchema": {"type": "object", "description": "x" * 70_000}}, "longer than 65536 bytes"),
+        ({**GOOD, "inputSchema": {"type": "array"}}, "not an object"),
+        ({**GOOD, "inputSchema": {"type": "object", "properties": ["a"]}}, "not a JSON Schema"),
+        ({**GOOD, "inputSchema": {"allOf": [{}] * 3000, "type": "object"}}, "more than 2000 parts"),
+        ({**GOOD, "inputSchema": {"type": "object", "$ref": "https://x/y"}}, "outside of it"),
+        ({**GOOD, "outputSchema": {"items": {"$dynamicRef": "other.json"}}}, "outside of it"),
+        ({**GOOD, "outputSchema": []}, "not an object"),
+        ({**GOOD, "description": 7}, "not a text"),
+        ({"inputSchema": {}}, "no name"),
+        (None, "not an object"),
+    ],
+)
+def test_t4_t14_t15_a_definition_that_does_harm_is_refused(entry, reason):
+    assert reason in trouble_with(entry)
+
+
+async def test_t6_a_server_cannot_take_the_name_of_a_local_tool():
+    from toolwright import tool
+
+    @tool
+    def echo(text: str) -> str:
+        """Echo here."""
+        return f"local {text}"
+
+    async with Toolbox(echo, McpServer.stdio("raw", sys.executable, [RAW, "plain"])) as box:
+        assert (await box.call("echo", {"text": "x"})).text == "local x"
+
+
+async def test_t7_a_token_goes_to_its_own_server_alone():
+    with served("plain") as one, served("plain") as two:
+        servers = [
+            McpServer.http("one", one.url, headers={"Authorization": "Bearer first"}),
+            McpServer.http("two", two.url, auth=lambda context: "second"),
+        ]
+        async with Toolbox(*servers) as box:
+            await box.call("echo", {"text": "x"})
+            await box.call("two__echo", {"text": "x"})
+
+    assert set(one.tokens) == {"Bearer first"}
+    assert set(two.tokens) == {"Bearer second"}
+
+
+async def test_f45_t8_metadata_of_a_server_is_not_fetched_from_elsewhere():
+    class Kept:
+        async def get_tokens(self):
+            return None
+
+        async def get_client_info(self):
+            return None
+
+        async def set_tokens(self, tokens):
+            pass
+
+        async def set_client_info(self, client_info):
+            pass
+
+    with served("plain") as other, served("metadata elsewhere") as server:
+        server.elsewhere = other.url.removesuffix("/mcp")
+        metadata = OAuthClientMetadata(redirect_uris=["http://localhost:1/x"])
+        auth = OAuthClientProvider(server.url, metadata, Kept())
+        async with Toolbox(McpServer.http("raw", server.url, auth=auth)) as box:
+            assert box.tools == []
+
+    assert other.seen == []
+
+
+def test_secrets_of_a_server_are_not_shown():
+    server = McpServer.http("web", "http://localhost/mcp", headers={"X-Key": "hush"}, auth=lambda context: "hush")
+    process = McpServer.stdio("p", "x", env={"KEY": "hush"})
+
+    assert "hush" not in repr(server) + repr(process)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
+def test_t12_lines_are_the_same_however_they_arrive(size):
+    data = b'{"a": 1}\n\n{"b": "\xc5\xbe"}\r\nrest'
+
+    lines = Lines()
+    found = [line for start in range(0, len(data), size) for line in lines.feed(data[start : start + size])]
+
+    assert found == [b'{"a": 1}', b"", b'{"b": "\xc5\xbe"}\r']
+
+
+def test_t12_a_line_over_the_cap_is_refused_before_it_is_whole():
+    lines = Lines(cap=1000)
+    for _ in range(10):
+        list(lines.feed(b"x" * 100))
+
+    with pytest.raises(TooLong, match="limit of 1000 bytes"):
+        list(lines.feed(b"x"))
+    assert LINE_BYTES == 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"id": 7, "x": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested deeper than 128"),
+        (b'{"id": 7, "x": NaN}', "not valid JSON"),
+        (b'{"id": 7, "x": "\\ud800"}', "not valid JSON"),
+        (b'{"id": 7, "x": "\xff"}', "not valid JSON"),
+        (b'{"id": 7, "x": 1', "not valid JSON"),
+    ],
+    ids=["deep", "nan", "surrogate", "byte", "cut"],
+)
+def test_t13_a_message_that_cannot_be_read_still_says_whom_it_was_for(line, reason):
+    found = read_line(line)
+
+    assert isinstance(found, Unreadable)
+    assert reason in found.reason
+    assert found.id == 7
+
+
+@pytest.mark.parametrize("text", [b"{}", b"{'id': 1}", b'{"id": {}}', b'{"id": ', b'"id": "' + b"x" * 500])
+def test_an_id_that_is_none_is_not_made_up(text):
+    assert id_in(text) is None
+
+
+def test_of_a_list_only_what_is_too_deep_is_lost():
+    deep = b"[" * 500 + b"]" * 500
+    text = b'{"id": 1, "result": {"tools": [{"name": "a[]{}\\"", "x": 1}, {"name": "b", "x": ' + deep + b"}]}}"
+
+    found = read_line(text, {1})
+
+    assert [tool["name"] for tool in found["result"]["tools"]] == ['a[]{}"', "b"]
+    assert re.fullmatch(rb".*null.*", pruned(text), re.DOTALL)
