@@ -39,6 +39,8 @@ class Health:
     tools: int = 0
     since: float | None = None
     """When it became so, in seconds since the epoch."""
+    needs_auth: bool = False
+    """Whether it wants to know who we are: a state, not a failure of the server."""
 
     def __bool__(self) -> bool:
         return self.ok

@@ -103,9 +103,10 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
             await self._evict("")
             self._note(ok=False)
-            return Health(False, None, reason_of(error), len(self.tools), self.since)  # noqa: FBT003 - it is the field
+            unknown = isinstance(error, RemoteError) and error.phase == "authorize"
+            return Health(ok=False, error=reason_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
         self._note(ok=True)
-        return Health(True, time.perf_counter() - started, None, len(self.tools), self.since)  # noqa: FBT003 - as above
+        return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.since)
 
     async def read(self, uri: str) -> tuple[Content, ...]:
         """Return the contents of a resource."""

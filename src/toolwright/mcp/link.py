@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ServerNotification
 
@@ -112,9 +113,11 @@ class Link:
     def _refusal(self, error: BaseException) -> RemoteError:
         status = None if self.careful is None else self.careful.status
         reason = reason_of(error)
-        if status in (401, 403):
-            reason = f"the server wants authorization (HTTP {status})"
-        elif status is not None and f"{status}" not in reason:
+        if status in (401, 403) or isinstance(error, OAuthFlowError):
+            told = "" if not isinstance(error, OAuthFlowError) else f": {reason}"
+            reason = f"the server wants authorization (HTTP {status or 401}){told}"
+            return RemoteError(self.server.name, "authorize", reason)
+        if status is not None and f"{status}" not in reason:
             reason = f"{reason} (HTTP {status})"
         return RemoteError(self.server.name, "connect", reason, stderr=self.last_words, retryable=True)
 

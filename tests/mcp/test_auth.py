@@ -1,0 +1,63 @@
+"""Servers that want to know who we are: a state, tokens in a file, a client's own credentials."""
+
+import stat
+
+import pytest
+from mcp.shared.auth import OAuthToken
+
+from adversaries.raw_http import served
+from toolwright import McpServer, Toolbox
+from toolwright.errors import ConfigError
+from toolwright.mcp.auth import FileTokens, client_credentials
+
+
+async def test_wanting_authorization_is_a_state():
+    with served("401") as server:
+        async with Toolbox(McpServer.http("web", server.url)) as box:
+            health = (await box.health())["web"]
+
+    assert not health
+    assert health.needs_auth
+    assert "wants authorization (HTTP 401)" in health.error
+
+
+async def test_a_server_that_is_not_there_does_not_want_authorization():
+    async with Toolbox(McpServer.http("web", "http://127.0.0.1:9/mcp")) as box:
+        health = (await box.health())["web"]
+
+    assert not health
+    assert not health.needs_auth
+
+
+async def test_tokens_are_kept_for_their_owner_alone_and_for_each_server(tmp_path):
+    path = tmp_path / "deep" / "tokens.json"
+    one, two = FileTokens(path, "one"), FileTokens(path, "two")
+
+    await one.set_tokens(OAuthToken(access_token="first"))  # noqa: S106 - a token of the test
+    await two.set_tokens(OAuthToken(access_token="second"))  # noqa: S106 - as above
+
+    assert (await FileTokens(path, "one").get_tokens()).access_token == "first"  # noqa: S105 - as above
+    assert (await two.get_tokens()).access_token == "second"  # noqa: S105 - as above
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "first" not in repr(one)
+    one.forget()
+    assert await one.get_tokens() is None
+    assert await two.get_tokens() is not None
+
+
+async def test_a_damaged_file_is_said(tmp_path):
+    path = tmp_path / "tokens.json"
+    path.write_text("{")
+
+    with pytest.raises(ConfigError, match="cannot be read"):
+        await FileTokens(path, "one").get_tokens()
+
+
+async def test_credentials_of_our_own_open_no_browser():
+    with served("401") as server:
+        auth = client_credentials(server.url, "id", "secret", issuer="https://login.example.com")
+        async with Toolbox(McpServer.http("web", server.url, auth=auth)) as box:
+            health = (await box.health())["web"]
+
+    assert not health
+    assert "secret" not in health.error
