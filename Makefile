@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench conformance test-servers soak fuzz clean
+.PHONY: help setup demo test test-providers check format bench conformance test-servers soak fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
@@ -27,6 +27,17 @@ demo: $(READY) ## List the tools of an example and call one
 
 test: $(READY) ## Run the tests, with branch coverage
 	@$(BIN)/python -m pytest --cov -n auto --maxprocesses 4 $(PYTEST_FLAGS)
+
+# Programs and data of others, beside the environment: a simulator of every provider, and the BFCL corpus.
+JUDGES := $(VENV)/judges
+$(JUDGES)/.ready: $(READY)
+	@mkdir -p $(JUDGES)
+	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps -d $(JUDGES) bfcl-eval==2026.3.23
+	@npm install --silent --no-audit --no-fund --prefix $(JUDGES) @copilotkit/aimock@1.43
+	@touch $@
+
+test-providers: $(JUDGES)/.ready ## Drive the providers' formats against programs and data of others (npm)
+	@$(BIN)/python -m pytest -m live --timeout=600 $(PYTEST_FLAGS) tests/live
 
 check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)

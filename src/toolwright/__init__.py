@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolwright._core.discovery import tools_from
     from toolwright._core.gather import discover, scan
     from toolwright._core.messages import Message
+    from toolwright._core.native import RemoteMcp, WebSearch
     from toolwright._core.policy import Limits, Parallel, Rate, Retry, Sequential
     from toolwright._core.support import supported_for
     from toolwright._core.tool import Tool
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     )
     from toolwright.errors import Abort, ToolError
     from toolwright.mcp.source import McpServer
+    from toolwright.models.named import model
 
 __all__ = [
     "Abort",
@@ -50,6 +52,7 @@ __all__ = [
     "Param",
     "ProjectDir",
     "Rate",
+    "RemoteMcp",
     "ResourceLink",
     "Retry",
     "Sequential",
@@ -63,8 +66,10 @@ __all__ = [
     "ToolResult",
     "ToolReturn",
     "Toolbox",
+    "WebSearch",
     "discover",
     "errors",
+    "model",
     "prompt",
     "scan",
     "supported_for",
@@ -89,6 +94,7 @@ _HOMES = {
     "Param": "toolwright._core.declare",
     "ProjectDir": "toolwright._core.context",
     "Rate": "toolwright._core.policy",
+    "RemoteMcp": "toolwright._core.native",
     "ResourceLink": "toolwright._core.values",
     "Retry": "toolwright._core.policy",
     "Sequential": "toolwright._core.policy",
@@ -102,7 +108,9 @@ _HOMES = {
     "ToolResult": "toolwright._core.values",
     "ToolReturn": "toolwright._core.values",
     "Toolbox": "toolwright._core.toolbox",
+    "WebSearch": "toolwright._core.native",
     "discover": "toolwright._core.gather",
+    "model": "toolwright.models.named",
     "prompt": "toolwright._core.declare",
     "scan": "toolwright._core.gather",
     "supported_for": "toolwright._core.support",
@@ -110,7 +118,7 @@ _HOMES = {
     "tools_from": "toolwright._core.discovery",
 }
 """Name → the module that has it."""
-_MODULES = ("converters", "errors", "experimental", "lowlevel", "resolvers")
+_MODULES = ("converters", "errors", "experimental", "lowlevel", "models", "providers", "resolvers")
 """Public modules; `errors` is a root name as well."""
 
 

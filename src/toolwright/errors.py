@@ -4,9 +4,12 @@
     ├─ DefinitionError       the developer: a tool, toolbox or prompt that cannot be built
     │  ├─ DuplicateTool
     │  ├─ UnsupportedType
+    │  ├─ LossyDefinition    a tool means something else in the form that a provider takes
     │  └─ PluginError        the plugin's author: what an entry point or a scanned module gives is no tool
     ├─ ConfigError           the developer or operator: a setting, file or injected value
+    │  └─ UnsupportedProvider   a provider or model that we do not know
     ├─ ExperimentalError     the developer: an API that may still change, used without leave
+    ├─ ModelError            failure: a model could not be reached, refused the request, or answered nonsense
     ├─ ToolCallError         what one call came to; results carry it, the model reads it
     │  ├─ UnknownTool        refusal: the model named something that is not there
     │  ├─ InvalidArguments   refusal: the model's arguments do not fit
@@ -24,15 +27,17 @@
     StaleManifest            a warning, not an error: a manifest is older than the code that it lists
 
 Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
-redacting policy (`_core.result`). Imports nothing of ours.
+redacting policy (`_core.result`). Imports nothing of ours but `_travel`, the way over a process border.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from toolwright._travel import picklable, picklable_cause, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = [
     "Abort",
@@ -46,6 +51,8 @@ __all__ = [
     "ExperimentalError",
     "InvalidArguments",
     "LimitExceeded",
+    "LossyDefinition",
+    "ModelError",
     "PluginError",
     "RemoteError",
     "ResultError",
@@ -56,6 +63,7 @@ __all__ = [
     "ToolTimeout",
     "ToolwrightError",
     "UnknownTool",
+    "UnsupportedProvider",
     "UnsupportedType",
 ]
 
@@ -65,46 +73,13 @@ NAMES_SHOWN = 20
 PROBLEMS_SHOWN = 20
 """How many argument problems the model is told at once; `problems` has them all."""
 
-_E = TypeVar("_E", bound="ToolwrightError")
-
 
 class ToolwrightError(Exception):
     """Root of everything this package raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A tool may run in another process: an error that cannot be pickled is lost there.
-        return _rebuild, (type(self), self.args, _picklable(self.__dict__), _picklable_cause(self.__cause__))
-
-
-def _rebuild(
-    kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], cause: BaseException | None = None
-) -> _E:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(fields)
-    error.__cause__ = cause
-    return error
-
-
-def _picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    import pickle  # noqa: PLC0415 - 10 ms at start-up; whoever gets here has loaded it already
-
-    kept = dict(fields)
-    for name, value in fields.items():
-        try:
-            pickle.dumps(value)
-        except Exception:  # noqa: BLE001 - whatever a foreign __reduce__ raises, the error must still travel
-            kept[name] = repr(value)
-    return kept
-
-
-def _picklable_cause(cause: BaseException | None) -> BaseException | None:
-    import pickle  # noqa: PLC0415 - as above
-
-    try:
-        pickle.loads(pickle.dumps(cause))  # noqa: S301 - our own bytes, made one call before
-    except Exception:  # noqa: BLE001 - the cause is foreign; its text survives even if its type cannot
-        return RuntimeError(f"{type(cause).__name__}: {cause}")
-    return cause
+        return rebuild, (type(self), self.args, picklable(self.__dict__), picklable_cause(self.__cause__))
 
 
 class StaleManifest(UserWarning):
@@ -130,6 +105,18 @@ class UnsupportedType(DefinitionError):
     """A parameter whose type has no JSON Schema."""
 
 
+class LossyDefinition(DefinitionError):
+    """A tool that would mean something else in the form that a provider takes."""
+
+    def __init__(self, tool: str, provider: str, losses: Iterable[Any]) -> None:
+        self.tool, self.provider, self.losses = tool, provider, tuple(losses)
+        told = "; ".join(str(loss) for loss in self.losses[:PROBLEMS_SHOWN])
+        super().__init__(
+            f"Tool {tool!r} cannot be said to {provider} without a change of meaning: {told}. "
+            'Change its schema, use strict="auto", or allow it with lossy=True.'
+        )
+
+
 class PluginError(DefinitionError):
     """What an entry point or a scanned module names could not be loaded, or gives no tools; the cause is kept."""
 
@@ -152,6 +139,33 @@ class PluginError(DefinitionError):
 
 class ConfigError(ToolwrightError):
     """A setting or injected value that is missing or wrong."""
+
+
+class UnsupportedProvider(ConfigError, ValueError):
+    """A provider, or a kind of model, of a name that we do not know; `known` has those we do."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"{clip(str(name))!r} is not a provider that we know. There are: {', '.join(self.known)}.")
+
+
+class ModelError(ToolwrightError):
+    """A model could not be reached, refused the request, or answered what cannot be read."""
+
+    def __init__(
+        self, provider: str, reason: str, *, status: int | None = None, code: str = "", retryable: bool = False
+    ) -> None:
+        self.provider, self.reason = provider, reason
+        self.status = status
+        """The HTTP status, where one came."""
+        self.code = code
+        """The provider's own word for it, such as `rate_limit_exceeded`."""
+        self.retryable = retryable
+        """Whether the same request may succeed later."""
+        self.retry_after: float | None = None
+        """How many seconds the provider asked us to wait."""
+        answer = f" answered {status}" if status is not None else ""
+        super().__init__(f"{provider}{answer}: {clip(reason, 500)}")
 
 
 class ExperimentalError(ToolwrightError):

@@ -65,7 +65,9 @@ def report():
     return fresh_import()
 
 
-@pytest.mark.parametrize("package", ["anthropic", "click", "httpx", "jsonschema", "mcp", "openai", "rich"])
+@pytest.mark.parametrize(
+    "package", ["anthropic", "click", "google", "httpx", "httpx2", "jsonschema", "mcp", "openai", "rich", "yaml"]
+)
 def test_import_does_not_load(package, report):
     assert "toolwright" in report["loaded"]
     assert package not in report["loaded"]

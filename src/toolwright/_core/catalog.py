@@ -15,6 +15,7 @@ from toolwright._core.declare import declared_on
 from toolwright._core.definition import Naming, apply_naming
 from toolwright._core.discovery import has_members, prompts_from, tools_from
 from toolwright._core.listed import Listed
+from toolwright._core.native import NATIVE_TYPES, Native
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Renamed, Tool, tool_from
 from toolwright.errors import DefinitionError, DuplicateTool, PluginError
@@ -24,7 +25,7 @@ from toolwright.errors import DefinitionError, DuplicateTool, PluginError
 class ToolSource(Protocol):
     """Something that a toolbox takes tools from."""
 
-    def __tools__(self) -> Iterable[Tool | Prompt]:
+    def __tools__(self) -> Iterable[Tool | Prompt | Native]:
         """Yield its tools and prompts."""
         ...
 
@@ -40,17 +41,22 @@ class Resolver(Protocol):
 
 @dataclass(eq=False, repr=False)
 class Catalog:
-    """Tools and prompts by name."""
+    """Tools and prompts by name, and what a provider runs."""
 
     tools: dict[str, Tool] = field(default_factory=dict)
     prompts: dict[str, Prompt] = field(default_factory=dict)
+    native: tuple[Native, ...] = ()
 
-    def add(self, item: Tool | Prompt, *, replace_same: bool = False) -> None:
+    def add(self, item: Tool | Prompt | Native, *, replace_same: bool = False) -> None:
         """Add a tool or prompt.
 
         Raises:
             DuplicateTool: its name is taken; names both origins.
         """
+        if isinstance(item, NATIVE_TYPES):
+            kept = [known for known in self.native if not replace_same or known.name != item.name]
+            self.native = (*kept, *([] if item in kept else [item]))
+            return
         held: dict[str, Any] = self.tools if isinstance(item, Tool) else self.prompts
         if not replace_same and item.name in held and held[item.name] is not item:
             raise DuplicateTool(item.name, held[item.name].origin, item.origin)
@@ -67,17 +73,18 @@ class Catalog:
     def __iter__(self) -> Iterator[Tool]:
         return iter(sorted(self.tools.values(), key=lambda tool: tool.name))
 
-    def where(self, keep: Callable[[Tool], bool]) -> Catalog:
-        """Return a catalog with the tools that `keep` keeps, and every prompt."""
-        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, dict(self.prompts))
+    def where(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> Catalog:
+        """Return a catalog with the tools that `keep` keeps, those of a provider by name, and every prompt."""
+        native = tuple(item for item in self.native if keep_native(item.name))
+        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, dict(self.prompts), native)
 
     def copy(self) -> Catalog:
         """Return a catalog with the same tools and prompts."""
-        return Catalog(dict(self.tools), dict(self.prompts))
+        return Catalog(dict(self.tools), dict(self.prompts), self.native)
 
     def named(self, rename: Callable[[str], str]) -> Catalog:
         """Return a catalog with the tools under other names."""
-        renamed = Catalog(prompts=dict(self.prompts))
+        renamed = Catalog(prompts=dict(self.prompts), native=self.native)
         for tool in self.tools.values():
             renamed.add(as_named(tool, rename(tool.name)))
         return renamed
@@ -87,8 +94,8 @@ class Catalog:
         both = self.copy()
         for tool in other.tools.values():
             both.add(tool)
-        for prompt in other.prompts.values():
-            both.add(prompt)
+        for item in (*other.prompts.values(), *other.native):
+            both.add(item)
         return both
 
 
@@ -107,7 +114,9 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
     Raises:
         DefinitionError: it is none; says what a source can be.
     """
-    if isinstance(source, Tool | Prompt) or (hasattr(source, "__remote__") and not isinstance(source, type)):
+    if isinstance(source, (Tool, Prompt, *NATIVE_TYPES)) or (
+        hasattr(source, "__remote__") and not isinstance(source, type)
+    ):
         yield source
     elif isinstance(source, ToolSource):
         yield from source.__tools__()
@@ -136,6 +145,8 @@ def local_items_from(source: Any) -> Iterator[Tool | Prompt]:
         DefinitionError: it is no source, or a server; says what to do.
     """
     for item in items_from(source, None, ()):
+        if isinstance(item, NATIVE_TYPES):
+            raise DefinitionError(f"{item!r} is run by a provider, and is nothing to call. Give it to a toolbox.")
         if not isinstance(item, Tool | Prompt):
             raise DefinitionError(f"{item!r} is a server, and cannot be looked into here. Give it to a toolbox.")
         yield item

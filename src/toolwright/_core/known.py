@@ -19,7 +19,7 @@ from toolwright._core.servers import ServerSettings
 from toolwright.errors import ConfigError
 
 _GROUP: Final = re.compile(r"mcp(?:_([0-9]{1,9}))?\.", re.IGNORECASE)
-_MCP_KEYS: Final = ("url", "name", "description", "authorization")
+_MCP_KEYS: Final = ("url", "name", "description", "authorization", "native")
 _SEARCH_KEYS: Final = ("type", "city", "country", "region")
 _TOOLS_KEYS: Final = ("throw_on_error", "include_content")
 _SECRETS: Final = re.compile(r"authorization|header|token|secret|password|key\b", re.IGNORECASE)
@@ -164,6 +164,7 @@ def _server(entries: Entries, group: str) -> ServerSettings:
                 "An MCP server needs a name and a url: set both, or remove the group."
             )
     values = {name: entry.value for name, entry in found.items()}
+    values["native"] = flag(entries, f"{group}.native")
     if not re.match(r"https?://[^\s/]", values["url"]):
         raise ConfigError(f"{_said(found['url'])} is not an address. Write http://… or https://….")
     return ServerSettings(origin=found["name"].origin, **values)
@@ -175,7 +176,7 @@ def _texts(entries: Entries, group: str, known: Iterable[str]) -> dict[str, Entr
     for name, entry in found.items():
         if name not in known:
             raise _unknown(entry, name, known)
-        if not isinstance(entry.value, str):
+        if not isinstance(entry.value, str) and name != "native":
             raise ConfigError(f"{_said(entry)} is not a text. Put it in quotes.")
     return {name: found[name] for name in known if name in found}
 

@@ -20,6 +20,7 @@ from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
 from toolwright._core.handles import Store, shortened
+from toolwright._core.native import Native, native_from
 from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Settings, Timeout, checked, checked_policy
 from toolwright._core.remotes import Asked, OnConflict
 from toolwright._core.render import Render, renderer_of
@@ -86,6 +87,8 @@ class BoxPolicy:
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
     experimental: bool = False
     """Whether tools of this toolbox may use APIs that may still change."""
+    native: tuple[Native, ...] = ()
+    """What the configuration has a provider run."""
     name: str | None = None
 
     @classmethod
@@ -96,7 +99,10 @@ class BoxPolicy:
             DefinitionError: a keyword or value that makes no sense.
         """
         given: dict[str, Any] = dict(words)
-        known = {item.name for item in fields(cls)} - {"capped_width", "experimental"} | {"project_dir", "config"}
+        known = {item.name for item in fields(cls)} - {"capped_width", "experimental", "native"} | {
+            "project_dir",
+            "config",
+        }
         if unknown := given.keys() - known:
             raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
         config = given.pop("config", None)
@@ -128,6 +134,8 @@ def _from_config(config: Config) -> dict[str, Any]:
         found["experimental"] = True
     if (limits := config.limits) is not None:
         found["settings"] = limits
+    if native := tuple(native_from(config)):
+        found["native"] = native
     return found
 
 

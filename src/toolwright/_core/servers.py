@@ -39,6 +39,8 @@ class ServerSettings:
     authorization: str | None = None
     """Sent as it is in the header of that name."""
     description: str | None = None
+    native: bool = False
+    """Whether the model's provider calls it, and not we."""
     origin: str = "code"
     """Where it is written, for messages."""
 

@@ -20,12 +20,14 @@ from toolwright._core.catalog import Catalog, items_from, problems_of, resolved
 from toolwright._core.connections import Connections
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
+from toolwright._core.exports import Exports
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolwright._core.govern import Governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
 from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
 from toolwright._core.manifest import find_manifest
+from toolwright._core.native import Native
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
@@ -41,7 +43,7 @@ from toolwright.errors import ExecutionError, PluginError, ToolCallError, Unknow
 _ids = itertools.count(1)
 
 
-class Toolbox(Faces, Connections, Views, Approvals):
+class Toolbox(Faces, Connections, Views, Approvals, Exports):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
     def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
@@ -57,7 +59,8 @@ class Toolbox(Faces, Connections, Views, Approvals):
         self._remotes = Remotes(host, policy.on_conflict)
         self._remotes.listen(self)
         self._problems: tuple[PluginError, ...] = ()
-        for source in sources:
+        self._exported = {}
+        for source in (*sources, *policy.native):
             self.add(source)
 
     @classmethod
@@ -91,7 +94,7 @@ class Toolbox(Faces, Connections, Views, Approvals):
         twin._problems = self._problems
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
-        twin._catalog, twin._routes = catalog, {}
+        twin._catalog, twin._routes, twin._exported = catalog, {}, {}
         twin._office, twin._run = self._office, run or self._run
         twin._store = self._store if run is None else store_of(self._policy)
         return twin
@@ -110,7 +113,8 @@ class Toolbox(Faces, Connections, Views, Approvals):
             if not isinstance(item, Tool | Prompt) and isinstance(item, RemoteSource):
                 servers.append(item.__remote__(self._remotes.host))
                 continue
-            refuse_builtin_name(item)
+            if isinstance(item, Tool | Prompt):
+                refuse_builtin_name(item)
             grown.add(item, replace_same=replace)
         for server in servers:
             self._remotes.add(server)
@@ -123,10 +127,12 @@ class Toolbox(Faces, Connections, Views, Approvals):
     def forget_routes(self) -> None:
         """Work out anew how calls are treated; what the tools are has changed."""
         self._routes.clear()
+        self._exported.clear()
 
-    def __tools__(self) -> Iterator[Tool | Prompt]:
+    def __tools__(self) -> Iterator[Tool | Prompt | Native]:
         yield from self._catalog.tools.values()
         yield from self._catalog.prompts.values()
+        yield from self._catalog.native
 
     @property
     def name(self) -> str | None:
@@ -146,6 +152,14 @@ class Toolbox(Faces, Connections, Views, Approvals):
         """
         more = () if not len(self._store) or READ_RESULT in self._catalog.tools else (reader_of(self._store),)
         return sorted([*self, *more], key=lambda tool: tool.name)
+
+    @property
+    def native(self) -> tuple[Native, ...]:
+        """The tools that a provider runs: web search, MCP servers that it calls, others of its own."""
+        return self._catalog.native
+
+    def _reads_results(self) -> bool:
+        return len(self._store) > 0
 
     @property
     def _offered(self) -> Mapping[str, Tool]:

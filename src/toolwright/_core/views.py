@@ -63,18 +63,26 @@ class Views(ABC):
         given = {name: bool(value) for name, value in effects.items()}
 
         def keep(tool: Tool) -> bool:
-            return (not patterns or any(fnmatchcase(tool.name, p) for p in patterns)) and matches(tool, wanted, given)
+            return named(tool.name) and matches(tool, wanted, given)
 
-        return self._with(self._catalog.where(keep), closed=True, view=_kept(keep))
+        def named(name: str) -> bool:
+            return not patterns or any(fnmatchcase(name, p) for p in patterns)
+
+        # What a provider runs carries no tags and says no effects.
+        picked = self._catalog.where(keep, lambda name: named(name) and not wanted and not given)
+        return self._with(picked, closed=True, view=_kept(keep))
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
         """Return a view without the tools that match a pattern or carry one of the tags."""
         unwanted = frozenset([tags] if isinstance(tags, str) else tags)
 
         def keep(tool: Tool) -> bool:
-            return not any(fnmatchcase(tool.name, p) for p in patterns) and not (unwanted & tool.options.tags)
+            return other(tool.name) and not (unwanted & tool.options.tags)
 
-        return self._with(self._catalog.where(keep), closed=True, view=_kept(keep))
+        def other(name: str) -> bool:
+            return not any(fnmatchcase(name, p) for p in patterns)
+
+        return self._with(self._catalog.where(keep, other), closed=True, view=_kept(keep))
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool's name begins with `prefix`."""
@@ -109,7 +117,7 @@ class Views(ABC):
         """
         augment = augmenter(model, on_arguments, keep=keep)
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
-        return self._with(Catalog(tools, dict(self._catalog.prompts)), view=augment)
+        return self._with(Catalog(tools, dict(self._catalog.prompts), self._catalog.native), view=augment)
 
     def run(self, limits: Limits | None = None) -> Self:
         """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.

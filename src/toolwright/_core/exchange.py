@@ -1,0 +1,206 @@
+"""What goes to a model and comes back: requests, replies, and the events of a reply that is on its way.
+
+Lives here: frozen values that no provider's format shows in. Not here: the formats (`toolwright.providers`), or
+who answers (`toolwright.models`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from toolwright._core.catalog import items_from
+from toolwright._core.definition import ToolDefinition
+from toolwright._core.messages import Message
+from toolwright._core.native import NATIVE_TYPES, Native
+from toolwright._core.tool import Tool
+from toolwright._core.values import ToolCall
+from toolwright.errors import ConfigError
+
+Finish: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
+"""Why a model stopped: done, wants calls, out of tokens, will not, was not let, wants to go on, something else."""
+Mode: TypeAlias = Literal["auto", "none", "required"]
+_MODES: Final = ("auto", "none", "required")
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "max_tokens": "how long the answer may be",
+    "temperature": "how much chance there is in it",
+    "top_p": "from how much of the likely words it is chosen",
+    "stop": "texts that end it",
+    "parallel": "whether the model may ask for several calls at once",
+    "strict": 'True, False or "auto": see `Toolbox.definitions`',
+    "lossy": "whether a tool may change its meaning on the way",
+    "body": "fields of the provider's own, put into the request as they are",
+}
+"""What `ModelRequest.options` may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may, must or must not call, and which tools alone it may call."""
+
+    mode: Mode = "auto"
+    names: tuple[str, ...] = ()
+    """The tools that it may call; empty: any."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ConfigError(f'tool_choice={self.mode!r}: give "auto", "none", "required", or the name of a tool.')
+        object.__setattr__(self, "names", tuple(self.names))
+
+    @classmethod
+    def of(cls, wanted: ToolChoice | str | None) -> ToolChoice | None:
+        """Read a choice: one of the three words, or the name of the tool that must be called."""
+        if wanted is None or isinstance(wanted, ToolChoice):
+            return wanted
+        return cls(wanted) if wanted in _MODES else cls("required", (wanted,))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One turn to ask of a model. `tools` takes a toolbox, or anything that a toolbox takes."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    native: tuple[Native, ...] = ()
+    """Tools that the provider runs."""
+
+    def __init__(
+        self,
+        messages: str | Message | Iterable[Message],
+        tools: Any = (),  # a toolbox or whatever gives tools
+        tool_choice: ToolChoice | str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        given = dict(options or {})
+        if unknown := given.keys() - OPTIONS.keys():
+            raise ConfigError(
+                f"There is no model option {min(unknown)!r}. There are: {', '.join(OPTIONS)}. "
+                'What only one provider knows goes into options={"body": {...}}.'
+            )
+        said = [Message("user", messages)] if isinstance(messages, str) else messages
+        definitions, native = _offered(tools)
+        for name, value in {
+            "messages": (said,) if isinstance(said, Message) else tuple(said),
+            "tools": definitions,
+            "tool_choice": ToolChoice.of(tool_choice),
+            "options": given,
+            "native": native,
+        }.items():
+            object.__setattr__(self, name, value)
+
+
+def _offered(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[Native, ...]]:
+    definitions: dict[str, ToolDefinition] = {}
+    native: list[Native] = []
+    # A toolbox gives its tools itself, so that those of servers and `read_result` are among them.
+    named = getattr(tools, "tools", None)
+    sources = [*named, *getattr(tools, "native", ())] if isinstance(named, list) else _listed(tools)
+    for source in sources:
+        for item in [source] if isinstance(source, ToolDefinition) else items_from(source, None, ()):
+            if isinstance(item, ToolDefinition | Tool):
+                definition = item.definition if isinstance(item, Tool) else item
+                definitions.setdefault(definition.name, definition)
+            elif isinstance(item, NATIVE_TYPES):
+                native.append(item)
+    return tuple(definitions[name] for name in sorted(definitions)), tuple(native)
+
+
+def _listed(tools: Any) -> list[Any]:
+    if tools is None:
+        return []
+    return list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, counted alike for every provider: `input_tokens` includes those that came from a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input, read from a cache."""
+    cache_write_tokens: int = 0
+    """Of the input, written to a cache."""
+    reasoning_tokens: int = 0
+    """Of the output, thought and not said."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered."""
+
+    message: Message
+    """To put into the history as it is."""
+    finish: Finish = "stop"
+    usage: Usage = Usage()
+    raw: Any = field(default=None, repr=False)
+    """The provider's answer as it came."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What the model wants called."""
+        return self.message.calls
+
+    @property
+    def text(self) -> str:
+        """What the model said."""
+        return self.message.text
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of what the model thinks, where the provider shows it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """The model begins a call; its arguments follow."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsDelta:
+    """A piece of the arguments of a call."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallClosed:
+    """A call is complete."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply is complete; always the last event."""
+
+    reply: ModelReply
+
+
+ModelEvent: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallClosed | Finished

@@ -1,0 +1,100 @@
+"""`"openai:gpt-5"` → a model.
+
+Lives here: `model`, and what each kind takes. What sends requests is loaded with the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, Literal
+
+from typing_extensions import TypedDict, Unpack
+
+from toolwright.errors import ConfigError, UnsupportedProvider
+from toolwright.models.clients import sender_over
+from toolwright.models.endpoints import endpoint_of
+from toolwright.models.protocol import Model
+from toolwright.models.remote import RemoteModel
+from toolwright.models.scripted import scripted_from
+from toolwright.models.sender import LateSender, Sender
+from toolwright.models.waiting import Retries
+from toolwright.providers.codec import Codec
+from toolwright.providers.json_mode import CODEC as JSON_MODE
+from toolwright.providers.registry import codec
+
+KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "scripted")
+
+
+class ModelWords(TypedDict, total=False):
+    """What `model(...)` takes beside a name."""
+
+    api_key: str
+    """Else the provider's environment variable."""
+    base_url: str
+    """Of another server that speaks the same format."""
+    client: Any
+    """An official SDK's async client, instead of a connection of our own."""
+    timeout: float
+    """Seconds without a sign of life, 600 unless you say otherwise."""
+    max_retries: int
+    """How often a request that failed is sent again, 2 unless you say otherwise."""
+    proxy: str
+    """Else `HTTPS_PROXY` and its kin."""
+    tool_mode: Literal["native", "json_schema"]
+    """`json_schema` for a server of `openai-chat` that knows no tools."""
+    options: Mapping[str, Any]
+    """For every request; see `ModelRequest.options`."""
+
+
+def model(name: str, **words: Unpack[ModelWords]) -> Model:
+    """Return the model of a name such as `openai:gpt-5`; nothing is sent yet.
+
+    Raises:
+        UnsupportedProvider: what stands before the colon is no provider; names those there are.
+        ConfigError: a key is missing, or an option makes no sense.
+        ImportError: a package is missing; says which to install.
+    """
+    kind, _, rest = str(name).partition(":")
+    kind = kind.strip().lower().replace("_", "-")
+    if kind not in KINDS:
+        raise UnsupportedProvider(name, KINDS)
+    if not rest:
+        raise ConfigError(f"{name!r} names no model. Write {kind}:NAME.")
+    if unknown := words.keys() - ModelWords.__annotations__.keys():
+        there = ", ".join(ModelWords.__annotations__)
+        raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {there}.")
+    if kind == "scripted":
+        return scripted_from(rest)
+    made = _codec(kind, words.get("tool_mode", "native"))
+    return RemoteModel(f"{kind}:{rest}", made, _sender(kind, rest, words), words.get("options"))
+
+
+def _codec(kind: str, mode: str) -> Codec:
+    if mode not in ("native", "json_schema"):
+        raise ConfigError(f'tool_mode={mode!r}: give "native" or "json_schema".')
+    if mode == "native":
+        return codec(kind)
+    if kind != "openai-chat":
+        raise ConfigError(f'tool_mode="json_schema" is for openai-chat; {kind} has tools of its own. Leave it out.')
+    return JSON_MODE
+
+
+def _sender(kind: str, name: str, words: ModelWords) -> Sender:
+    if (client := words.get("client")) is not None:
+        if mixed := words.keys() & {"api_key", "base_url", "timeout", "max_retries", "proxy"}:
+            raise ConfigError(f"client= and {min(mixed)}=: the client has its own. Leave one of the two out.")
+        return sender_over(client, kind, name)
+    timeout, retries = words.get("timeout", 600.0), words.get("max_retries", 2)
+    if timeout <= 0 or retries < 0:
+        raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: give seconds above 0, and 0 or more retries.")
+    place = endpoint_of(kind, name, base_url=words.get("base_url"), api_key=words.get("api_key"))
+    if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it
+        raise ImportError("Models need httpx2: pip install 'toolwright[models]'")
+
+    def connect() -> Sender:
+        made = import_module("toolwright.models.transport").Transport
+        return made(place, timeout=timeout, retries=Retries(retries), proxy=words.get("proxy"))  # type: ignore[no-any-return]
+
+    return LateSender(connect)

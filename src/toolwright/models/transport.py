@@ -1,0 +1,167 @@
+"""A request body → an answer over HTTP, or its events; the one place that opens connections to providers.
+
+Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone and in
+no message. Not here: what is in a body (`toolwright.providers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from toolwright.errors import ModelError, clip
+from toolwright.models.sender import Endpoint
+from toolwright.models.waiting import Retries, asked_wait, may_pass
+from toolwright.providers.codec import error_in
+from toolwright.providers.sse import EventStream
+
+try:
+    import httpx2
+except ImportError as missing:  # pragma: no cover - the test suite has it
+    raise ImportError("Models need httpx2: pip install 'toolwright[models]'") from missing
+
+
+_FAILED: Final = 400
+
+
+class Transport:
+    """Connections to one endpoint. It may be used from several event loops, one after the other or at once."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout: float = 600.0,
+        retries: Retries | None = None,
+        proxy: str | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._endpoint, self._retries, self._sleep = endpoint, retries or Retries(), sleep
+        self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=min(timeout, 10.0)), "proxy": proxy}
+        # A connection belongs to the loop that opened it.
+        self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
+
+    def _client(self) -> httpx2.AsyncClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None or client.is_closed:
+            client = self._clients[loop] = httpx2.AsyncClient(**self._options)
+        return client
+
+    def _request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
+        known = self._endpoint
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        headers |= {**known.headers, **(known.flags(body) if known.flags is not None else {})}
+        url = known.stream_url if stream else known.url
+        return self._client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
+
+    async def post(self, body: Mapping[str, Any]) -> Any:
+        """Return the answer.
+
+        Raises:
+            ModelError: there is none; `retryable` tells whether it may come later.
+        """
+        for attempt in range(self._retries.most + 1):
+            try:
+                answer = await self._client().send(self._request(body, stream=False))
+                self._refuse(answer.status_code, answer.headers, answer.content)
+                return self._read(answer.content)
+            except (ModelError, httpx2.TransportError) as error:
+                await self._wait_or_raise(error, attempt)
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the events of the answer; a request is sent again only while nothing has come.
+
+        Raises:
+            ModelError: there is none, or it was cut.
+        """
+        for attempt in range(self._retries.most + 1):
+            begun = False
+            try:
+                async for event in self._once(body):
+                    begun = True
+                    yield event
+                return
+            except (ModelError, httpx2.TransportError) as error:
+                if begun:
+                    raise self._told(error) from error
+                await self._wait_or_raise(error, attempt)
+
+    async def _once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        answer = await self._client().send(self._request(body, stream=True), stream=True)
+        try:
+            if answer.status_code >= _FAILED:
+                self._refuse(answer.status_code, answer.headers, await answer.aread())
+            if "text/event-stream" not in answer.headers.get("content-type", ""):
+                content = await answer.aread()
+                if not content.lstrip().startswith((b"data:", b"event:", b":")):
+                    raise ModelError(
+                        self._endpoint.provider, f"no stream came, but: {clip(content.decode(errors='replace'), 200)}"
+                    )
+                pieces: AsyncIterator[bytes] = _single(content)
+            else:
+                pieces = answer.aiter_bytes()
+            stream = EventStream(self._endpoint.provider)
+            async for piece in pieces:
+                for event in stream.feed(piece):
+                    yield event
+            for event in stream.end():
+                yield event
+        finally:
+            await answer.aclose()
+
+    def _refuse(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        if status < _FAILED:
+            return
+        try:
+            told = from_json(content)
+        except ValueError:
+            told = None
+        if isinstance(told, list) and told:  # Gemini sends a list where a stream was asked for
+            told = told[0]
+        form = told if isinstance(told, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
+        error = error_in(self._endpoint.provider, self._without_secret(form), status)
+        error.retryable = may_pass(status)
+        error.retry_after = asked_wait(headers)
+        raise error
+
+    def _read(self, content: bytes) -> Any:
+        try:
+            return from_json(content)
+        except ValueError as error:
+            shown = clip(content.decode(errors="replace"), 200)
+            raise ModelError(self._endpoint.provider, f"the answer is not JSON: {shown}") from error
+
+    async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
+        told = self._told(error)
+        wait = self._retries.wait(attempt, told.retry_after) if told.retryable else None
+        if wait is None:
+            raise told from (error if told is not error else None)
+        await self._sleep(wait)
+
+    def _told(self, error: Exception) -> ModelError:
+        if isinstance(error, ModelError):
+            return error
+        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        words = words.replace(self._endpoint.secret, "…") if self._endpoint.secret else words
+        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=True)
+
+    def _without_secret(self, form: Mapping[str, Any]) -> Mapping[str, Any]:
+        secret = self._endpoint.secret
+        text = to_json(dict(form)).decode()
+        return form if not secret or secret not in text else from_json(text.replace(secret, "…"))
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+
+async def _single(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -1,0 +1,74 @@
+"""The name of a provider → its format.
+
+Lives here: the list of those we know. Names are read without regard to case; the bytes of a toolbox follow from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from toolwright._core.definition import ToolDefinition
+from toolwright._core.exports import Strict
+from toolwright._core.native import Native
+from toolwright._core.tool import Tool
+from toolwright.errors import UnsupportedProvider
+from toolwright.providers.anthropic import CODEC as ANTHROPIC
+from toolwright.providers.codec import Codec, Format
+from toolwright.providers.gemini import CODEC as GEMINI
+from toolwright.providers.mcp import FORMAT as MCP
+from toolwright.providers.openai import CODEC as OPENAI
+from toolwright.providers.openai_chat import CODEC as OPENAI_CHAT
+from toolwright.providers.report import Verdict
+
+_FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
+    {made.name: made for made in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}
+)
+KNOWN: Final = tuple(_FORMATS)
+"""The providers that we know."""
+
+
+def format_of(provider: str) -> Format:
+    """Return the format of a provider.
+
+    Raises:
+        UnsupportedProvider: there is none of that name; names those there are.
+    """
+    found = _FORMATS.get(str(provider).strip().lower().replace("_", "-"))
+    if found is None:
+        raise UnsupportedProvider(provider, KNOWN)
+    return found
+
+
+def codec(provider: str) -> Codec:
+    """Return what writes requests to a provider and reads its answers.
+
+    Raises:
+        UnsupportedProvider: there is none of that name; names those there are.
+    """
+    found = format_of(provider)
+    if not isinstance(found, Codec):
+        raise UnsupportedProvider(provider, [name for name, made in _FORMATS.items() if isinstance(made, Codec)])
+    return found
+
+
+def definitions(
+    tools: Sequence[Tool],
+    native: Iterable[Native],
+    provider: str,
+    strict: Strict,
+    lossy: bool,  # noqa: FBT001 - called by position from `_core.exports`
+) -> list[dict[str, Any]]:
+    """Return tools as a provider takes them; see `Toolbox.definitions`."""
+    made = format_of(provider)
+    return made.tools(made.offer(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy))
+
+
+def verdict(tool: ToolDefinition, provider: str, strict: Strict = "auto") -> Verdict:
+    """Return what a provider makes of a tool: its schema, strict or not and why, what gets lost, its other name.
+
+    Raises:
+        UnsupportedProvider: there is no such provider; names those there are.
+    """
+    return format_of(provider).verdict(tool, strict)

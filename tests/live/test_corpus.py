@@ -1,0 +1,145 @@
+"""The functions and calls of the BFCL corpus, in every format: accepted by the judges, read back as they were."""
+
+import json
+import random
+import re
+from collections import Counter
+
+import jsonschema
+import pytest
+
+from live.corpus import functions, normal, questions
+from providers.judges import objections
+from providers.samples import CHATS
+from toolwright import Message, ToolCall, ToolDefinition, ToolResult
+from toolwright._core.arguments import without_nulls
+from toolwright.models import ModelRequest
+from toolwright.providers import codec, verdict
+from toolwright.providers.parts import arguments_object
+from toolwright.providers.sse import EventStream
+
+pytestmark = pytest.mark.live
+REFUSED = {"obtener_cotizacion_de_creditos": "a parameter has a letter in its name that Anthropic refuses"}
+REASON = re.compile(r"\$\S*: (anything goes here|any key goes here|any item goes here)")
+
+
+def definitions():
+    return [ToolDefinition(f["name"], f["description"], f["parameters"]) for f in functions()]
+
+
+def truths():
+    """Every call that answers a question: its function's schema, and the first acceptable value of each argument."""
+    for question in questions():
+        known = {f["name"]: normal(f["parameters"]) for f in question["function"]}
+        for call in question["calls"]:
+            for name, arguments in call.items():
+                chosen = {key: plain(values[0]) for key, values in arguments.items() if values and values[0] != ""}
+                yield name, chosen, {"type": "object", **known[name]}
+
+
+def judged():
+    """The calls of Python functions; those of Java and JavaScript are texts of their languages."""
+    other = {f["name"] for q in questions() if "java" in q["kind"] for f in q["function"]}
+    return ((name, arguments, schema) for name, arguments, schema in truths() if name not in other)
+
+
+def plain(value):
+    """The corpus writes what is acceptable inside of an object as lists, too."""
+    if isinstance(value, dict):
+        return {key: plain(part[0]) if isinstance(part, list) and part else part for key, part in value.items()}
+    return value
+
+
+def test_the_corpus_is_the_one_that_was_measured():
+    assert (len(functions()), len(questions()), sum(1 for _ in truths())) == (3258, 3641, 3302)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("provider", CHATS)
+def test_every_function_is_accepted_by_the_judges(provider):
+    made, objected = codec(provider), {}
+    for tool in definitions():
+        body = made.encode(ModelRequest("x", [tool], None, {"lossy": tool.name in REFUSED}), "m")
+        if found := objections(provider, body):
+            objected[tool.name] = found
+
+    assert objected == {}
+
+
+def test_only_what_is_known_would_change_its_meaning():
+    rejected = {(p, tool.name) for p in CHATS for tool in definitions() if verdict(tool, p).status == "rejected"}
+
+    assert rejected == {("anthropic", name) for name in REFUSED}
+
+
+def test_nearly_all_are_strict_for_openai_and_the_rest_say_why():
+    found = [verdict(tool, "openai").narrowed for tool in definitions()]
+
+    loose = [narrowed.reason for narrowed in found if not narrowed.strict]
+
+    assert 1 - len(loose) / len(found) >= 0.94
+    assert [reason for reason in loose if not REASON.fullmatch(reason)] == []
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_every_call_is_read_back_as_it_was(provider):
+    made = codec(provider)
+    for name, arguments, _ in truths():
+        names = made.offer((ToolDefinition(name, "d", {"type": "object"}),), ()).names
+        asked = Message("assistant", (), [ToolCall("c", name, json.dumps(arguments))])
+        history = [Message("user", "x"), asked, Message("tool", results=[ToolResult("c", name, text="")])]
+        body = made.encode(ModelRequest(history), "gemini-2")
+        (call,) = made.decode(as_answer(provider, body, names.alias(name)), names).calls
+        assert (call.name, arguments_object(call)) == (name, arguments)
+
+
+def as_answer(provider, body, alias):
+    """The turn of the model in a request, as the provider would have sent it."""
+    if provider == "openai":
+        item = next(i for i in body["input"] if i["type"] == "function_call")
+        return {"status": "completed", "output": [{**item, "name": alias}]}
+    if provider == "openai-chat":
+        message = body["messages"][1]
+        message["tool_calls"][0]["function"]["name"] = alias
+        return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    if provider == "anthropic":
+        return {"content": [{**body["messages"][1]["content"][0], "name": alias}], "stop_reason": "tool_use"}
+    part = body["contents"][1]["parts"][0]
+    part["functionCall"]["name"] = alias
+    return {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}
+
+
+def test_nulls_for_what_was_left_out_give_the_call_again():
+    for name, arguments, schema in truths():
+        if not verdict(ToolDefinition(name, "d", schema), "openai").narrowed.strict:
+            continue  # then nobody is told to send a null
+        optional = [key for key in schema.get("properties", {}) if key not in schema.get("required", ())]
+        filled = {**dict.fromkeys(optional), **arguments}
+        # Some calls of the corpus say null themselves for what may be left out.
+        assert without_nulls(filled, schema, schema) == {k: v for k, v in arguments.items() if v is not None}
+
+
+def test_nearly_every_call_fits_its_function():
+    """The rest are mistakes of the corpus: a value of another type, out of the enum, or a required one missing."""
+    found = [list(jsonschema.Draft202012Validator(schema).iter_errors(arguments)) for _, arguments, schema in judged()]
+    wrong = Counter(errors[0].validator for errors in found if errors)
+
+    assert wrong == {"enum": 20, "type": 11, "required": 7}
+
+
+def test_streams_of_calls_cut_at_random_bytes_assemble_to_the_same_call():
+    chance, made = random.Random(3), codec("openai-chat")  # noqa: S311 - a test that repeats
+    for name, arguments, _ in truths():
+        text = json.dumps(arguments, ensure_ascii=False)
+        cut = sorted(chance.choices(range(len(text) + 1), k=3))
+        pieces = [text[a:b] for a, b in zip([0, *cut], [*cut, len(text)], strict=True)]
+        chunks = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]
+        chunks += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+        events = [{"choices": [{"delta": {"tool_calls": [chunk]}}]} for chunk in chunks]
+        events.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+        wire = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events).encode()
+        where = chance.randrange(len(wire))
+        stream, reader = EventStream("x"), made.reader(made.no_names)
+        for told in (told for part in (wire[:where], wire[where:]) for told in stream.feed(part)):
+            list(reader.feed(told))
+        assert arguments_object(reader.end().calls[0]) == arguments, name

@@ -1,0 +1,87 @@
+"""An official SDK's client can take the place of our own connection."""
+
+import anthropic
+import openai
+import pytest
+from google import genai
+
+from models.server import answer, provider, stream
+from models.test_transport import ANSWERS, BUSY, all_of
+from providers.recordings import STREAMS
+from providers.samples import CHATS, box
+from toolwright import RemoteMcp, model
+from toolwright.errors import ConfigError, ModelError
+from toolwright.models import ModelRequest
+
+CLIENTS = []
+
+
+@pytest.fixture(autouse=True)
+async def clients_are_closed():
+    yield
+    while CLIENTS:
+        client = CLIENTS.pop()
+        await (client.aio.aclose() if isinstance(client, genai.Client) else client.close())
+
+
+def client_for(kind, url):
+    if kind == "gemini":
+        made = genai.Client(api_key="k", http_options={"base_url": url, "api_version": "v1beta"})
+    elif kind == "anthropic":
+        made = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
+    else:
+        made = openai.AsyncOpenAI(api_key="k", base_url=url, max_retries=0)
+    CLIENTS.append(made)
+    return made
+
+
+@pytest.mark.parametrize("kind", CHATS)
+async def test_a_plain_turn(kind):
+    with provider(answer(ANSWERS[kind])) as server:
+        made = model(f"{kind}:m", client=client_for(kind, server.url))
+
+        reply = await made.respond(ModelRequest("hi", box()))
+
+    assert reply.text == "Hello."
+    assert server.requests[0][2]["tools"]
+
+
+@pytest.mark.parametrize("kind", CHATS)
+async def test_a_streamed_turn(kind):
+    with provider(stream(STREAMS[kind])) as server:
+        made = model(f"{kind}:m", client=client_for(kind, server.url))
+
+        events = await all_of(made.stream(ModelRequest("hi", box())))
+
+    assert [call.name for call in events[-1].reply.calls] == ["get_weather", "now"]
+
+
+@pytest.mark.parametrize("kind", ["openai", "openai-chat", "anthropic"])
+async def test_an_error_of_the_sdk_is_ours(kind):
+    with provider(answer(BUSY, 429)) as server, pytest.raises(ModelError) as caught:
+        await model(f"{kind}:m", client=client_for(kind, server.url)).respond(ModelRequest("hi"))
+
+    assert (caught.value.status, caught.value.retryable) == (429, True)
+
+
+async def test_azure_has_the_deployment_in_the_address():
+    with provider(answer(ANSWERS["openai-chat"])) as server:
+        client = openai.AsyncAzureOpenAI(api_key="k", azure_endpoint=server.url, api_version="2024-10-21")
+        reply = await model("openai-chat:gpt-5", client=client).respond(ModelRequest("hi"))
+        await client.close()
+
+    assert reply.text == "Hello."
+    assert server.requests[0][0].startswith("/openai/deployments/gpt-5/chat/completions")
+
+
+async def test_a_beta_is_asked_for_where_the_body_needs_it():
+    with provider(answer(ANSWERS["anthropic"])) as server:
+        made = model("anthropic:m", client=client_for("anthropic", server.url))
+        await made.respond(ModelRequest("hi", [RemoteMcp("crm", "https://crm.example")]))
+
+    assert "mcp-client" in server.requests[0][1]["anthropic-beta"]
+
+
+async def test_a_sync_client_is_an_error():
+    with pytest.raises(ConfigError, match="Give AsyncOpenAI"):
+        model("openai:m", client=openai.OpenAI(api_key="k"))

@@ -1,0 +1,142 @@
+"""A model is made from its name; what is missing or wrong is told before anything is sent."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from providers.samples import box
+from toolwright import ToolCall, model
+from toolwright.errors import ConfigError, ModelError, UnsupportedProvider
+from toolwright.models import Finished, Model, ModelRequest, ScriptedModel, TextDelta
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("openai:gpt-5", "OPENAI_API_KEY"), ("anthropic:claude", "ANTHROPIC_API_KEY"), ("Gemini:g", "GEMINI_API_KEY")],
+)
+def test_a_key_comes_from_the_environment(name, variable, monkeypatch):
+    with pytest.raises(ConfigError, match=f"{variable}.* is not set"):
+        model(name)
+
+    monkeypatch.setenv(variable, "k")
+    made = model(name)
+
+    assert isinstance(made, Model)
+    assert made.name == name.lower()
+
+
+def test_a_server_of_ones_own_needs_no_key():
+    assert model("openai-chat:qwen", base_url="http://127.0.0.1:1/v1").name == "openai-chat:qwen"
+
+
+@pytest.mark.parametrize("name", ["mistral:large", "gpt-5", "", None, ":x"])
+def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
+    with pytest.raises(UnsupportedProvider) as caught:
+        model(name)
+
+    assert "openai-chat" in caught.value.known
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "told"),
+    [
+        ("openai:", {}, "names no model"),
+        ("openai:m", {"api_key": "k", "tool_mode": "json_schema"}, "is for openai-chat"),
+        ("openai-chat:m", {"base_url": "x://y", "tool_mode": "native"}, "is not an address"),
+        ("openai-chat:m", {"base_url": "http://y", "tool_mode": "xml"}, "tool_mode='xml'"),
+        ("openai-chat:m", {"base_url": "http://y", "timeout": 0}, "timeout=0"),
+        ("openai-chat:m", {"base_url": "http://y", "max_retries": -1}, "max_retries=-1"),
+        ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "holds characters"),
+        ("openai-chat:m", {"basurl": "http://y"}, "takes no 'basurl'"),
+        ("openai-chat:m", {"base_url": "http://y", "options": {"heat": 1}}, "no model option 'heat'"),
+        ("openai:m", {"client": object()}, "does not fit 'openai'"),
+        ("openai:m", {"client": object(), "api_key": "k"}, "the client has its own"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error(name, words, told):
+    with pytest.raises(ConfigError, match=told):
+        model(name, **words)
+
+
+def test_making_a_model_loads_no_sdk_and_no_http():
+    script = """
+        import sys
+        import toolwright, toolwright.models, toolwright.providers
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        print(sorted(loaded & {"openai", "anthropic", "google", "httpx2", "httpx", "yaml"}))
+        toolwright.model("openai-chat:m", base_url="http://127.0.0.1:1")
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        print(sorted(loaded & {"openai", "anthropic", "google", "httpx2", "yaml"}))
+    """
+
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+async def test_a_script_is_followed_turn_by_turn():
+    made = ScriptedModel(
+        [
+            [("get_weather", {"city": "Oslo"}), ToolCall("x", "now")],
+            lambda request: f"{len(request.messages)} messages",
+        ]
+    )
+
+    first = await made.respond(ModelRequest("hi", box()))
+    second = await made.respond(ModelRequest("again"))
+
+    assert [(call.id, call.name) for call in first.calls] == [("call_1_1", "get_weather"), ("x", "now")]
+    assert first.finish == "calls"
+    assert second.text == "1 messages"
+    assert [len(request.tools) for request in made.requests] == [3, 0]
+    with pytest.raises(ModelError, match="the script has 2 turns, and this is request 3"):
+        await made.respond(ModelRequest("more"))
+
+
+async def test_a_script_streams_word_by_word():
+    events = [event async for event in ScriptedModel(["to be or to be"]).stream(ModelRequest("hi"))]
+
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "to be or to be"
+    assert isinstance(events[-1], Finished)
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+async def test_a_script_may_be_a_file(tmp_path, suffix):
+    file = tmp_path / f"script.{suffix}"
+    file.write_text('[[{"name": "now"}], {"name": "get_weather", "arguments": {"city": "Brno"}}, "Done."]')
+    made = model(f"scripted:{file}")
+
+    replies = [await made.respond(ModelRequest("hi")) for _ in range(3)]
+
+    assert [[call.name for call in reply.calls] for reply in replies] == [["now"], ["get_weather"], []]
+    assert replies[2].text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("gone.yaml", None, "cannot be read"),
+        ("a.json", "{", "is not JSON"),
+        ("a.yaml", "a: [", "is not YAML"),
+        ("a.yaml", "a: 1", "is not a list"),
+        ("a.yaml", "- 3", "turn 1: give a text, or calls"),
+        ("a.yaml", "- - nam: x", "turn 1: give a text, or calls"),
+    ],
+)
+def test_a_file_that_is_no_script_is_an_error(tmp_path, name, text, told):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(ConfigError, match=told):
+        model(f"scripted:{tmp_path / name}")

@@ -1,0 +1,45 @@
+"""How long to wait before another attempt, and models for code that is not async."""
+
+import pytest
+
+from models.server import answer, provider
+from toolwright import model
+from toolwright.models import ModelRequest
+from toolwright.models.waiting import Retries, asked_wait
+
+CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_the_wait_that_a_provider_asks_for_is_read(headers, seconds):
+    assert asked_wait(headers) == seconds
+
+
+def test_waits_grow_up_to_a_bound_and_end():
+    waits = [Retries(9).wait(attempt) for attempt in range(10)]
+
+    assert waits[9] is None
+    assert all(0.375 * 2**n <= wait <= 8 for n, wait in enumerate(waits[:4]))
+    assert max(waits[:9]) <= 8
+
+
+def test_one_model_serves_several_event_loops():
+    with provider(answer(CHAT)) as server:
+        made = model("openai-chat:m", base_url=server.url)
+
+        texts = [made.respond_sync(ModelRequest("hi")).text for _ in range(3)]
+        made.close_sync()
+
+    assert texts == ["Hello."] * 3

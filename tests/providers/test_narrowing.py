@@ -1,0 +1,224 @@
+"""A schema is narrowed to what a provider takes; what gets lost is told, with its place."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from providers.samples import CHATS
+from toolwright import Tool, Toolbox, ToolDefinition, tool
+from toolwright.errors import LossyDefinition
+from toolwright.providers import check_body, verdict
+from toolwright.providers.fit import fit_anthropic, fit_gemini, fit_openai
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def definition(schema: dict[str, Any], name: str = "t"):
+    return ToolDefinition(name, "d", schema)
+
+
+def told(losses):
+    return [str(loss) for loss in losses]
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({}, "$.a: anything goes here"),
+        ({"type": "object"}, "$.a: any key goes here"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "$.a: any key goes here"),
+        ({"type": "array"}, "$.a: any item goes here"),
+        ({"type": "array", "items": {}}, "$.a: any item goes here"),
+        ({"type": "string", "minLength": 2}, "$.a: `minLength` is told in words"),
+        ({"type": "string", "pattern": "^(?!x)"}, "$.a: `pattern` is told in words"),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "$.a: `uniqueItems` is told in words"),
+        ({"type": "array", "prefixItems": [{"type": "string"}]}, "$.a: the order of its items is told in words"),
+        ({"$ref": "#/$defs/gone"}, "$.a: the reference '#/$defs/gone' leads nowhere"),
+        ({"enum": [str(n) for n in range(1001)]}, "$: it has 1,001 enum values, and 1,000 are taken"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_auto_is_not_strict_where_something_gets_lost_and_says_why(part, reason):
+    made = fit_openai(of(a=part), "auto")
+
+    assert (made.strict, made.reason) == (False, reason)
+    assert made.losses == ()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "string", "pattern": "^[a-z]+$"},
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "uri"},
+        {"type": "integer", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
+        {"oneOf": [{"type": "string"}, {"type": "null"}]},
+        {"allOf": [{"type": "string"}, {"description": "d"}]},
+        {"const": "x"},
+        {"enum": ["a", 1, None]},
+        {"type": "string", "default": "x", "title": "T", "examples": ["y"]},
+        {"type": "object", "properties": {"b": {"type": "string"}}},
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_auto_is_strict_where_nothing_gets_lost(part):
+    made = fit_openai(of(a=part), "auto")
+
+    assert (made.strict, made.reason, made.losses) == (True, "", ())
+    body = {"tools": [{"type": "function", "name": "t", "parameters": made.schema, "strict": True}]}
+    assert check_body("openai", body) == []
+
+
+def test_a_rule_that_cannot_be_held_is_told_in_the_description():
+    schema = of(a={"type": "string", "minLength": 2, "maxLength": 5, "description": "A code"})
+
+    made = fit_openai(schema, strict=True)
+
+    assert made.schema["properties"]["a"] == {
+        "type": "string",
+        "description": "A code. At least 2 characters. At most 5 characters.",
+    }
+    assert told(made.losses) == ["$.a: `minLength` is told in words", "$.a: `maxLength` is told in words"]
+    assert not any(loss.changes_meaning for loss in made.losses)
+
+
+def test_every_optional_property_may_be_null_in_strict_mode():
+    class Inner(BaseModel):
+        a: int = 1
+
+    @tool
+    def t(x: Inner | None = None, y: list[Inner] = (), z: float = 0.5) -> None:
+        """Do."""
+
+    made = fit_openai(Toolbox(t)["t"].definition.input_schema, "auto")
+
+    assert made.strict
+    assert made.schema["required"] == ["x", "y", "z"]
+    assert made.schema["properties"]["z"]["type"] == ["number", "null"]
+    assert {"type": "null"} in made.schema["properties"]["x"]["anyOf"]
+    assert made.schema["properties"]["y"]["type"] == ["array", "null"]
+
+
+def test_a_type_that_contains_itself_stays_strict():
+    class Node(BaseModel):
+        value: int
+        children: list["Node"] = []
+
+    @tool
+    def t(root: Node) -> None:
+        """Do."""
+
+    made = fit_openai(Toolbox(t)["t"].definition.input_schema, "auto")
+
+    assert made.strict, made.reason
+    body = {"tools": [{"type": "function", "name": "t", "parameters": made.schema, "strict": True}]}
+    assert check_body("openai", body) == []
+
+
+def test_a_description_beside_a_reference_is_kept():
+    schema = {**of(a={"$ref": "#/$defs/X", "description": "Where"}), "$defs": {"X": of(b={"type": "string"})}}
+
+    made = fit_openai(schema, "auto")
+
+    assert made.schema["properties"]["a"] == {"anyOf": [{"$ref": "#/$defs/X"}], "description": "Where"}
+
+
+@pytest.mark.parametrize("fit", [fit_openai, fit_anthropic], ids=["openai", "anthropic"])
+def test_alternatives_at_the_top_become_one_object(fit):
+    schema = {
+        "type": "object",
+        "anyOf": [of(a={"type": "string"}, c={"type": "integer"}), of(b={"type": "string"}, c={"type": "integer"})],
+    }
+
+    made = fit(schema, "auto")
+
+    assert "anyOf" not in made.schema
+    assert set(made.schema["properties"]) == {"a", "b", "c"}
+    assert "a, c; b, c" in made.schema["description"]
+    assert told(made.losses) == ["$: `anyOf` at the top is offered as one object"]
+
+
+def test_gemini_gets_words_for_what_it_ignores_and_strings_and_numbers_for_enums():
+    schema = of(
+        a={"type": "string", "pattern": "^x", "minLength": 1},
+        b={"const": "x"},
+        c={"enum": ["u", None]},
+        d={"type": "boolean", "enum": [True]},
+        e={"allOf": [{"type": "object", "properties": {"f": {"type": "string"}}}, {"required": ["f"]}]},
+    )
+
+    made = fit_gemini(schema, "auto").schema["properties"]
+
+    assert made["a"] == {"type": "string", "description": "Matches the pattern ^x. At least 1 characters."}
+    assert made["b"] == {"type": "string", "enum": ["x"]}
+    assert made["c"] == {"type": ["string", "null"], "enum": ["u"]}
+    assert made["d"] == {"type": "boolean", "description": "One of [true]."}
+    assert made["e"] == {"type": "object", "properties": {"f": {"type": "string"}}, "required": ["f"]}
+
+
+def test_a_property_name_that_anthropic_refuses_is_an_error_with_its_place():
+    box = Toolbox(Tool.from_schema("t", "d", of(**{"a b": {"type": "string"}}), lambda a, c: None))
+
+    with pytest.raises(LossyDefinition, match=r"\$.a b: the property name 'a b' is refused"):
+        box.definitions("anthropic")
+
+    assert box.definitions("openai")[0]["strict"] is True
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_a_schema_that_is_no_object_is_rejected_by_every_provider(provider):
+    assert verdict(definition({"type": "array", "items": {}}), provider).status == "rejected"
+
+
+def test_a_verdict_says_all_there_is_to_say():
+    found = verdict(definition(of(a={"type": "string", "minLength": 1}), "my.tool"), "gemini")
+
+    assert (found.provider, found.tool, found.status, found.alias) == ("gemini", "my.tool", "lossy", None)
+    assert verdict(definition(of(), "my.tool"), "openai").alias == "my_tool"
+
+
+def test_an_array_that_says_nothing_of_its_items_gets_what_openai_insists_on():
+    made = fit_openai(of(a={"type": "array"}, b={"type": "object"}), strict=False)
+
+    assert made.schema["properties"] == {"a": {"type": "array", "items": {}}, "b": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("provider", CHATS)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": True, "b": False}},
+        {"type": "object", "properties": {"a": {"type": "array", "items": True}}},
+        {"type": "object", "properties": {"a": {"anyOf": []}}},
+        {"type": "object", "properties": {"a": {"allOf": [{"type": "string"}, {"type": "integer"}]}}},
+        {"type": "object", "properties": {"a": {"not": {"type": "null"}}}},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}},
+        {"$ref": "#/$defs/r", "$defs": {"r": {"type": "object", "properties": {"a": {"$ref": "#/$defs/r"}}}}},
+        {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+        {"type": "object", "properties": {"a": {"if": {"const": 1}, "then": {"minimum": 0}}}},
+        {"type": "object", "properties": {"a": {"type": ["string", "object", "array"]}}},
+        {"type": "object", "properties": {}, "required": ["gone"], "anyOf": [{"required": ["x"]}]},
+        {"type": "object", "properties": {"a": {"enum": [{"x": 1}, [1], True, None, "s", 2.5]}}},
+        {"definitions": {"a/b": {"type": "string"}}, **of(a={"$ref": "#/definitions/a~1b"})},
+    ],
+    ids=lambda value: str(value)[:50],
+)
+@pytest.mark.parametrize("strict", ["auto", True, False])
+def test_odd_schemas_are_narrowed_without_a_fall(provider, schema, strict):
+    found = verdict(definition({"type": "object", **schema}), provider, strict)
+
+    assert found.narrowed.schema["type"] == "object"
+    assert found.status in ("accepted", "lossy", "rejected")
+
+
+def test_a_schema_as_deep_as_a_well_is_narrowed_without_a_fall():
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(150):
+        schema = of(a=schema)
+
+    assert fit_openai(schema, "auto").strict is False
+    assert "levels of depth" in fit_openai(schema, "auto").reason

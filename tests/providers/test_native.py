@@ -1,0 +1,137 @@
+"""Tools that a provider runs stand beside the others; a provider that has none says so before anything is sent."""
+
+import pytest
+
+from providers.judges import objections
+from providers.samples import get_weather
+from toolwright import Config, RemoteMcp, Toolbox, WebSearch
+from toolwright.errors import ConfigError, DefinitionError
+from toolwright.models import ModelRequest
+from toolwright.providers import NativeTool, codec
+
+SERVER = RemoteMcp("crm", "https://crm.example/mcp", authorization="Bearer s3cret", description="Customers")
+
+
+def encoded(provider, *tools):
+    return codec(provider).encode(ModelRequest("x", Toolbox(get_weather, *tools)), "m")
+
+
+@pytest.mark.parametrize(
+    ("provider", "search", "expected"),
+    [
+        ("openai", WebSearch(), {"type": "web_search"}),
+        ("openai", WebSearch(type="web_search_preview"), {"type": "web_search_preview"}),
+        (
+            "openai",
+            WebSearch(city="Brno", country="CZ"),
+            {"type": "web_search", "user_location": {"type": "approximate", "city": "Brno", "country": "CZ"}},
+        ),
+        (
+            "anthropic",
+            WebSearch(region="Moravia"),
+            {
+                "type": "web_search_20260318",
+                "name": "web_search",
+                "user_location": {"type": "approximate", "region": "Moravia"},
+            },
+        ),
+        ("gemini", WebSearch(), {"googleSearch": {}}),
+    ],
+    ids=["openai", "old name", "place", "anthropic", "gemini"],
+)
+def test_web_search_is_each_providers_own(provider, search, expected):
+    body = encoded(provider, search)
+
+    assert body["tools"][-1] == expected
+    assert objections(provider, body) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "tool", "words"),
+    [
+        ("openai-chat", WebSearch(), "openai-chat has no web search of its own"),
+        ("openai-chat", SERVER, "openai-chat does not call MCP servers"),
+        ("openai", WebSearch(type="bing"), "has no such search"),
+        ("gemini", WebSearch(city="Brno"), "gemini takes no place"),
+        ("anthropic", RemoteMcp("a", "https://a", require_approval="always"), "calls servers without asking"),
+    ],
+    ids=["search", "server", "type", "place", "approval"],
+)
+def test_a_provider_without_such_a_tool_is_an_error(provider, tool, words):
+    with pytest.raises(DefinitionError, match=words):
+        Toolbox(tool).definitions(provider)
+
+
+def test_openai_is_told_of_an_mcp_server_in_its_words():
+    body = encoded("openai", SERVER)
+
+    assert body["tools"][-1] == {
+        "type": "mcp",
+        "server_label": "crm",
+        "server_url": "https://crm.example/mcp",
+        "server_description": "Customers",
+        "authorization": "Bearer s3cret",
+    }
+    assert objections("openai", body) == []
+
+
+def test_anthropic_is_told_of_an_mcp_server_in_two_places():
+    body = encoded("anthropic", SERVER)
+
+    assert body["mcp_servers"] == [
+        {"type": "url", "name": "crm", "url": "https://crm.example/mcp", "authorization_token": "s3cret"}
+    ]
+    assert body["tools"][-1] == {"type": "mcp_toolset", "mcp_server_name": "crm"}
+    assert objections("anthropic", body) == []
+
+
+def test_gemini_is_told_of_an_mcp_server():
+    made = Toolbox(SERVER).definitions("gemini")
+
+    assert made[0]["mcpServers"][0]["streamableHttpTransport"]["headers"] == {"Authorization": "Bearer s3cret"}
+
+
+def test_another_tool_of_a_provider_goes_to_it_alone():
+    code = NativeTool("openai", {"type": "code_interpreter", "container": {"type": "auto"}})
+
+    assert objections("openai", encoded("openai", code)) == []
+    assert encoded("openai", code)["tools"][-1] == code.spec
+    assert len(encoded("anthropic", code)["tools"]) == 1
+
+
+def test_a_secret_is_not_shown():
+    assert "s3cret" not in repr(SERVER)
+
+
+def test_a_server_without_an_address_is_an_error():
+    with pytest.raises(DefinitionError, match="needs a name and an address"):
+        RemoteMcp("crm", "crm.example")
+
+
+def test_the_configuration_switches_them_on():
+    config = Config(
+        {
+            "WebSearchTool.type": "default",
+            "WebSearchTool.city": "Brno",
+            "MCP": {"name": "ours", "url": "https://ours.example/mcp"},
+            "MCP_2": {"name": "theirs", "url": "https://theirs.example/mcp", "native": True},
+        }
+    )
+
+    box = Toolbox(get_weather, config=config)
+
+    assert [item.name for item in box.native] == ["web_search", "theirs"]
+    assert box.native[0].city == "Brno"
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_an_error():
+    with pytest.raises(ConfigError, match="is not a yes or no"):
+        Toolbox(config={"MCP": {"name": "a", "url": "https://a.example", "native": "perhaps"}})
+
+
+def test_a_tool_that_a_provider_runs_is_nothing_to_call():
+    box = Toolbox(get_weather, WebSearch())
+
+    result = box.call_sync("web_search")
+
+    assert result.error.code == "unknown_tool"

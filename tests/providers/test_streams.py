@@ -1,0 +1,211 @@
+"""A stream of any provider becomes the same calls and text, however its bytes are cut, and as its own SDK reads it."""
+
+import json
+import random
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from google import genai
+
+from providers.recordings import ARGUMENTS, STREAMS, chat, sse
+from providers.samples import CHATS
+from toolwright.errors import ModelError
+from toolwright.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
+from toolwright.providers import codec
+from toolwright.providers.parts import arguments_object
+from toolwright.providers.sse import EventStream
+
+TEXT = "Let me look. ☀"
+LAST = {
+    "openai": b'"type": "response.completed"',
+    "openai-chat": b'"finish_reason": "tool_calls"',
+    "anthropic": b'"type": "message_stop"',
+    "gemini": b'"finishReason"',
+}
+"""What only the event at the end of a stream has."""
+CALLS = [("call_a", "get_weather", json.loads(ARGUMENTS)), ("call_b", "now", {})]
+
+
+def read(provider, chunks):
+    """Return the events and the reply that chunks of bytes lead to."""
+    made = codec(provider)
+    stream, reader = EventStream(provider), made.reader(made.no_names)
+    events = [event for chunk in chunks for told in stream.feed(chunk) for event in reader.feed(told)]
+    events += [event for told in stream.end() for event in reader.feed(told)]
+    return events, reader.end()
+
+
+def calls_of(reply):
+    return [(call.id, call.name, arguments_object(call)) for call in reply.calls]
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_a_stream_gives_text_calls_usage_and_the_reason_for_its_end(provider):
+    events, reply = read(provider, [STREAMS[provider]])
+
+    assert reply.text == TEXT
+    assert calls_of(reply) == CALLS
+    assert reply.finish == "calls"
+    assert (reply.usage.output_tokens, reply.usage.total_tokens - reply.usage.cached_tokens in (11, 15)) == (5, True)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == TEXT
+    opened = [(event.id, event.name) for event in events if isinstance(event, CallOpened)]
+    assert opened == [(call_id, name) for call_id, name, _ in CALLS]
+    assert [event.call for event in events if isinstance(event, CallClosed)] == list(reply.calls)
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_the_pieces_of_the_arguments_are_the_arguments(provider):
+    events, reply = read(provider, [STREAMS[provider]])
+
+    told = "".join(event.text for event in events if isinstance(event, ArgumentsDelta) and event.id == "call_a")
+
+    assert json.loads(told) == arguments_object(reply.calls[0])
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_cut_at_every_byte_it_is_the_same(provider):
+    whole = STREAMS[provider]
+
+    assert read(provider, [bytes([byte]) for byte in whole]) == read(provider, [whole])
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_cut_in_two_at_any_byte_it_is_the_same(provider):
+    whole = STREAMS[provider]
+    expected = read(provider, [whole])[1]
+
+    places = range(0, len(whole), 1 if len(whole) < 1500 else 37)
+
+    assert all(read(provider, [whole[:place], whole[place:]])[1] == expected for place in places)
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_cut_at_random_bytes_it_is_the_same(provider):
+    whole, chance = STREAMS[provider], random.Random(7)  # noqa: S311 - a test that repeats
+    expected = read(provider, [whole])[1]
+
+    for _ in range(50):
+        places = sorted(chance.sample(range(len(whole)), 12))
+        chunks = [whole[a:b] for a, b in zip([0, *places], [*places, len(whole)], strict=True)]
+        assert read(provider, chunks)[1] == expected
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_a_stream_that_ends_too_early_is_an_error_that_may_go_away(provider):
+    whole = STREAMS[provider]
+    cut = whole[: whole.rindex(LAST[provider])].rpartition(b"data:")[0]
+
+    with pytest.raises(ModelError, match="ended before the answer did") as caught:
+        read(provider, [cut])
+
+    assert caught.value.provider == provider
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("provider", "event"),
+    [
+        ("openai", {"type": "error", "code": "server_error", "message": "it broke"}),
+        ("openai", {"type": "response.failed", "response": {"status": "failed", "error": {"message": "it broke"}}}),
+        ("openai-chat", {"error": {"message": "it broke", "code": "server_error"}}),
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "it broke"}}),
+        ("gemini", {"error": {"code": 503, "status": "UNAVAILABLE", "message": "it broke"}}),
+    ],
+    ids=["responses", "failed", "chat", "anthropic", "gemini"],
+)
+def test_an_error_inside_a_stream_is_raised_with_its_words(provider, event):
+    with pytest.raises(ModelError, match="it broke"):
+        read(provider, [sse([event])])
+
+
+def test_thoughts_are_told_apart_from_the_answer():
+    events, _ = read("anthropic", [STREAMS["anthropic"]])
+
+    assert [event.text for event in events if isinstance(event, ThoughtDelta)] == ["Hm."]
+
+
+def test_a_server_that_leaves_out_the_index_of_its_calls_is_understood():
+    """Some compatible servers do; an id begins a call."""
+    events = chat()
+    for event in events:
+        for choice in event["choices"]:
+            for call in choice["delta"].get("tool_calls", ()):
+                del call["index"]
+
+    assert calls_of(read("openai-chat", [sse(events)])[1]) == CALLS
+
+
+def test_an_event_that_is_not_json_is_an_error():
+    with pytest.raises(ModelError, match="is not JSON"):
+        read("openai-chat", [b"data: {oops\n\n"])
+
+
+def test_data_on_several_lines_is_one_event():
+    stream = EventStream("x")
+
+    assert list(stream.feed(b'data: {"a":\r\ndata: 1}\r\n\r\n')) == [{"a": 1}]
+
+
+# --- the SDKs as the oracle -----------------------------------------------------------------------
+
+
+def answering(content):
+    def answer(_):
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+
+    return httpx2.MockTransport(answer)
+
+
+async def by_openai(content):
+    async with (
+        openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
+        client.responses.stream(model="gpt-5", input="x") as stream,
+    ):
+        final = await stream.get_final_response()
+    calls = [(i.call_id, i.name, json.loads(i.arguments)) for i in final.output if i.type == "function_call"]
+    return final.output_text, calls
+
+
+async def by_openai_chat(content):
+    async with (
+        openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
+        client.chat.completions.stream(model="gpt-5", messages=[]) as stream,
+    ):
+        said = (await stream.get_final_completion()).choices[0].message
+    return said.content, [(c.id, c.function.name, json.loads(c.function.arguments)) for c in said.tool_calls]
+
+
+async def by_anthropic(content):
+    async with (
+        anthropic.AsyncAnthropic(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
+        client.messages.stream(model="claude", max_tokens=1, messages=[]) as stream,
+    ):
+        final = await stream.get_final_message()
+    text = "".join(block.text for block in final.content if block.type == "text")
+    return text, [(b.id, b.name, b.input) for b in final.content if b.type == "tool_use"]
+
+
+async def by_gemini(content):
+    options = genai.types.HttpOptions(httpx_async_client=httpx2.AsyncClient(transport=answering(content)))
+    client = genai.Client(api_key="k", http_options=options)
+    text, calls = "", []
+    async for chunk in await client.aio.models.generate_content_stream(model="gemini-3", contents="x"):
+        parts = chunk.candidates[0].content.parts or []
+        text += "".join(part.text for part in parts if part.text and not part.thought)
+        calls += [(p.function_call.id, p.function_call.name, p.function_call.args) for p in parts if p.function_call]
+    return text, calls
+
+
+ORACLES = {"openai": by_openai, "openai-chat": by_openai_chat, "anthropic": by_anthropic, "gemini": by_gemini}
+
+
+@pytest.mark.parametrize("provider", CHATS)
+async def test_the_providers_own_sdk_reads_the_same_out_of_a_stream(provider):
+    content = STREAMS[provider]
+
+    theirs = await ORACLES[provider](content)
+
+    reply = read(provider, [content])[1]
+    assert theirs == (reply.text, calls_of(reply)) == (TEXT, CALLS)
