@@ -28,7 +28,7 @@ def mapped(
 def dotted(x: Annotated[str, Field(description="Which", pattern="^a")]) -> None:
     """Do it."""
 
-made = Tool.from_schema("made", "Do it.", {"properties": {"x": {"type": "array"}}}, print)
+made = Tool.from_schema("made", "Do it.", {"properties": {"unit price": {"type": "string"}}}, print)
 box = Toolbox(plain, mapped, dotted, made)
 '''
 
@@ -76,7 +76,7 @@ def test_each_tool_is_told_with_its_cost_and_what_each_provider_makes_of_it(fold
     assert [verdict.provider for verdict in tools["plain"].verdicts] == list(PROVIDERS)
     assert {verdict.status for verdict in tools["plain"].verdicts} == {"accepted"}
     assert all(verdict.strict for verdict in tools["plain"].verdicts)
-    assert [verdict.status for verdict in tools["made"].verdicts] == ["rejected", "accepted", "accepted"]
+    assert [verdict.status for verdict in tools["made"].verdicts] == ["accepted", "rejected", "accepted"]
     assert [verdict.status for verdict in tools["shop.quote"].verdicts] == ["accepted", "accepted", "lossy"]
     assert [bool(verdict.alias) for verdict in tools["shop.quote"].verdicts] == [True, True, False]
 
@@ -86,7 +86,9 @@ def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
 
     report = folder.check("shop_app.py:box", mode="auto")
 
-    assert told(report, "TW204") == [(1, "openai rejects 'made': the array at $.x does not say what its items are")]
+    assert told(report, "TW204") == [
+        (1, "anthropic rejects 'made': the property name 'unit price' is refused (at $.unit price)")
+    ]
     assert told(report, "TW205") == [(17, "gemini loses a part of 'shop.quote': `pattern` at $.x is not enforced")]
     strict = [message for _, message in told(report, "TW206")]
     assert (
@@ -190,12 +192,12 @@ def definition(schema, name="act"):
     [
         ({"type": "object", "properties": {}}, ("accepted", "accepted", "accepted")),
         ({"type": "string"}, ("rejected", "rejected", "rejected")),
-        ({"type": "object", "anyOf": [{"type": "object"}]}, ("rejected", "accepted", "accepted")),
+        ({"type": "object", "anyOf": [{"type": "object"}]}, ("lossy", "lossy", "accepted")),
         ({"type": "object", "properties": {"a b": {"type": "string"}}}, ("accepted", "rejected", "accepted")),
-        ({"type": "object", "properties": {"x": {"enum": [None]}}}, ("accepted", "accepted", "rejected")),
+        ({"type": "object", "properties": {"x": {"enum": [None]}}}, ("accepted", "accepted", "lossy")),
         (
             {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "array"}}}},
-            ("rejected", "accepted", "accepted"),
+            ("accepted", "accepted", "accepted"),
         ),
         (
             {"type": "object", "properties": {"x": {"type": "string", "minLength": 1}}},
@@ -225,11 +227,11 @@ def closed(**properties):
             "`minLength` at $.x has no strict form",
             "`minLength` at $.x has no strict form",
         ),
-        (closed(x={"type": "array", "items": {}}), "anything goes at $.x[*]", "anything goes at $.x[*]"),
+        (closed(x={"type": "array", "items": {}}), "any item goes at $.x", "any item goes at $.x"),
         (
             closed(x={"enum": list(range(1001))}),
             "it has more than 1,000 enum values",
-            "it has more than 1,000 enum values",
+            "",
         ),
     ],
     ids=["closed", "reference", "anything", "any key", "minimum", "length", "any item", "large enum"],

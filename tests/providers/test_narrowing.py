@@ -37,7 +37,7 @@ def told(losses):
         ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "$.a: `uniqueItems` is told in words"),
         ({"type": "array", "prefixItems": [{"type": "string"}]}, "$.a: the order of its items is told in words"),
         ({"$ref": "#/$defs/gone"}, "$.a: the reference '#/$defs/gone' leads nowhere"),
-        ({"enum": [str(n) for n in range(1001)]}, "$: it has 1,001 enum values, and 1,000 are taken"),
+        ({"enum": [str(n) for n in range(1001)]}, "$: it has more than 1,000 enum values"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -221,4 +221,4 @@ def test_a_schema_as_deep_as_a_well_is_narrowed_without_a_fall():
         schema = of(a=schema)
 
     assert fit_openai(schema, "auto").strict is False
-    assert "levels of depth" in fit_openai(schema, "auto").reason
+    assert fit_openai(schema, "auto").reason == "$: it is more than 10 levels deep"

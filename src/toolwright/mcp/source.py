@@ -77,13 +77,15 @@ class McpServer(Server):
     ) -> list[McpServer]:
         """Return every server that a configuration names: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
-        A mapping is what one of these files holds. Options given here hold for all of them.
+        A mapping is what one of these files holds. Options given here hold for all of them. A server with `native=true`
+        is the provider's to call, and left out.
 
         Raises:
             ConfigError: the file cannot be read, or an entry is not right; names the file, the key and the fix.
         """
         options = _checked(words)
-        return [_from_settings(settings, options) for settings in _settings_in(config)]
+        ours = [settings for settings in _settings_in(config) if not settings.native]
+        return [_from_settings(settings, options) for settings in ours]
 
     def __remote__(self, host: Host) -> Remote:
         """Return a connection for one toolbox."""

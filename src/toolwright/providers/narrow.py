@@ -101,7 +101,7 @@ class Walk:
                 self.lose(path, "nothing fits here, which cannot be said", meaning=True)
             return self._untyped({}, path)
         if depth > _DEEPEST:
-            self.lose(path, f"it is more than {_DEEPEST} levels deep", meaning=True)
+            self.lose("$", f"it is more than {_DEEPEST} levels deep", meaning=True)
             return self._untyped({}, path)
         if "$ref" in schema:
             return self._reference(schema, path, depth)
@@ -285,13 +285,13 @@ class Walk:
 
     def _measure(self) -> None:
         limits = self.dialect
-        for what, size, most in (
-            ("levels of depth", self.depth, limits.deepest),
-            ("properties", self.properties, limits.most_properties),
-            ("enum values", self.enum_values, limits.most_enum_values),
+        for words, size, most in (
+            ("it is more than {:,} levels deep", self.depth, limits.deepest),
+            ("it has more than {:,} properties", self.properties, limits.most_properties),
+            ("it has more than {:,} enum values", self.enum_values, limits.most_enum_values),
         ):
             if most is not None and size > most:
-                self.lose("$", f"it has {size:,} {what}, and {most:,} are taken", meaning=True)
+                self.losses.insert(0, Loss("$", words.format(most), changes_meaning=True))
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
