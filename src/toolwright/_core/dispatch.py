@@ -34,6 +34,7 @@ from toolwright._core.execute import (
 from toolwright._core.handles import clipped
 from toolwright._core.policy import INHERIT, Inherit, Retry, Timeout
 from toolwright._core.progress import OnProgress, Reporter
+from toolwright._core.render import Unread, read_all
 from toolwright._core.result import named, shown
 from toolwright._core.route import Route, capped
 from toolwright._core.values import Arguments, ToolCall, ToolResult, fill
@@ -102,7 +103,10 @@ def performer_of(route: Route) -> Perform:  # noqa: C901, PLR0915 - one function
                                 value = await outcome_of(task, capped(seconds, route.box.settings), *route.patience)
                             elif failure is not None:
                                 raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
-                fields = render(value, values)
+                try:
+                    fields = render(value, values)
+                except Unread:
+                    fields = render(await all_read(route, value, ask), values)
                 if len(fields["text"]) > most:
                     fields = route.shorten(fields)
                 if route.return_direct:
@@ -135,6 +139,17 @@ async def _threaded(route: Route, values: dict[str, Any], seconds: float | None)
     except ThreadGivenUp as given_up:
         raise given_up.reason from None
     return await within(value, seconds, *route.patience) if hasattr(value, "__await__") else value
+
+
+async def all_read(route: Route, value: Any, ask: Ask) -> list[Any]:
+    """Read what a tool returned to its end, in a thread, within the time of a call."""
+    settings = route.box.settings
+    seconds = _seconds_for(route, ask)
+    try:
+        found: list[Any] = await in_thread(partial(read_all, route.name, value), seconds, settings, get_running_loop())
+    except ThreadGivenUp as given_up:
+        raise given_up.reason from None
+    return found
 
 
 def reporter_for(ask: Ask, call_id: str, route: Route) -> Reporter | None:

@@ -16,7 +16,7 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolwright._core import eager
 from toolwright._core.approve import (
@@ -35,11 +35,12 @@ from toolwright._core.approve import (
 from toolwright._core.arguments import as_read
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.definition import canonical
-from toolwright._core.dispatch import CLOCK_SLACK, Ask, Perform, attempts, failed, reporter_for, unbound
+from toolwright._core.dispatch import CLOCK_SLACK, Ask, Perform, all_read, attempts, failed, reporter_for, unbound
 from toolwright._core.execute import DeadlinePassed, within
 from toolwright._core.limits import Meter, RunState, fingerprint, json_like
 from toolwright._core.office import Office
 from toolwright._core.policy import INHERIT
+from toolwright._core.render import Unread
 from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
 from toolwright._core.turns import Held, Refused
@@ -232,7 +233,11 @@ class Governed:
                 value, complete = await self._cancellable(work)
             except DeadlinePassed:
                 raise Refused(self._timed_out(ask, seconds)) from None
-        fields = route.shorten(route.render(value, complete))
+        try:
+            rendered = route.render(value, complete)
+        except Unread:
+            rendered = route.render(await all_read(route, value, ask), complete)
+        fields = route.shorten(rendered)
         return {**fields, "return_direct": True} if route.return_direct else fields
 
     def _timed_out(self, ask: Ask, seconds: float | None) -> ToolTimeout:
@@ -340,7 +345,22 @@ def seen_arguments(route: Route, raw: Any) -> dict[str, Any]:
     inputs = route.tool.inputs
     parts = inputs.schema.get("properties", {}).items()
     defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
-    return {**defaults, **as_read(inputs, raw, route.name)}
+    return {**defaults, **as_read(inputs, raw, route.name), **_as_bound(route, raw)}
+
+
+def _as_bound(route: Route, raw: Any) -> dict[str, Any]:
+    """Return the arguments as the tool gets them, inside too: what a model adds there and nobody reads is not shown.
+
+    Only where the same values come of it again; what JSON cannot carry is shown as it came.
+    """
+    labels = {parameter.name: parameter.label for parameter in getattr(route.tool.root, "parameters", ())}
+    try:
+        values, _ = route.bind(raw)
+        shown = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in values.items()}
+        again, _ = route.bind(to_json(shown).decode())
+    except Exception:  # noqa: BLE001 - values of a user's own types may do anything here
+        return {}
+    return shown if again == values else {}
 
 
 def _copied(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

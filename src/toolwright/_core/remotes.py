@@ -126,6 +126,7 @@ class Remotes:
         self.version = 0
         """Another number whenever something changed."""
         self._warned: set[str] = set()
+        self._owners: dict[str, str] = {}
         self.local: frozenset[str] = frozenset()
         """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
         self._named: tuple[int, dict[str, Tool]] | None = None
@@ -190,10 +191,13 @@ class Remotes:
         full = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
             return full
-        if tool.name not in self.local and tool.name not in named:
+        # A name stays with the server that had it first, also while that one is away: what a model sends to it must
+        # not go to another party.
+        owner = self._owners.setdefault(tool.name, source.name)
+        if tool.name not in self.local and tool.name not in named and owner == source.name:
             return tool.name
         if self.on_conflict == "error":
-            other = "a local tool" if tool.name in self.local else named[tool.name].origin
+            other = "a local tool" if tool.name in self.local else f"server {owner!r}"
             raise DuplicateTool(tool.name, other, tool.origin)
         if full not in self._warned:
             self._warned.add(full)

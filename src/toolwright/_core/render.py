@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, TypeAlias, cast, get_origin
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -31,6 +32,25 @@ _SMALL: Final = 32
 
 Render: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 """What a tool returned and what it was called with → the fields of its result; raises ResultError."""
+
+
+MOST_ITEMS: Final = 100_000
+
+
+class Unread(Exception):
+    """A tool returned an iterator: reading it is part of running the tool, with its deadline."""
+
+
+def read_all(tool: str, value: Iterator[Any]) -> list[Any]:
+    """Return the items of an iterator that a tool returned.
+
+    Raises:
+        ResultError: there is no end to them.
+    """
+    items = list(islice(value, MOST_ITEMS + 1))
+    if len(items) > MOST_ITEMS:
+        raise ResultError(tool, f"it gives more than {MOST_ITEMS} items.")
+    return items
 
 
 def renderer_of(tool: Tool) -> Render:
@@ -92,6 +112,8 @@ def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         ResultError: it cannot be sent; says where and why.
     """
+    if isinstance(value, Iterator):
+        raise Unread
     if type(value) is ToolReturn:
         return _from_return(tool, value, values)
     if tool.options.converter is not None:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, core_schema, to_json
+from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
 
 from toolwright._core.foreign import explained, settled
@@ -121,7 +121,7 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     return TypeSchema(schema, validator, adapter.serializer, names, aliased=aliased, says_nan=says_nan)
 
 
-_CONFIG = ConfigDict(regex_engine="python-re", allow_inf_nan=False)
+_CONFIG = ConfigDict(allow_inf_nan=False)
 _SERIALIZER = SchemaSerializer(core_schema.any_schema())
 
 
@@ -133,7 +133,15 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: An
     make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
     kind = make("Arguments", {name: _annotated(name, spec) for name, spec in fields.items()}, **options)
     kind.__pydantic_config__ = {**_CONFIG, "extra": extra}
-    compiled = compile_type(kind)
+    try:
+        compiled = compile_type(kind)
+    except SchemaError:
+        # Only where a pattern needs it: Python's engine has look-around, and no bound on the time that it takes.
+        kind.__pydantic_config__ = {**_CONFIG, "extra": extra, "regex_engine": "python-re"}
+        try:
+            compiled = compile_type(kind)
+        except SchemaError as error:
+            raise UnsupportedType(" ".join(str(error).split())) from error
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
     if extra_items is None:
         schema["additionalProperties"] = extra != "forbid"
@@ -182,7 +190,10 @@ def _plain_object(fields: Mapping[str, FieldSpec], extra: Rest) -> TypeSchema | 
         "required": [spec.label for spec in fields.values() if spec.required],
         "additionalProperties": extra != "forbid",
     }
-    return TypeSchema(schema, SchemaValidator(whole), _SERIALIZER, skim=SchemaValidator(loose).validate_json)
+    try:
+        return TypeSchema(schema, SchemaValidator(whole), _SERIALIZER, skim=SchemaValidator(loose).validate_json)
+    except SchemaError:  # a pattern that only Python's engine knows
+        return None
 
 
 _SCALARS: dict[Any, tuple[CoreSchema, JsonSchemaValue]] = {
@@ -206,7 +217,7 @@ def _plain_type(hint: Any, written: str) -> tuple[CoreSchema, JsonSchemaValue] |
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=_CONFIG)
         generator = _Generator(by_alias=True)
         schema = generator.generate(adapter.core_schema, "validation")
-    except _NO_SCHEMA:
+    except (*_NO_SCHEMA, SchemaError):
         return None
     alone = "$defs" not in schema and "$ref" not in repr(schema) and not generator.classes and not generator.decimals
     own_class = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
@@ -218,7 +229,7 @@ def compile_return(hint: Any) -> TypeSchema | None:
     """Return the schema and serializer of a return type, or `None` where it has none."""
     try:
         return compile_type(hint, "serialization")
-    except UnsupportedType:
+    except (UnsupportedType, SchemaError):
         return None
 
 

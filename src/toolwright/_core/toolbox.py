@@ -5,7 +5,9 @@ Lives here: the public face over `catalog` (which tools), `route` (how they are 
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Coroutine, Iterator, Mapping
@@ -38,7 +40,7 @@ from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult, call_of
 from toolwright._core.views import Views
-from toolwright.errors import ExecutionError, PluginError, ToolCallError, UnknownTool
+from toolwright.errors import ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
 
 _ids = itertools.count(1)
 
@@ -284,11 +286,15 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     async def _after_listing(self, call: ToolCall, ask: Ask) -> ToolResult:
         """Run a call whose tool may be on a server that was not asked yet."""
         route: Route | ToolCallError
+        seconds = self._policy.settings.call_timeout if ask.timeout is INHERIT else ask.timeout
         try:
-            await self._remotes.prepare()
+            async with asyncio.timeout(seconds):
+                await self._remotes.prepare()
             route = self._route_or_refusal(call.name)
         except ToolCallError as unreachable:
             route = unreachable
+        except TimeoutError:
+            route = ToolTimeout(call.name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
         if isinstance(route, ToolCallError):
             return await self._refused(call.id, call.name, route)
         return await self._performed(route, call, ask)
@@ -322,7 +328,10 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
         routes = [self._route_or_refusal(call.name) for call in wanted]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
-            await self._remotes.prepare()
+            # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
+            with contextlib.suppress(TimeoutError, ToolCallError):
+                async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
+                    await self._remotes.prepare()
             routes = [self._route_or_refusal(call.name) for call in wanted]
 
         known, seconds = context_from(context), checked(timeout)

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mcp.shared.exceptions import MCPError
@@ -51,13 +52,14 @@ class Connection:
         self.since = time.time()
         self._links: dict[str, Link] = {}
         self._opening: dict[str, concurrent.futures.Future[Link]] = {}
-        self._listing: concurrent.futures.Future[None] | None = None
+        self._listing: concurrent.futures.Future[Lists] | None = None
         self._lock = threading.Lock()
         self._changed: list[Callable[[], None]] = []
         self._failures = 0
         self._not_before = 0.0
         self._trouble: RemoteError | None = None
         self._retry: asyncio.Task[None] | None = None
+        self._closings = 0
 
     # --- what a toolbox asks -----------------------------------------------------------------------
 
@@ -95,13 +97,15 @@ class Connection:
 
     async def health(self) -> Health:
         """Make a round trip."""
-        started = time.perf_counter()
+        started, link = time.perf_counter(), None
         try:
             async with asyncio.timeout(self.server.connect_timeout):
-                link = await self._link("", {})
+                headers = await self._headers(_NOBODY)
+                link = await self._link(_key(headers), headers)
                 await link.run(_pinged)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
-            await self._evict("")
+            if link is not None:
+                await self._evict(_key(link.headers), link)
             self._note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(ok=False, error=reason_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
@@ -110,7 +114,7 @@ class Connection:
 
     async def read(self, uri: str) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        result = await self._reliably("read", lambda client: client.read_resource(uri), again=True)
+        result = await self._reliably("read", lambda client, _: client.read_resource(uri), again=True)
         return tuple(map(contents_of, result.contents))
 
     async def aclose(self) -> None:
@@ -120,6 +124,7 @@ class Connection:
             self._retry = None
         with self._lock:
             links, self._links = list(self._links.values()), {}
+            self._closings += 1
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
         self._failures, self._not_before = 0, 0.0
         self._have(Lists())
@@ -137,7 +142,8 @@ class Connection:
         async def progress(done: float, total: float | None, message: str | None) -> None:
             await context.progress(done, total, message)
 
-        def send(client: Any) -> Awaitable[CallToolResult]:
+        def send(client: Any, link: Link) -> Awaitable[CallToolResult]:
+            del link
             found: Awaitable[CallToolResult] = client.call_tool(
                 tool.remote_name, arguments, progress_callback=progress, meta=None if meta is None else dict(meta)
             )
@@ -149,7 +155,7 @@ class Connection:
     async def _reliably(
         self,
         phase: str,
-        work: Callable[[Any], Awaitable[_T]],
+        work: Callable[[Any, Link], Awaitable[_T]],
         *,
         again: bool,
         context: ToolContext[Any] = _NOBODY,
@@ -161,7 +167,7 @@ class Connection:
         for attempt in (1, 2):
             link = await self._link(key, headers)
             try:
-                return await link.run(work)
+                return await link.run(partial(_with, work, link))
             except ToolwrightError:
                 raise
             except Exception as error:
@@ -221,8 +227,9 @@ class Connection:
             if mine:
                 task = asyncio.get_running_loop().create_task(self._open(key, headers, link, opening))
                 task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            with contextlib.suppress(concurrent.futures.CancelledError):
-                return await asyncio.shield(asyncio.wrap_future(opening))
+            found = await _outcome(opening)
+            if found is not None:
+                return found
 
     def _look_before_leaping(self) -> None:
         left = self._not_before - time.monotonic()
@@ -237,8 +244,11 @@ class Connection:
         try:
             if old is not None:
                 await old.close()
-            link = Link(self.server, self.host, headers, self._list_changed)
+            link, closings = Link(self.server, self.host, headers, self._list_changed), self._closings
             await link.open()
+            if closings != self._closings:
+                await link.close()
+                raise RemoteError(self.name, "connect", "the toolbox was closed meanwhile")  # noqa: TRY301 - as below
         except RemoteError as error:
             self._failed(error)
             self._opened(key, opening, error=error)
@@ -302,35 +312,42 @@ class Connection:
             mine = listing is None
             if listing is None:
                 listing = self._listing = concurrent.futures.Future()
-        if not mine:
-            await asyncio.shield(asyncio.wrap_future(listing))
-            return
+        if mine:
+            # In a task of its own: whoever asked first may go away, and the others still wait for it.
+            task = asyncio.get_running_loop().create_task(self._fetching(listing))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            if await _outcome(listing) is None:
+                await self._fetch(later=later)
+        except RemoteError:
+            if later:
+                self._try_later()
+            raise
+
+    async def _fetching(self, listing: concurrent.futures.Future[Lists]) -> None:
         try:
             lists = await self._reliably("list", self._listed, again=True)
         except BaseException as error:
             with self._lock:
                 self._listing = None
+            if not isinstance(error, RemoteError):
+                listing.cancel()
+                raise
             if not self.server.serve_stale:
                 self._have(Lists())
-            own = error if isinstance(error, RemoteError) else RemoteError(self.name, "list", "it was called off")
-            listing.set_exception(own)
-            listing.exception()
-            if later and isinstance(error, RemoteError):
-                self._try_later()
-            raise
+            listing.set_exception(error)
+            return
         with self._lock:
             self._listing = None
         self._have(lists)
-        listing.set_result(None)
+        listing.set_result(lists)
 
-    async def _listed(self, client: Any) -> Lists:
-        link = self._links.get("")
-        outputs = {} if link is None else link.screen.outputs
+    async def _listed(self, client: Any, link: Link) -> Lists:
         async with asyncio.timeout(self.server.timeout):
-            return await fetch_lists(client, self.server, outputs, self.call, self._prompt)
+            return await fetch_lists(client, self.server, link.screen.outputs, self.call, self._prompt)
 
     async def _prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        return await self._reliably("prompt", lambda client: client.get_prompt(name, arguments), again=True)
+        return await self._reliably("prompt", lambda client, _: client.get_prompt(name, arguments), again=True)
 
     def _have(self, lists: Lists) -> None:
         self.lists = lists
@@ -351,6 +368,21 @@ class Connection:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
         self._retry = asyncio.get_running_loop().create_task(again())
+
+
+async def _outcome(future: concurrent.futures.Future[_T]) -> _T | None:
+    """Wait for what another task does, on whatever loop; `None` where it was called off, and we were not."""
+    try:
+        return await asyncio.shield(asyncio.wrap_future(future))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if future.cancelled() and (task is None or not task.cancelling()):
+            return None
+        raise
+
+
+def _with(work: Callable[[Any, Link], Awaitable[_T]], link: Link, client: Any) -> Awaitable[_T]:
+    return work(client, link)
 
 
 def _key(headers: Mapping[str, str]) -> str:

@@ -109,6 +109,10 @@ def _lost(request: httpx2.Request, asked: Any, reason: str, *, seen: bool) -> ht
 
 async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
     """Read a JSON answer to its end, within bounds, and see that it is one."""
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        # A few bytes can unpack to gigabytes, and we do not ask for it.
+        await response.aclose()
+        return _lost(request, asked, "the answer is packed, which was not asked for", seen=True)
     parts: list[bytes] = []
     size = 0
     try:
@@ -133,12 +137,16 @@ async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any)
     data = read_line(body, (asked,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, Unreadable):
         return _lost(request, asked, f"the answer cannot be read: {data.reason}", seen=True)
-    if response.status_code < 400:  # noqa: PLR2004 - where errors begin
-        if data is None or data.get("id") != asked:
-            return _lost(request, asked, "the answer is to another question", seen=True)
-        if "result" not in data and "error" not in data:
-            return _lost(request, asked, "the answer has neither a result nor an error", seen=True)
+    if response.status_code < 400 and (reason := _no_answer(data, asked)) is not None:  # noqa: PLR2004 - no error
+        return _lost(request, asked, reason, seen=True)
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+
+def _no_answer(data: dict[str, Any] | None, asked: Any) -> str | None:
+    """Return why a message is no answer to a question."""
+    if data is None or data.get("id") != asked:
+        return "the answer is to another question"
+    return None if "result" in data or "error" in data else "the answer has neither a result nor an error"
 
 
 _FRAMING: Final = frozenset({"content-length", "content-encoding", "transfer-encoding"})
@@ -226,7 +234,7 @@ async def http_streams(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Speak to a server over HTTP for as long as the block lasts, as a transport of the SDK."""
     auth = server.auth if isinstance(server.auth, httpx2.Auth) else None
-    url, known = server.url or "", {**(server.headers or {}), **headers}
+    url, known = server.url or "", {"accept-encoding": "identity", **(server.headers or {}), **headers}
     patience = httpx2.Timeout(None, connect=server.connect_timeout, pool=server.connect_timeout)
     if old:
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from toolwright._core.definition import ToolDefinition
+from toolwright._core.forms import effects_of
 from toolwright._core.tool import Tool
 from toolwright.errors import ConfigError
 from toolwright.mcp.servers import Server
@@ -32,7 +32,8 @@ def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
     kept: list[Tool] = []
     for tool in tools:
         known = approved.get(tool.name)
-        if known is not None and known.get("digest") == tool.definition.digest:
+        same = known is not None and known.get("digest") == tool.definition.digest
+        if known is not None and same and known.get("effects", {}) == effects_of(tool.options):
             kept.append(tool)
             continue
         what = "is new" if known is None else "has changed"
@@ -43,7 +44,7 @@ def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
             tool.name,
             what,
             server.name,
-            difference(known or {}, tool.definition),
+            difference(known or {}, tool),
         )
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: its tool %r was approved and is not there any more", server.name, name)
@@ -70,10 +71,10 @@ def approved_in(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
         raise ConfigError(f"{str(path)!r} is not a lock. Write it again with `toolwright lock`.") from error
 
 
-def difference(known: Mapping[str, Any], definition: ToolDefinition) -> str:
+def difference(known: Mapping[str, Any], tool: Tool) -> str:
     """Return what changed, line by line, no more than a screenful."""
-    now = {name: getattr(definition, name) for name in _FIELDS}
-    before = {name: known.get(name) for name in _FIELDS} if known else {}
+    now = {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": effects_of(tool.options)}
+    before = {name: known.get(name) for name in (*_FIELDS, "effects")} if known else {}
     lines = list(difflib.unified_diff(_lines(before), _lines(now), "approved", "now", lineterm="", n=1))
     more = [f"… and {len(lines) - _SHOWN} more lines"] if len(lines) > _SHOWN else []
     return "".join(f"\n    {line}" for line in (*lines[:_SHOWN], *more))

@@ -7,6 +7,7 @@ both are settled here, before it sees them. Not here: transports.
 
 from __future__ import annotations
 
+import json
 import logging
 import unicodedata
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ from mcp_types import (
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
+    Tool,
 )
+from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolwright._core.walk import subschemas
@@ -131,7 +134,14 @@ def trouble_with(entry: Any) -> str | None:
         return reason
     if output is not None and not isinstance(output, dict):
         return "its output schema is not an object"
-    return None if output is None else _schema_trouble(output, "output")
+    if output is not None and (reason := _schema_trouble(output, "output")) is not None:
+        return reason
+    try:
+        Tool.model_validate(entry, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"it does not fit the protocol at {'.'.join(map(str, first['loc']))}"
+    return None
 
 
 def _words_trouble(entry: dict[str, Any]) -> str | None:
@@ -159,6 +169,8 @@ def _schema_trouble(schema: dict[str, Any], side: str) -> str | None:
         nodes = list(islice(subschemas(schema), SUBSCHEMAS + 1))
     except (ValueError, RecursionError, TypeError, AttributeError):
         return f"its {side} schema is not a JSON Schema"
+    if (hidden := hidden_in(json.dumps(schema, ensure_ascii=False))) is not None:
+        return f"its {side} schema holds the hidden character U+{ord(hidden):04X}"
     if size > SCHEMA_BYTES:
         return f"its {side} schema is longer than {SCHEMA_BYTES} bytes"
     if len(nodes) > SUBSCHEMAS:

@@ -46,10 +46,10 @@ class Server:
 
     name: str
     kind: Literal["stdio", "http", "memory"]
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | Path | None = None
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     auth: Any = field(default=None, repr=False)
     """A function of the context (see `Auth`), or an `httpx2.Auth`, such as the SDK's OAuth provider."""

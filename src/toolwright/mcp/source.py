@@ -18,7 +18,7 @@ from typing_extensions import Unpack
 
 from toolwright._core.config import Config
 from toolwright._core.remotes import Host, Remote
-from toolwright._core.servers import ServerSettings, servers_from
+from toolwright._core.servers import ServerSettings, servers_from, servers_in
 from toolwright.errors import ConfigError, DefinitionError
 from toolwright.mcp.servers import Server, ServerWords
 
@@ -102,7 +102,9 @@ def _settings_in(config: Config | Mapping[str, Any] | str | Path) -> Sequence[Se
     if isinstance(config, Config):
         return config.servers
     if isinstance(config, str | Path):
-        return Config.load(config, environ={}).servers
+        # The variables that a file names come from the environment; servers that the environment names do not.
+        path = Path(config)
+        return servers_in(path, os.environ) if path.suffix == ".json" else Config.load(path, environ={}).servers
     if "mcpServers" in config:
         return servers_from(config, "the mapping", os.environ)
     return Config(config, environ={}).servers

@@ -8,6 +8,7 @@ again, and not asked. Not here: what the messages mean (`screen`, the SDK).
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import os
@@ -96,6 +97,7 @@ class Child:
         except (OSError, ValueError) as error:
             reason = f"{server.command[0]!r} cannot be started: {error}"
             raise RemoteError(server.name, "connect", reason) from error
+        _LIVE.add(self.process.pid)
         self._spawn(self._read_stdout(self.process))
         self._spawn(self._read_stderr(self.process))
 
@@ -252,6 +254,7 @@ class Child:
         if _signal_group(process.pid, signal.SIGTERM):
             await asyncio.sleep(0.1)
             _signal_group(process.pid, signal.SIGKILL)
+        _LIVE.discard(process.pid)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
         if not _signal_group(process.pid, signal.SIGKILL):
@@ -268,6 +271,17 @@ def _signal_group(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+_LIVE: Final[set[int]] = set()
+"""Server processes that were started and not ended."""
+
+
+@atexit.register
+def _end_all() -> None:
+    """End what nobody closed: a server must not outlive the program that started it."""
+    for pid in _LIVE:
+        _signal_group(pid, signal.SIGKILL)
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
