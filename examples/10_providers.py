@@ -9,18 +9,18 @@ from toolwright.providers import KNOWN, verdict
 
 
 @tool(read_only=True)
-def get_weather(city: Annotated[str, "City name"], unit: Literal["C", "F"] = "C") -> str:
+def get_weather(city: Annotated[str, "City name"], unit: Annotated[Literal["C", "F"], "Degrees"] = "C") -> str:
     """Current weather in a city."""
     return f"21 {unit} and sunny in {city}"
 
 
-@tool(name="shop.search", read_only=True)
-def search(filters: dict[str, str]) -> list[str]:
+@tool(read_only=True)
+def search_shop(filters: Annotated[dict[str, str], "Field and value"]) -> list[str]:
     """Search the shop."""
     return sorted(filters)
 
 
-box = Toolbox(get_weather, search)
+box = Toolbox(get_weather, search_shop)
 
 
 async def main() -> None:
