@@ -28,11 +28,12 @@ demo: $(READY) ## List the tools of an example and call one
 test: $(READY) ## Run the tests, with branch coverage
 	@$(BIN)/python -m pytest --cov -n auto --maxprocesses 4 $(PYTEST_FLAGS)
 
-# Programs and data of others, beside the environment: a simulator of every provider, and the BFCL corpus.
+# Programs and data of others, beside the environment: a simulator of every provider, llama.cpp, and the BFCL corpus.
 JUDGES := $(VENV)/judges
 $(JUDGES)/.ready: $(READY)
 	@mkdir -p $(JUDGES)
 	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps -d $(JUDGES) bfcl-eval==2026.3.23
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --target $(JUDGES)/llama xllamacpp gguf
 	@npm install --silent --no-audit --no-fund --prefix $(JUDGES) @copilotkit/aimock@1.43
 	@touch $@
 
