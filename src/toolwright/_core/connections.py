@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias
 from toolwright._core.catalog import Catalog
 from toolwright._core.context import ToolContext, context_from
 from toolwright._core.handles import Store
+from toolwright._core.policy import OnError
 from toolwright._core.remotes import Health, Remotes, Watcher
 from toolwright._core.resources import Resource
 from toolwright._core.route import BoxPolicy
@@ -53,6 +54,11 @@ class Connections:
 
     def __exit__(self, *exception: object) -> None:
         self.close_sync()
+
+    @property
+    def on_error(self) -> OnError | None:
+        """What becomes of failures, where the application has said it with `on_error=`."""
+        return self._policy.on_error if self._policy.said_on_error else None
 
     async def aclose(self) -> None:
         """Close the connections and forget what the servers offer; the next need connects again.

@@ -30,7 +30,7 @@ from toolwright._core.limits import RunState
 from toolwright._core.manifest import find_manifest
 from toolwright._core.native import Native
 from toolwright._core.office import Middleware, is_governed
-from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, Sequential, Strategy, Timeout, checked
+from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt
 from toolwright._core.remotes import Host, Remotes, RemoteSource, View
@@ -99,11 +99,6 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         twin._office, twin._run = self._office, run or self._run
         twin._store = self._store if run is None else store_of(self._policy)
         return twin
-
-    @property
-    def on_error(self) -> OnError | None:
-        """What becomes of failures, where the application has said it with `on_error=`."""
-        return self._policy.on_error if self._policy.said_on_error else None
 
     def add(self, source: Any, *, replace: bool = False) -> None:
         """Add the tools and prompts of a source.
