@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers check format bench conformance test-servers soak fuzz clean
+.PHONY: help setup demo test test-providers check format bench conformance test-servers soak load clients fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,7 @@ bench: $(READY) ## Measure the speed and print a table
 	@$(BIN)/python benchmarks/run.py
 
 conformance: $(READY) ## Run the official MCP conformance suite; installs it with npm into .judges
+	@$(BIN)/python tests/judges/server.py
 	@$(BIN)/python tests/judges/client.py
 
 test-servers: $(READY) ## Use MCP servers that others wrote, all at once; installs them into .judges
@@ -63,6 +64,12 @@ test-servers: $(READY) ## Use MCP servers that others wrote, all at once; instal
 
 soak: $(READY) ## Connect and close a thousand times, and count what is left
 	@$(BIN)/python tests/judges/soak.py
+
+load: $(READY) ## Put an MCP server under load by 64 clients for two minutes
+	@$(BIN)/python tests/judges/server_load.py
+
+clients: $(READY) ## Have other MCP clients list and call our server; installs them into .judges
+	@$(BIN)/python tests/judges/server_clients.py
 
 fuzz: $(READY) ## Run the fuzz tests at full size
 	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from toolwright._core.approve import Allow, Deny, Edit
     from toolwright._core.config import Config
     from toolwright._core.context import Inject, ProjectDir, ToolContext
-    from toolwright._core.declare import Param, prompt, tool
+    from toolwright._core.declare import Param, prompt, resource, tool
     from toolwright._core.definition import ToolDefinition, ToolOptions
     from toolwright._core.discovery import tools_from
     from toolwright._core.gather import discover, scan
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from toolwright.errors import Abort, ToolError
     from toolwright.mcp.source import McpServer
     from toolwright.models.named import model
+    from toolwright.serving.app import asgi_app
+    from toolwright.serving.run import serve
 
 __all__ = [
     "Abort",
@@ -67,11 +69,14 @@ __all__ = [
     "ToolReturn",
     "Toolbox",
     "WebSearch",
+    "asgi_app",
     "discover",
     "errors",
     "model",
     "prompt",
+    "resource",
     "scan",
+    "serve",
     "supported_for",
     "tool",
     "tools_from",
@@ -109,16 +114,19 @@ _HOMES = {
     "ToolReturn": "toolwright._core.values",
     "Toolbox": "toolwright._core.toolbox",
     "WebSearch": "toolwright._core.native",
+    "asgi_app": "toolwright.serving.app",
     "discover": "toolwright._core.gather",
     "model": "toolwright.models.named",
     "prompt": "toolwright._core.declare",
+    "resource": "toolwright._core.declare",
     "scan": "toolwright._core.gather",
+    "serve": "toolwright.serving.run",
     "supported_for": "toolwright._core.support",
     "tool": "toolwright._core.declare",
     "tools_from": "toolwright._core.discovery",
 }
 """Name → the module that has it."""
-_MODULES = ("converters", "errors", "experimental", "lowlevel", "models", "providers", "resolvers")
+_MODULES = ("clients", "converters", "errors", "experimental", "lowlevel", "models", "providers", "resolvers")
 """Public modules; `errors` is a root name as well."""
 
 

@@ -24,7 +24,7 @@ def complete(run):
 
 
 def test_commands_are_completed(complete):
-    assert complete("") == ["build", "call", "check", "diff", "list", "lock", "mcp", "new"]
+    assert complete("") == ["build", "call", "check", "diff", "list", "lock", "mcp", "new", "serve"]
     assert complete("c") == ["call", "check"]
 
 

@@ -1,4 +1,4 @@
-"""The ordered, checked set of tools and prompts: clashes, look-up, views.
+"""The ordered, checked set of tools, prompts and resources: clashes, look-up, views.
 
 Lives here: names. Two tools of one name are an error that names both; look-up is exact, then by a unique
 match that ignores case; never a guess. Not here: running anything.
@@ -9,24 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from toolwright._core.declare import declared_on
+from toolwright._core.declare import Declaration, declared_on
 from toolwright._core.definition import Naming, apply_naming
-from toolwright._core.discovery import has_members, prompts_from, tools_from
+from toolwright._core.discovery import has_members, prompts_from, resources_from, tools_from
 from toolwright._core.listed import Listed
 from toolwright._core.native import NATIVE_TYPES, Native
 from toolwright._core.prompts import Prompt
+from toolwright._core.resources import Resource
 from toolwright._core.tool import Renamed, Tool, tool_from
 from toolwright.errors import DefinitionError, DuplicateTool, PluginError
+
+Item: TypeAlias = Tool | Prompt | Resource
+"""What a toolbox holds."""
 
 
 @runtime_checkable
 class ToolSource(Protocol):
     """Something that a toolbox takes tools from."""
 
-    def __tools__(self) -> Iterable[Tool | Prompt | Native]:
-        """Yield its tools and prompts."""
+    def __tools__(self) -> Iterable[Item | Native]:
+        """Yield its tools, prompts and resources."""
         ...
 
 
@@ -41,14 +45,15 @@ class Resolver(Protocol):
 
 @dataclass(eq=False, repr=False)
 class Catalog:
-    """Tools and prompts by name, and what a provider runs."""
+    """Tools and prompts by name, resources by address, and what a provider runs."""
 
     tools: dict[str, Tool] = field(default_factory=dict)
     prompts: dict[str, Prompt] = field(default_factory=dict)
     native: tuple[Native, ...] = ()
+    resources: dict[str, Resource] = field(default_factory=dict)
 
-    def add(self, item: Tool | Prompt | Native, *, replace_same: bool = False) -> None:
-        """Add a tool or prompt.
+    def add(self, item: Item | Native, *, replace_same: bool = False) -> None:
+        """Add a tool, prompt or resource.
 
         Raises:
             DuplicateTool: its name is taken; names both origins.
@@ -58,9 +63,12 @@ class Catalog:
             self.native = (*kept, *([] if item in kept else [item]))
             return
         held: dict[str, Any] = self.tools if isinstance(item, Tool) else self.prompts
-        if not replace_same and item.name in held and held[item.name] is not item:
-            raise DuplicateTool(item.name, held[item.name].origin, item.origin)
-        held[item.name] = item
+        key = item.name
+        if isinstance(item, Resource):
+            held, key = self.resources, item.uri
+        if not replace_same and key in held and held[key] is not item:
+            raise DuplicateTool(key, held[key].origin, item.origin)
+        held[key] = item
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of this name: exactly, else the only one that differs in case alone."""
@@ -74,27 +82,31 @@ class Catalog:
         return iter(sorted(self.tools.values(), key=lambda tool: tool.name))
 
     def where(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> Catalog:
-        """Return a catalog with the tools that `keep` keeps, those of a provider by name, and every prompt."""
-        native = tuple(item for item in self.native if keep_native(item.name))
-        return Catalog({name: tool for name, tool in self.tools.items() if keep(tool)}, dict(self.prompts), native)
+        """Return a catalog with the tools that `keep` keeps, those of a provider by name, and everything else."""
+        kept = self.over({name: tool for name, tool in self.tools.items() if keep(tool)})
+        kept.native = tuple(item for item in self.native if keep_native(item.name))
+        return kept
+
+    def over(self, tools: dict[str, Tool]) -> Catalog:
+        """Return a catalog with other tools, and everything else the same."""
+        return Catalog(tools, dict(self.prompts), self.native, dict(self.resources))
 
     def copy(self) -> Catalog:
-        """Return a catalog with the same tools and prompts."""
-        return Catalog(dict(self.tools), dict(self.prompts), self.native)
+        """Return a catalog with the same tools, prompts and resources."""
+        return self.over(dict(self.tools))
 
     def named(self, rename: Callable[[str], str]) -> Catalog:
         """Return a catalog with the tools under other names."""
-        renamed = Catalog(prompts=dict(self.prompts), native=self.native)
+        renamed = self.over({})
         for tool in self.tools.values():
             renamed.add(as_named(tool, rename(tool.name)))
         return renamed
 
     def joined(self, other: Catalog) -> Catalog:
-        """Return a catalog with the tools and prompts of both."""
+        """Return a catalog with what is in both."""
         both = self.copy()
-        for tool in other.tools.values():
-            both.add(tool)
-        for item in (*other.prompts.values(), *other.native):
+        kept: tuple[Item, ...] = (*other.tools.values(), *other.prompts.values(), *other.resources.values())
+        for item in (*kept, *other.native):
             both.add(item)
         return both
 
@@ -114,7 +126,7 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
     Raises:
         DefinitionError: it is none; says what a source can be.
     """
-    if isinstance(source, (Tool, Prompt, *NATIVE_TYPES)) or (
+    if isinstance(source, (Tool, Prompt, Resource, *NATIVE_TYPES)) or (
         hasattr(source, "__remote__") and not isinstance(source, type)
     ):
         yield source
@@ -126,7 +138,7 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         for item in source:
             yield from items_from(item, naming, resolvers)
     elif not isinstance(source, type) and (declared := declared_on(source)) is not None:
-        yield Prompt(source, declared) if declared.kind == "prompt" else _renamed(tool_from(source, declared), naming)
+        yield _item_of(source, declared, naming)
     elif isinstance(source, type | ModuleType) or has_members(source):
         yield from _members_of(source, naming)
     elif callable(source):
@@ -138,8 +150,16 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         )
 
 
-def local_items_from(source: Any) -> Iterator[Tool | Prompt]:
-    """Yield the tools and prompts of a source that is not a server.
+def _item_of(source: Any, declared: Declaration, naming: Naming | None) -> Item:
+    if declared.kind == "prompt":
+        return Prompt(source, declared)
+    if declared.kind == "resource":
+        return Resource(source, declared)
+    return _renamed(tool_from(source, declared), naming)
+
+
+def local_items_from(source: Any) -> Iterator[Item]:
+    """Yield the tools, prompts and resources of a source that is not a server.
 
     Raises:
         DefinitionError: it is no source, or a server; says what to do.
@@ -147,7 +167,7 @@ def local_items_from(source: Any) -> Iterator[Tool | Prompt]:
     for item in items_from(source, None, ()):
         if isinstance(item, NATIVE_TYPES):
             raise DefinitionError(f"{item!r} is run by a provider, and is nothing to call. Give it to a toolbox.")
-        if not isinstance(item, Tool | Prompt):
+        if not isinstance(item, Item):
             raise DefinitionError(f"{item!r} is a server, and cannot be looked into here. Give it to a toolbox.")
         yield item
 
@@ -158,10 +178,10 @@ def problems_of(source: Any) -> tuple[PluginError, ...]:
     return tuple(item for item in found if isinstance(item, PluginError)) if isinstance(found, tuple) else ()
 
 
-def _members_of(source: Any, naming: Naming | None) -> Iterator[Tool | Prompt]:
-    prompts = prompts_from(source)
-    yield from prompts
-    if not prompts or has_members(source, "tool"):
+def _members_of(source: Any, naming: Naming | None) -> Iterator[Item]:
+    others: list[Item] = [*prompts_from(source), *resources_from(source)]
+    yield from others
+    if not others or has_members(source, "tool"):
         for tool in tools_from(source):
             yield _renamed(tool, naming)
 

@@ -5,18 +5,26 @@ Lives here: the part of a toolbox that concerns servers, async and sync. Not her
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeAlias
 
+from toolwright._core.catalog import Catalog
+from toolwright._core.context import ToolContext, context_from
 from toolwright._core.handles import Store
-from toolwright._core.remotes import Health, Remotes
+from toolwright._core.policy import OnError
+from toolwright._core.remotes import Health, Remotes, Watcher
+from toolwright._core.resources import Resource
 from toolwright._core.route import BoxPolicy
 from toolwright._core.sync import run_to_end
 from toolwright._core.values import Content, ResourceLink
+
+ContextLike: TypeAlias = ToolContext[Any] | Mapping[str, Any] | None
 
 
 class Connections:
     """A toolbox and its servers. Without any, nothing here does anything."""
 
+    _catalog: Catalog
     _policy: BoxPolicy
     _remotes: Remotes
     _owns_remotes: bool
@@ -46,6 +54,11 @@ class Connections:
 
     def __exit__(self, *exception: object) -> None:
         self.close_sync()
+
+    @property
+    def on_error(self) -> OnError | None:
+        """What becomes of failures, where the application has said it with `on_error=`."""
+        return self._policy.on_error if self._policy.said_on_error else None
 
     async def aclose(self) -> None:
         """Close the connections and forget what the servers offer; the next need connects again.
@@ -91,17 +104,44 @@ class Connections:
 
     @property
     def resources(self) -> list[ResourceLink]:
-        """The resources that the servers are known to offer."""
-        return [link for source in self._remotes.sources for link in source.resources]
+        """The resources of this toolbox, and those that its servers are known to offer; templates aside."""
+        own = [item.link for item in self._catalog.resources.values() if not item.parameters]
+        remote = [link for source in self._remotes.sources for link in source.resources]
+        return [*own, *(link for link in remote if link.uri not in self._catalog.resources)]
 
-    async def read(self, uri: str) -> tuple[Content, ...]:
-        """Return the contents of a server's resource.
+    @property
+    def own_resources(self) -> list[Resource]:
+        """The resources and templates that were written with `@resource`, in the order they were added."""
+        return list(self._catalog.resources.values())
+
+    async def read(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
+        """Return the contents of a resource: one of this toolbox, else a server's.
 
         Raises:
+            KeyError: there is no such resource, and no server that could have it.
             RemoteError: no server has it.
         """
+        for item in self._catalog.resources.values():
+            values = item.values_in(uri)
+            if values is not None:
+                known: ToolContext[Any] = self._policy.context.merged(context_from(context))
+                return await item.read(uri, values, known)
+        if not self._remotes:
+            raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
         return await self._remotes.read(uri)
 
-    def read_sync(self, uri: str) -> tuple[Content, ...]:
+    def read_sync(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
         """Run `read` to its end, from code that is not async."""
-        return run_to_end(self.read(uri))
+        return run_to_end(self.read(uri, context=context))
+
+    def touch(self, uri: str) -> None:
+        """Tell whoever has subscribed to a resource that it has changed. From any thread."""
+        self._remotes.tell(uri)
+
+    def watch(self, changed: Watcher) -> Callable[[], None]:
+        """Have `changed` called after each change: with an address for a resource, with `None` for what is offered.
+
+        Returns what ends it.
+        """
+        self._remotes.watchers.append(changed)
+        return lambda: self._remotes.watchers.remove(changed) if changed in self._remotes.watchers else None

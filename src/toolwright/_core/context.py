@@ -16,11 +16,14 @@ from typing import Any, Final, Generic, NoReturn, cast
 
 from typing_extensions import TypeVar
 
+from toolwright._core.clients import Client
 from toolwright._core.config import Config
 from toolwright._core.values import ToolCall
 from toolwright.errors import ConfigError
 
 DepsT = TypeVar("DepsT", default=Any)
+CLIENT: Final = "toolwright.client"
+"""The context value under which a served call finds its caller."""
 
 Progress = Callable[[float, float | None, str | None], None]
 
@@ -194,13 +197,41 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the call's id and the tool's name."""
         logger = logging.getLogger(f"toolwright.tools.{self._call.name}")
-        return logging.LoggerAdapter(logger, {"call_id": self._call.id, "tool": self._call.name})
+        facts = {"call_id": self._call.id, "tool": self._call.name}
+        client = self._values.get(CLIENT)
+        return logging.LoggerAdapter(logger, facts) if client is None else _Forwarded(logger, facts, client.heard)
+
+    @property
+    def client(self) -> Client:
+        """Whoever called over MCP: ask its user, or its model.
+
+        Raises:
+            ConfigError: the call did not come over MCP.
+        """
+        found = self._values.get(CLIENT)
+        if found is None:
+            raise ConfigError(
+                "This call did not come from an MCP client. `ctx.client` is there when a toolbox is served."
+            )
+        return cast("Client", found)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> _Done:
         """Report progress. Never waits: `await` it in async tools, simply call it in sync ones."""
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _DONE
+
+
+class _Forwarded(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records a client hears as well, whatever level our own logging is at."""
+
+    def __init__(self, logger: logging.Logger, facts: dict[str, Any], heard: Callable[[int, str], None]) -> None:
+        super().__init__(logger, facts)
+        self._heard = heard
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        self._heard(level, str(msg) % args if args else str(msg))
+        super().log(level, msg, *args, **kwargs)
 
 
 _reporters: list[Progress] = []

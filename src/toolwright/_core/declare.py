@@ -1,4 +1,4 @@
-"""What a developer writes: `@tool`, `@prompt`, `Param`. A declaration is attached; nothing is built here.
+"""What a developer writes: `@tool`, `@prompt`, `@resource`, `Param`. A declaration is attached; nothing is built here.
 
 Lives here: the decorators and the values they leave on a function. The function itself comes back: callable,
 picklable, typed as it was. Not here: reading signatures (`signature`), or making tools (`tool`).
@@ -126,7 +126,7 @@ class ToolWords(SchemaWords, total=False):
 class Declaration:
     """What `@tool` or `@prompt` leaves on a function."""
 
-    kind: Literal["tool", "prompt", "excluded"]
+    kind: Literal["tool", "prompt", "resource", "excluded"]
     name: str | None = None
     description: str | None = None
     title: str | None = None
@@ -136,6 +136,9 @@ class Declaration:
     role: Role = "assistant"
     local_names: Mapping[str, Any] | None = None
     """Names around a function that was defined inside another, for its string annotations."""
+    uri: str = ""
+    """The address of a resource, or the template of addresses."""
+    mime_type: str | None = None
 
 
 _OWN: Final = ("name", "description", "title", "flatten", "output_schema")
@@ -267,4 +270,24 @@ def prompt(
     frame = _caller()
     if fn is not None:
         return _attach(fn, declaration, frame)
+    return lambda item: _attach(item, declaration, frame)
+
+
+def resource(
+    uri: str,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    title: str | None = None,
+) -> Callable[[_F], _F]:
+    """Make a typed function a resource: `@resource("config://app")`.
+
+    It returns a text, bytes, a content part, or anything that JSON can say. With placeholders in the address,
+    `@resource("user://{id}/profile")`, it is a template, and each placeholder is a parameter of the function.
+    """
+    if ":" not in uri:
+        raise DefinitionError(f"@resource({uri!r}): give an address with a scheme, such as 'config://app'.")
+    declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
+    frame = _caller()
     return lambda item: _attach(item, declaration, frame)

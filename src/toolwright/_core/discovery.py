@@ -13,15 +13,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from toolwright._core.declare import Declaration, declared_on
 from toolwright._core.prompts import Prompt
+from toolwright._core.resources import Resource
 from toolwright._core.signature import inner_function
 from toolwright._core.tool import FunctionTool, Tool, tool_from
 from toolwright.errors import ConfigError, DefinitionError
 
-_KINDS: Final[tuple[Literal["tool", "prompt"], ...]] = ("tool", "prompt")
+Kind: TypeAlias = Literal["tool", "prompt", "resource"]
+_KINDS: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
 
 
 def tools_from(source: Any) -> list[Tool]:
@@ -44,8 +46,13 @@ def prompts_from(source: Any) -> list[Prompt]:
     return [Prompt(item, declaration) for item, declaration in _members(source, "prompt")]
 
 
-def has_members(source: Any, *kinds: Literal["tool", "prompt"]) -> bool:
-    """Tell whether an object, class or module holds tools or prompts, or those of one kind."""
+def resources_from(source: Any) -> list[Resource]:
+    """Return every resource of an object, class or module; an empty list where there is none."""
+    return [Resource(item, declaration) for item, declaration in _members(source, "resource")]
+
+
+def has_members(source: Any, *kinds: Kind) -> bool:
+    """Tell whether an object, class or module holds tools, prompts or resources, or those of one kind."""
     return any(True for kind in kinds or _KINDS for _ in _members(source, kind))
 
 
@@ -58,7 +65,7 @@ def tool_of(item: Any, declaration: Declaration) -> Tool:
     return tool_from(item, declaration)
 
 
-def _members(source: Any, kind: Literal["tool", "prompt"]) -> Iterator[tuple[Any, Declaration]]:
+def _members(source: Any, kind: Kind) -> Iterator[tuple[Any, Declaration]]:
     if isinstance(source, ModuleType):
         yield from _of_module(source, kind)
         return

@@ -84,8 +84,9 @@ def members_of(module: ModuleType) -> Iterator[Member]:
         elif isinstance(item, Tool | Prompt):
             yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
         elif (declaration := declared_on(item)) is not None:
-            if declaration.kind != "excluded":
-                yield Member(name, declaration.kind, item, declaration)
+            # A manifest lists what models see; resources come with their module.
+            if declaration.kind in ("tool", "prompt"):
+                yield Member(name, "tool" if declaration.kind == "tool" else "prompt", item, declaration)
         else:
             yield from _methods_of(name, item)
 

@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from toolwright._core.catalog import ToolSource, local_items_from
+from toolwright._core.catalog import Item, ToolSource, local_items_from
 from toolwright._core.declare import declared_on
 from toolwright._core.discovery import load_module
 from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.manifest import Shelf, find_manifest, has_manifest
-from toolwright._core.prompts import Prompt
+from toolwright._core.resources import Resource
 from toolwright._core.support import is_supported
 from toolwright._core.tool import Tool
 from toolwright.errors import ConfigError, DefinitionError, DuplicateTool, PluginError, text_of
@@ -33,7 +33,6 @@ GROUP: Final = "toolwright.tools"
 """The group of entry points that tools are offered under."""
 
 _log = logging.getLogger("toolwright")
-Item: TypeAlias = Tool | Prompt
 
 
 @dataclass(eq=False, repr=False)
@@ -60,7 +59,7 @@ class Offers:
             DuplicateTool: someone else offers another tool of that name; names both.
         """
         for item in items:
-            key = isinstance(item, Tool), item.name
+            key = isinstance(item, Tool), item.uri if isinstance(item, Resource) else item.name
             if key not in self.held:
                 self.held[key] = item, who
             elif not _is_same(self.held[key][0], item):

@@ -24,6 +24,8 @@ _log = logging.getLogger("toolwright")
 
 OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
 Asked: TypeAlias = Callable[..., Awaitable[Any] | Any]
+Watcher: TypeAlias = Callable[[str | None], None]
+"""Is told of a change: the address of a resource, or `None` for the lists."""
 View: TypeAlias = Callable[[Tool], Tool | None]
 """What a view makes of a tool that a server offers; `None` leaves it out."""
 
@@ -131,6 +133,7 @@ class Remotes:
         """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
         self._named: tuple[int, dict[str, Tool]] | None = None
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.watchers: list[Watcher] = []
         for source in sources:
             self.add(source)
 
@@ -167,6 +170,12 @@ class Remotes:
         self.version += 1
         for listener in tuple(self._listeners):
             listener.forget_routes()
+        self.tell(None)
+
+    def tell(self, uri: str | None) -> None:
+        """Tell whoever watches that a resource, or a list, has changed."""
+        for watcher in tuple(self.watchers):
+            watcher(uri)
 
     @property
     def tools(self) -> Mapping[str, Tool]:

@@ -82,6 +82,8 @@ class BoxPolicy:
     """Answers what a server asks a model."""
     eager: bool = True
     """Whether `async with` connects at once, or the first need does."""
+    said_on_error: bool = False
+    """Whether the application has said what becomes of failures."""
     capped_width: bool = False
     """Whether `max_concurrency` was asked for, and so holds for single calls too."""
     settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
@@ -99,7 +101,7 @@ class BoxPolicy:
             DefinitionError: a keyword or value that makes no sense.
         """
         given: dict[str, Any] = dict(words)
-        known = {item.name for item in fields(cls)} - {"capped_width", "experimental", "native"} | {
+        known = {item.name for item in fields(cls)} - {"capped_width", "experimental", "native", "said_on_error"} | {
             "project_dir",
             "config",
         }
@@ -120,6 +122,7 @@ class BoxPolicy:
         checked_policy(given.get("on_error", "message"))
         settings: Settings = given.get("settings", Settings())
         given["capped_width"] = "max_concurrency" in given
+        given["said_on_error"] = "on_error" in given
         given.setdefault("max_concurrency", settings.max_concurrency)
         if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
             raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Coroutine, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from typing_extensions import Unpack
 
 from toolwright._core.approvals import Approvals, office_of, store_of
 from toolwright._core.batch import Batch
-from toolwright._core.catalog import Catalog, items_from, problems_of, resolved
+from toolwright._core.catalog import Catalog, Item, items_from, problems_of, resolved
 from toolwright._core.connections import Connections
 from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
@@ -112,7 +113,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         grown, servers = self._catalog.copy(), []
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
             # Tools first: to ask an object about a protocol takes longer than to list it.
-            if not isinstance(item, Tool | Prompt) and isinstance(item, RemoteSource):
+            if not isinstance(item, Item) and isinstance(item, RemoteSource):
                 servers.append(item.__remote__(self._remotes.host))
                 continue
             if isinstance(item, Tool | Prompt):
@@ -131,10 +132,15 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._routes.clear()
         self._exported.clear()
 
-    def __tools__(self) -> Iterator[Tool | Prompt | Native]:
+    def __tools__(self) -> Iterator[Item | Native]:
         yield from self._catalog.tools.values()
         yield from self._catalog.prompts.values()
+        yield from self._catalog.resources.values()
         yield from self._catalog.native
+
+    def __mcp_server__(self) -> Any:
+        """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
+        return import_module("toolwright.serving.served").server_of(self)
 
     @property
     def name(self) -> str | None:

@@ -117,7 +117,7 @@ class Views(ABC):
         """
         augment = augmenter(model, on_arguments, keep=keep)
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
-        return self._with(Catalog(tools, dict(self._catalog.prompts), self._catalog.native), view=augment)
+        return self._with(self._catalog.over(tools), view=augment)
 
     def run(self, limits: Limits | None = None) -> Self:
         """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.

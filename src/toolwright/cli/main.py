@@ -28,6 +28,7 @@ COMMANDS = {
     "mcp": "Look at MCP servers and use their tools.",
     "lock": "Write down the definitions that are approved.",
     "new": "Write a starter project.",
+    "serve": "Serve the tools of a target over MCP.",
 }
 """Subcommand → its line in the help; the module of the same name holds `command`."""
 

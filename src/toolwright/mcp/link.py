@@ -240,4 +240,5 @@ def _trust() -> ssl.SSLContext:
 
 def _served(target: Any) -> Any:
     """Return the server object for something in memory."""
-    return target
+    serve = getattr(target, "__mcp_server__", None)
+    return target if serve is None else serve()

@@ -1,0 +1,35 @@
+"""Serve a toolbox over MCP, and call it through a client in memory; `serve(box)` does it for others."""
+
+import asyncio
+from typing import Annotated
+
+from toolwright import McpServer, Toolbox, ToolContext, resource, tool
+
+ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
+
+
+@tool
+async def book(ctx: ToolContext, guest: Annotated[str, "Who stays"]) -> str:
+    """Book a room; asks the user which one."""
+    answer = await ctx.client.elicit(f"Which room for {guest}?", ROOM, key="room")
+    return f"room {answer.content['room']} for {guest}" if answer else "nothing booked"
+
+
+@resource("rooms://{floor}")
+def rooms(floor: Annotated[int, "Counted from the street"]) -> list[int]:
+    """The rooms of a floor."""
+    return [floor * 10 + number for number in range(3)]
+
+
+box = Toolbox(book, rooms, name="hotel")
+
+
+async def main() -> None:
+    """Be a client whose user always wants room 12."""
+    async with Toolbox(McpServer.of("hotel", box), on_elicit=lambda _: {"room": "12"}) as client:
+        print((await client.call("book", {"guest": "Ada"})).text)
+        print((await client.read("rooms://2"))[0])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""A toolbox → a server that speaks MCP, over stdio or HTTP."""

@@ -1,0 +1,134 @@
+"""Connections that come in → requests: uvicorn, with limits for slow and many senders.
+
+Lives here: how long a header may take, how many connections there may be, and the server that runs the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from typing_extensions import override
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as missing:
+    raise ImportError("Serving over HTTP needs its server: pip install 'toolwright[serve]'") from missing
+
+from toolwright.serving.app import McpApp
+from toolwright.serving.stdio import GRACE_SECONDS
+
+HEADER_SECONDS: Final = 10.0
+HEADER_BYTES: Final = 64 * 1024
+READ_SECONDS: Final = 60.0
+"""How long a client may leave an answer unread."""
+CONNECTIONS: Final = 512
+KEEP_ALIVE_SECONDS: Final = 30
+
+
+class _Patient(HttpToolsProtocol):
+    """A connection that has to say what it wants, soon and in few words."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _size = 0
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > CONNECTIONS:
+            # Whoever has waited longest without a request makes room.
+            idle = next((c for c in self.connections if isinstance(c, _Patient) and c.is_idle and c is not self), self)
+            idle.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered here."""
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete)
+
+    def _wait(self) -> None:
+        self._still()
+        self._waiting = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _still(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self.transport.abort()
+
+    @override
+    def on_message_begin(self) -> None:
+        self._size = 0
+        self._wait()
+        super().on_message_begin()
+
+    @override
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        # The space around a value is not part of it; the parser leaves it at the end.
+        super().on_header(name, value.strip(b" \t"))
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > HEADER_BYTES:
+            self.transport.abort()
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._still()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(READ_SECONDS, self._give_up)
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    @override
+    def timeout_keep_alive_handler(self) -> None:
+        # To close would wait until the rest is read, which may be never.
+        self.transport.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._still()
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+
+def server_for(app: McpApp, host: str, port: int, grace: float = GRACE_SECONDS) -> uvicorn.Server:
+    """Return the server that runs an application."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=_Patient,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=1024,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(grace),
+    )
+    return uvicorn.Server(config)

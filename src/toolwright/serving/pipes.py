@@ -1,0 +1,177 @@
+"""The standard streams of this process → the wire, and nothing but the wire.
+
+Lives here: taking file descriptors 0 and 1 away from everybody else, lines in, bytes out, back-pressure both ways.
+Not here: what a line says (`stdio`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from typing_extensions import override
+
+from toolwright.mcp.framing import LINE_BYTES
+
+_CHUNK: Final = 64 * 1024
+
+
+@contextlib.contextmanager
+def standard_streams() -> Generator[tuple[int, int]]:
+    """Yield the wire, as two file descriptors; whatever a tool, a child or a library prints goes to standard error."""
+    sys.stdout.flush()
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    try:
+        yield wire_in, wire_out
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(wire_in, 0)
+        os.dup2(wire_out, 1)
+        os.close(wire_in)
+        os.close(wire_out)
+
+
+class Splitter:
+    """Bytes → lines, each byte looked at once; a line over the cap is told of, and skipped to its end."""
+
+    def __init__(self, cap: int = LINE_BYTES) -> None:
+        self.cap = cap
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> Generator[bytes | None]:
+        """Yield the lines that a chunk completes; `None` for one that is too long."""
+        first, *rest = chunk.split(b"\n")
+        for end in rest:
+            if not self._skipping:
+                line = b"".join((*self._parts, first)) if self._parts else first
+                yield line if len(line) <= self.cap else None
+            self._parts, self._held, self._skipping = [], 0, False
+            first = end
+        if first and not self._skipping:
+            self._parts.append(first)
+            self._held += len(first)
+            if self._held > self.cap:
+                self._parts, self._skipping = [], True
+                yield None
+
+
+class Incoming(asyncio.Protocol):
+    """What comes in, line by line, to a callback."""
+
+    def __init__(self, line: Callable[[bytes | None], None], ended: Callable[[], None]) -> None:
+        self._line, self._ended, self._split = line, ended, Splitter()
+        self._transport: Any = None
+        self._paused = False
+
+    @classmethod
+    async def over(cls, descriptor: int, line: Callable[[bytes | None], None], ended: Callable[[], None]) -> Incoming:
+        """Begin to read."""
+        loop, made = asyncio.get_running_loop(), cls(line, ended)
+        try:
+            await loop.connect_read_pipe(lambda: made, os.fdopen(os.dup(descriptor), "rb", 0))
+        except (ValueError, OSError):
+            # A file is no pipe; whoever feeds us one is served all the same.
+            threading.Thread(target=made.read_file, args=(descriptor, loop), daemon=True).start()
+        return made
+
+    def read_file(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Read a file to its end, in a thread of its own."""
+        while chunk := os.read(descriptor, _CHUNK):
+            loop.call_soon_threadsafe(self.data_received, chunk)
+        loop.call_soon_threadsafe(self._ended)
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        for line in self._split.feed(data):
+            self._line(line)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if self._transport is not None and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._transport is not None and self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Read never again."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class Outgoing(asyncio.Protocol):
+    """What goes out, whole lines, as fast as it is taken."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._descriptor = -1
+        self.room = asyncio.Event()
+        self.room.set()
+        self._gone = asyncio.Event()
+
+    @classmethod
+    async def over(cls, descriptor: int) -> Outgoing:
+        """Begin to write."""
+        made = cls()
+        made._descriptor = descriptor
+        try:
+            await asyncio.get_running_loop().connect_write_pipe(lambda: made, os.fdopen(os.dup(descriptor), "wb", 0))
+        except (ValueError, OSError):
+            made._transport = None
+        return made
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        """Take note that nobody reads at the moment."""
+        self.room.clear()
+
+    def resume_writing(self) -> None:
+        """Take note that there is room again."""
+        self.room.set()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.room.set()
+        self._gone.set()
+
+    def write(self, line: bytes) -> None:
+        """Write a line; it waits in memory while nobody reads."""
+        if self._transport is not None:
+            self._transport.write(line + b"\n")
+        else:
+            os.write(self._descriptor, line + b"\n")
+
+    async def close(self, seconds: float = 2.0) -> None:
+        """Write what is left, and close."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), seconds)

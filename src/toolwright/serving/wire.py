@@ -1,0 +1,151 @@
+"""Tools, results and contents of ours → what the wire has for them.
+
+Lives here: pure functions from values to JSON data. Not here: which of them are listed, or when (`lists`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from toolwright._core.prompts import Prompt
+from toolwright._core.resources import Resource
+from toolwright._core.tool import Tool
+from toolwright._core.values import (
+    Audio,
+    Content,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    ToolResult,
+)
+
+_HINTS: Final = (
+    ("read_only", "readOnlyHint"),
+    ("destructive", "destructiveHint"),
+    ("idempotent", "idempotentHint"),
+    ("open_world", "openWorldHint"),
+)
+
+
+def mcp_of(tool: Tool) -> Mapping[str, Any]:
+    """Return what a tool says for MCP alone: `meta={"mcp": {"icons": [...], "_meta": {...}, "task": "optional"}}`."""
+    own = tool.options.meta.get("mcp")
+    return own if isinstance(own, Mapping) else {}
+
+
+def tool_entry(tool: Tool) -> dict[str, Any]:
+    """Return a tool as a list has it."""
+    definition, own = tool.definition, mcp_of(tool)
+    entry: dict[str, Any] = {"name": tool.name}
+    if definition.title is not None:
+        entry["title"] = definition.title
+    entry["description"] = definition.description
+    entry["inputSchema"] = {"type": "object", **definition.input_schema}
+    if definition.output_schema is not None and definition.output_schema.get("type") == "object":
+        entry["outputSchema"] = definition.output_schema
+    hints = {word: getattr(tool.options, name) for name, word in _HINTS if getattr(tool.options, name) is not None}
+    if hints:
+        entry["annotations"] = hints
+    if "icons" in own:
+        entry["icons"] = list(own["icons"])
+    meta = own.get("_meta") if own else _foreign_meta(tool)
+    if meta:
+        entry["_meta"] = dict(meta)
+    return entry
+
+
+def _foreign_meta(tool: Tool) -> Mapping[str, Any] | None:
+    """Return the `_meta` that another server gave to a tool; what an application keeps for itself stays here."""
+    return tool.options.meta if getattr(tool.root, "remote_name", None) is not None else None
+
+
+def prompt_entry(prompt: Prompt) -> dict[str, Any]:
+    """Return a prompt as a list has it."""
+    required = prompt.input_schema.get("required", ())
+    arguments = [
+        {"name": name, "required": name in required}
+        | ({"description": part["description"]} if part.get("description") else {})
+        for name, part in prompt.input_schema.get("properties", {}).items()
+    ]
+    return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
+
+
+def link_entry(link: ResourceLink) -> dict[str, Any]:
+    """Return a resource as a list has it."""
+    entry = {"uri": link.uri, "name": link.name or link.uri}
+    return entry | _said(description=link.description, mimeType=link.mime_type)
+
+
+def template_entry(item: Resource) -> dict[str, Any]:
+    """Return a template as a list has it."""
+    entry = {"uriTemplate": item.uri, "name": item.name}
+    return entry | _said(description=item.description, mimeType=item.mime_type, title=item.title)
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def block(part: Content) -> dict[str, Any]:
+    """Return a content part as a content block."""
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Image(data, mime_type):
+            return {"type": "image", "data": _base64(data), "mimeType": mime_type}
+        case Audio(data, mime_type):
+            return {"type": "audio", "data": _base64(data), "mimeType": mime_type}
+        case ResourceLink(uri, name, mime_type, description):
+            named = {"type": "resource_link", "uri": uri, "name": name or uri}
+            return named | _said(mimeType=mime_type, description=description)
+        case EmbeddedResource():
+            return {"type": "resource", "resource": contents(part)}
+
+
+def contents(part: EmbeddedResource) -> dict[str, Any]:
+    """Return the contents of a resource."""
+    body = {"text": part.text} if part.text is not None else {"blob": _base64(part.data or b"")}
+    return {"uri": part.uri, **_said(mimeType=part.mime_type), **body}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
+    """Return a result of a call; `structured` tells whether the tool has promised structured content."""
+    if result.error is not None:
+        return {"content": [{"type": "text", "text": result.text}], "isError": True}
+    found: dict[str, Any] = {"content": list(map(block, result.content))}
+    if structured and (value := result.structured) is not None:
+        found["structuredContent"] = value
+    found["isError"] = False
+    return found
+
+
+def failure(text: str) -> dict[str, Any]:
+    """Return the result of a call that failed."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def is_writable(value: Any) -> bool:
+    """Tell whether data can be written as JSON at all; half a surrogate pair cannot."""
+    try:
+        to_json(value)
+    except ValueError:
+        return False
+    return True
+
+
+def messages(found: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the messages of a prompt; the wire has one part in each, and knows users and assistants."""
+    return [
+        {"role": "assistant" if message.role == "assistant" else "user", "content": block(part)}
+        for message in found
+        for part in message.content
+    ]

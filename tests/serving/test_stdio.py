@@ -1,0 +1,248 @@
+"""The transport on standard streams, as a real process."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.shelf import ENVELOPE
+
+SERVER = Path(__file__).with_name("stdio_server.py")
+
+
+class Process:
+    def __init__(self, grace: str = "4") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"GRACE": grace, "PATH": ""},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.inlet, self.outlet = self.process.stdin, self.process.stdout
+        # Nobody reads it otherwise, and a full pipe stops whoever writes.
+        self.words: list[bytes] = []
+        self.reader = threading.Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
+        self.reader.start()
+
+    def _listen(self, stream: Any) -> None:
+        self.words.extend(stream)
+
+    def write(self, data: bytes) -> None:
+        self.inlet.write(data)
+        self.inlet.flush()
+
+    def ask(self, asked: Any, method: str, **params: Any) -> None:
+        self.write(line({"jsonrpc": "2.0", "id": asked, "method": method, "params": {"_meta": ENVELOPE, **params}}))
+
+    def call(self, asked: Any, name: str, **arguments: Any) -> None:
+        self.ask(asked, "tools/call", name=name, arguments=arguments)
+
+    def read(self) -> Any:
+        return json.loads(self.outlet.readline())
+
+    def end(self) -> int:
+        self.inlet.close()
+        return self.process.wait(10)
+
+
+@contextmanager
+def started(grace: str = "4") -> Iterator[Process]:
+    found = Process(grace)
+    try:
+        yield found
+    finally:
+        if found.process.poll() is None:
+            found.process.kill()
+            found.process.wait()
+        found.reader.join(5)
+        for stream in (found.process.stdin, found.process.stdout, found.process.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def test_a_stateless_client_calls_without_a_handshake():
+    with started() as server:
+        server.call(1, "echo", text="hi")
+
+        assert server.read()["result"]["content"] == [{"type": "text", "text": "hi"}]
+        assert server.end() == 0
+
+
+def test_a_client_with_a_handshake_lists_and_calls():
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with started() as server:
+        server.write(line({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))
+        opened = server.read()
+        server.write(line({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        server.write(line({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}))
+        listed = server.read()
+        call = {"name": "echo", "arguments": {"text": "hi"}}
+        server.write(line({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}))
+        called = server.read()
+        code = server.end()
+
+    assert opened["result"]["protocolVersion"] == "2025-06-18"
+    assert "echo" in [tool["name"] for tool in listed["result"]["tools"]]
+    assert called["result"]["content"][0]["text"] == "hi"
+    assert code == 0
+
+
+def test_f56_nothing_but_the_protocol_is_on_standard_output():
+    with started() as server:
+        server.call(1, "noisy")
+        found = server.read()
+        server.inlet.close()
+        rest = server.outlet.read()
+
+    assert found["result"]["content"][0]["text"] == "quiet"
+    assert rest == b""
+
+
+@pytest.mark.parametrize(
+    ("raw", "asked"),
+    [
+        (b'{"jsonrpc":"2.0","id":"x","method":"\\ud800"}', "x"),
+        (b'{"jsonrpc":"2.0","id":7,"method":"a","params":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 7),
+        (b'{"jsonrpc":"2.0","id":8,"method":"a","params":' + b"[" * 250 + b"]" * 250 + b"}", 8),
+        (b'{"jsonrpc":"2.0","id":9,"method":"a",', 9),
+        (b'\xff{"id":1}', None),
+        (b"[]", None),
+        (b"not json", None),
+        (b'{"jsonrpc":"2.0","id":{},"method":"a"}', None),
+        (b'{"jsonrpc":"2.0","id":true,"method":"a"}', None),
+    ],
+    ids=["surrogate", "10,000 deep", "250 deep", "cut off", "not UTF-8", "batch", "text", "object id", "bool id"],
+)
+def test_f16s_f21s_a_line_that_cannot_be_read_is_answered(raw: bytes, asked: Any):
+    with started() as server:
+        server.write(raw + b"\n")
+        answer = server.read()
+        server.call("after", "echo", text="alive")
+
+        assert answer["id"] == asked
+        assert answer["error"]["code"] in (-32700, -32600)
+        assert server.read()["id"] == "after"
+
+
+def test_f55_a_line_over_the_cap_is_refused_and_skipped():
+    with started() as server:
+        threading.Thread(target=lambda: server.write(b"x" * (17 << 20) + b"\n"), daemon=True).start()
+        refused = server.read()
+        server.call("after", "echo", text="alive")
+
+        assert "longer than" in refused["error"]["message"]
+        assert server.read()["id"] == "after"
+
+
+def test_f53_an_id_that_is_under_way_is_refused():
+    with started() as server:
+        server.call(1, "nap", seconds=0.5)
+        server.call(1, "echo", text="second")
+
+        refused, answered = server.read(), server.read()
+
+    assert refused["error"]["code"] == -32600
+    assert answered["result"]["content"][0]["text"] == "awake"
+
+
+def test_f52_a_cancelled_call_is_not_answered():
+    with started() as server:
+        server.call(1, "nap", seconds=30)
+        server.write(line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
+        server.call(2, "echo", text="next")
+
+        assert server.read()["id"] == 2
+        assert server.end() == 0
+
+
+@pytest.mark.parametrize("kind", ["exit", "interrupt", "base"])
+def test_f28_whatever_a_tool_raises_the_process_lives(kind: str):
+    with started() as server:
+        server.call(1, "leave", kind=kind)
+        server.call(2, "echo", text="alive")
+
+        answers = {found["id"]: found["result"]["isError"] for found in (server.read(), server.read())}
+
+    assert answers == {1: True, 2: False}
+
+
+def test_f26_a_lone_surrogate_from_a_tool_does_not_end_the_process():
+    with started() as server:
+        server.call(1, "surrogate")
+        server.call(2, "echo", text="alive")
+
+        assert {server.read()["id"], server.read()["id"]} == {1, 2}
+
+
+def test_f38_stuck_tools_leave_the_server_able_to_hear():
+    with started("0.2") as server:
+        for number in range(60):
+            server.call(number, "stuck")
+        server.call("heard", "echo", text="alive")
+
+        assert server.read()["id"] == "heard"
+
+
+def test_f39_the_end_of_input_ends_the_process_though_a_tool_is_stuck():
+    with started("0.3") as server:
+        server.call(1, "stuck")
+        server.call(2, "echo", text="x")
+        server.read()
+
+        assert server.end() == 0
+
+
+def test_f39b_sigterm_answers_what_was_taken_in_and_exits():
+    with started() as server:
+        server.call(1, "nap", seconds=0.5)
+        server.call(2, "echo", text="x")
+        first = server.read()
+        server.process.send_signal(signal.SIGTERM)
+        second = server.read()
+
+        assert [first["id"], second["id"]] == [2, 1]
+        assert server.process.wait(10) == 0
+
+
+def test_f54_many_pipelined_calls_are_each_answered_once():
+    with started() as server:
+        count = 5000
+
+        def push() -> None:
+            for number in range(count):
+                server.call(number, "echo", text="x")
+
+        threading.Thread(target=push, daemon=True).start()
+        found = [server.read()["id"] for _ in range(count)]
+
+    assert sorted(found) == list(range(count))
+
+
+def test_a_question_of_a_stateless_call_comes_as_its_result():
+    able = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    with started() as server:
+        server.ask(1, "tools/call", name="ask", arguments={}, _meta=able)
+        first = server.read()["result"]
+        answers = {"question": {"action": "accept", "content": {"n": "Ann"}}}
+        again = {"inputResponses": answers, "requestState": first["requestState"]}
+        server.ask(2, "tools/call", name="ask", arguments={}, _meta=able, **again)
+        second = server.read()["result"]
+
+    assert first["resultType"] == "input_required"
+    assert second["content"][0]["text"] == "{'n': 'Ann'}"
