@@ -56,12 +56,14 @@ __all__ = [
     "PluginError",
     "RemoteError",
     "ResultError",
+    "RunTaken",
     "StaleManifest",
     "ToolCallError",
     "ToolCancelled",
     "ToolError",
     "ToolTimeout",
     "ToolwrightError",
+    "UnknownOutcome",
     "UnknownTool",
     "UnsupportedProvider",
     "UnsupportedType",
@@ -356,6 +358,29 @@ class ResultError(ToolCallError):
 
     def __init__(self, tool: str, reason: str) -> None:
         super().__init__(f"{tool} ran, but its result cannot be sent: {reason}", tool=tool)
+
+
+class UnknownOutcome(ToolCallError):
+    """A call was begun, and nobody knows whether it was done; it is not one that may be done twice."""
+
+    code = "unknown_outcome"
+
+    def __init__(self, tool: str, key: str = "") -> None:
+        self.key = key
+        """What the call is named in its run."""
+        super().__init__(
+            f"{tool} was begun before an interruption, and whether it was done is not known. It was not run again. "
+            "Find out what it did before you ask for it again.",
+            tool=tool,
+        )
+
+
+class RunTaken(ToolwrightError):
+    """Another process drives the run."""
+
+    def __init__(self, run: str, seconds: float) -> None:
+        self.run, self.seconds = run, seconds
+        super().__init__(f"The run {run!r} is driven by another process. Try again in {max(seconds, 0.0):.0f} s.")
 
 
 class RemoteError(ToolCallError):

@@ -71,7 +71,7 @@ class Message:
         if self.calls:
             data["calls"] = [{"id": c.id, "name": c.name, "arguments": _plain(c.arguments)} for c in self.calls]
         if self.results:
-            data["results"] = [_dump_result(result) for result in self.results]
+            data["results"] = [dump_result(result) for result in self.results]
         if self.provider_state is not None:
             data["provider_state"] = dict(self.provider_state)
         return data
@@ -83,7 +83,7 @@ class Message:
             data["role"],
             [load_part(part) for part in data.get("content", ())],
             [ToolCall(**call) for call in data.get("calls", ())],
-            [_load_result(result) for result in data.get("results", ())],
+            [load_result(result) for result in data.get("results", ())],
             data.get("provider_state"),
         )
 
@@ -92,7 +92,8 @@ def _plain(arguments: Any) -> Any:
     return arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
 
 
-def _dump_result(result: ToolResult) -> dict[str, Any]:
+def dump_result(result: ToolResult) -> dict[str, Any]:
+    """Return a result as plain JSON data: what a model and a conversation need of it."""
     data: dict[str, Any] = {"call_id": result.call_id, "name": result.name}
     if result.error is not None:
         data["error"] = _shown_error(result, result.error)
@@ -113,7 +114,8 @@ def _shown_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
     return dict(form)
 
 
-def _load_result(data: Mapping[str, Any]) -> ToolResult:
+def load_result(data: Mapping[str, Any]) -> ToolResult:
+    """Read back what `dump_result` wrote."""
     fields: dict[str, Any] = {"content": tuple(load_part(part) for part in data["content"])}
     fields["text"] = "\n".join(map(note_of, fields["content"]))
     if "error" in data:

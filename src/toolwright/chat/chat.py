@@ -1,0 +1,354 @@
+"""`Chat`: a model, tools and what was said, in one place.
+
+Lives here: what a developer calls: send, stream, step, resume, cancel. They all drive the same run.
+Not here: the run itself (`run`), or the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from typing_extensions import TypedDict, Unpack
+
+from toolwright._core.approve import Approver, Decision
+from toolwright._core.config import Config
+from toolwright._core.context import ToolContext, context_from
+from toolwright._core.exchange import ModelReply, ModelRequest, ToolChoice
+from toolwright._core.faces import ContextLike
+from toolwright._core.messages import Message
+from toolwright._core.policy import Limits, Parallel, Strategy
+from toolwright._core.sync import run_to_end
+from toolwright._core.toolbox import Toolbox
+from toolwright._core.values import ToolResult
+from toolwright.chat.events import Done, Event
+from toolwright.chat.memory import Memory
+from toolwright.chat.reply import Reply
+from toolwright.chat.run import Execute, Plan, Run
+from toolwright.chat.runtime import MemoryRuntime, Runtime
+from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
+from toolwright.errors import ApprovalRequired, ConfigError, LimitExceeded
+from toolwright.models.named import model as model_of
+from toolwright.models.protocol import Model
+from toolwright.providers.conversation import repair
+
+Said = str | Message | Iterable[Message]
+
+
+class ChatWords(TypedDict, total=False):
+    """What `Chat(...)` takes beside a model and tools."""
+
+    system: str | None
+    context: ContextLike
+    memory: Memory | None
+    advisors: Sequence[Advisor]
+    limits: Limits
+    on_limit: str
+    strategy: Strategy
+    execute: Execute
+    history: bool
+    approver: Approver | None
+    config: Config | Mapping[str, Any] | None
+    runtime: Runtime
+    options: Mapping[str, Any]
+
+
+class SendWords(TypedDict, total=False):
+    """What `send` and `stream` take beside what is said."""
+
+    tools: Any
+    add_tools: Any
+    context: ContextLike
+    conversation: str | None
+    tool_choice: ToolChoice | str | None
+    limits: Limits
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Policy:
+    system: str | None = None
+    context: ToolContext[Any] | None = None
+    memory: Memory | None = None
+    advisors: tuple[Advisor, ...] = ()
+    limits: Limits = Limits()  # noqa: RUF009 - frozen, so one default serves all
+    on_limit: str = "stop"
+    strategy: Strategy = Parallel()  # noqa: RUF009 - as above
+    execute: Execute = True
+    history: bool = True
+    runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it keeps nothing
+    options: Mapping[str, Any] | None = None
+
+
+class Chat:
+    """A model that calls tools until it answers.
+
+    `execute=False`, or a predicate of (request, reply), leaves calls to you: run them with `box.call_all(reply.calls)`
+    and send `reply.extended(results)`. `history=False` shows the model only what the memory shows.
+    """
+
+    def __init__(self, model: Model | str, tools: Any = (), **words: Unpack[ChatWords]) -> None:
+        given: dict[str, Any] = dict(words)
+        if unknown := given.keys() - ChatWords.__annotations__.keys():
+            raise ConfigError(f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatWords.__annotations__))}.")
+        self.model: Model = model_of(model) if isinstance(model, str) else model
+        approver, config = given.pop("approver", None), given.pop("config", None)
+        self.box = _box_of(tools, approver, config)
+        given["context"] = context_from(given.get("context"))
+        given["advisors"] = tuple(given.get("advisors", ()))
+        self.policy = _Policy(**given)
+        if not self.policy.history and self.policy.memory is None:
+            raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
+        if self.policy.on_limit not in ("stop", "raise"):
+            raise ConfigError(f'on_limit={self.policy.on_limit!r}: give "stop" or "raise".')
+        self._running: dict[str | None, set[asyncio.Task[Any]]] = {}
+        self._called_off: set[asyncio.Task[Any]] = set()
+
+    # --- asking --------------------------------------------------------------------------------------
+
+    async def send(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+        """Say something, and return what the run comes to.
+
+        `tools=` takes the place of the chat's tools for this request, `add_tools=` comes beside them.
+        """
+        return await self._driven(await self._prepared(prompt, words, None))
+
+    def send_sync(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+        """Run `send` to its end, from code that is not async."""
+        return run_to_end(self.send(prompt, **words))
+
+    async def stream(self, prompt: Said, **words: Unpack[SendWords]) -> AsyncGenerator[Event]:
+        """Say something, and yield what happens; the last event is `Done` with the reply."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        prepared = await self._prepared(prompt, words, queue.put_nowait)
+
+        async def produce() -> None:
+            try:
+                queue.put_nowait(Done(await self._driven(prepared)))
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.get_running_loop().create_task(produce())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+
+    async def step(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+        """Ask the model for one turn, and leave its calls to the caller."""
+        prepared = await self._prepared(prompt, words, None)
+        prepared.run.plan.execute = False
+        return await self._driven(prepared)
+
+    def step_sync(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+        """Run `step` to its end, from code that is not async."""
+        return run_to_end(self.step(prompt, **words))
+
+    def cancel(self, conversation: str | None = None) -> None:
+        """Call off what runs in a conversation: model, tools and servers; every call gets a result."""
+        for task in tuple(self._running.get(conversation, ())):
+            self._called_off.add(task)
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    # --- going on later ------------------------------------------------------------------------------
+
+    async def resume(self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = ()) -> Reply:
+        """Go on with a run that waits for approval: `reply.save()`, and a decision for each request.
+
+        A request without a decision keeps waiting, and so does the run.
+
+        Raises:
+            ConfigError: it is not a saved run.
+        """
+        reply = saved if isinstance(saved, Reply) else Reply.load(saved)
+        by_request = {decision.request.id: decision for decision in decisions}
+        last = next((m for m in reversed(reply.messages) if m.results), None)
+        if last is None or not reply.pending:
+            raise ConfigError("This run does not wait for anything. Send the next message instead.")
+        waiting = {request.call_id: request for request in reply.pending}
+        results: list[ToolResult] = []
+        for result in last.results:
+            request = waiting.get(result.call_id)
+            if request is None:
+                results.append(result)
+            elif (decision := by_request.get(request.id)) is not None:
+                done = await self.box.resume(decision, context=self.policy.context)
+                results.append(done)
+            else:
+                results.append(ToolResult(result.call_id, result.name, error=ApprovalRequired(result.name, request)))
+        return await self._resumed(reply, results)
+
+    def resume_sync(self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = ()) -> Reply:
+        """Run `resume` to its end, from code that is not async."""
+        return run_to_end(self.resume(saved, decisions))
+
+    async def _resumed(self, reply: Reply, results: list[ToolResult]) -> Reply:
+        place = max(i for i, message in enumerate(reply.messages) if message.results)
+        before = reply.messages[:place]
+        asked = next(message for message in reversed(before) if message.calls)
+        words: SendWords = {"conversation": reply.conversation, "run": reply.run}
+        prepared = await self._prepared((), words, None, before)
+        prepared.run.said = reply.said - len(prepared.run.system)
+        prepared.answer = (asked, results)
+        return await self._driven(prepared)
+
+    # --- the run -------------------------------------------------------------------------------------
+
+    async def _prepared(
+        self,
+        prompt: Said,
+        words: SendWords,
+        emit: Callable[[Event], None] | None,
+        conversation: Sequence[Message] | None = None,
+    ) -> _Prepared:
+        if unknown := words.keys() - SendWords.__annotations__.keys():
+            raise ConfigError(f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendWords.__annotations__))}.")
+        policy = self.policy
+        box = self._box_for(words)
+        await box.list()
+        context = policy.context
+        if (given := context_from(words.get("context"))) is not None:
+            context = given if context is None else context.merged(given)
+        limits = words.get("limits", policy.limits)
+        name = words.get("conversation")
+        plan = Plan(
+            self.model,
+            box.run(limits),
+            context,
+            limits,
+            policy.strategy,
+            policy.execute,
+            policy.history,
+            policy.memory,
+            name,
+            emit,
+            words.get("run") or uuid.uuid4().hex,
+        )
+        new = [Message("user", prompt)] if isinstance(prompt, str) else [prompt] if isinstance(prompt, Message) else [*prompt]
+        system = tuple(m for m in (conversation if conversation is not None else new) if m.role == "system")
+        if policy.system is not None and not system:
+            system = (Message("system", policy.system),)
+        new = [message for message in new if message.role != "system"]
+        before = await self._before(name, conversation)
+        run = Run(plan, _NOBODY, system, [*before], len(before))
+        return _Prepared(run, new, words.get("tool_choice"))
+
+    async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
+        if conversation is not None:
+            return [message for message in conversation if message.role != "system"]
+        return [*await self.policy.memory.load(name or "")] if self.policy.memory is not None else []
+
+    def _box_for(self, words: SendWords) -> Toolbox:
+        box = self.box
+        if (wanted := words.get("tools")) is not None:
+            names = [wanted] if isinstance(wanted, str) else wanted
+            if isinstance(names, list | tuple) and names and all(isinstance(item, str) for item in names):
+                box = box.select(*map(glob.escape, names))
+            else:
+                box = _box_of(wanted, None, None) if not isinstance(wanted, Toolbox) else wanted
+        if (more := words.get("add_tools")) is not None:
+            box = box | (more if isinstance(more, Toolbox) else Toolbox(*_sources(more)))
+        return box
+
+    async def _driven(self, prepared: _Prepared) -> Reply:
+        run = prepared.run
+        task = asyncio.current_task()
+        running = self._running.setdefault(run.plan.conversation, set())
+        if task is not None:
+            running.add(task)
+        try:
+            async with self.policy.runtime.drive(run.plan.run) as driven:
+                run.driven = driven
+                await self._through(prepared)
+        except asyncio.CancelledError:
+            run.cancelled()
+            # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
+            if task is None or task not in self._called_off:
+                raise
+            task.uncancel()
+        except TimeoutError:
+            if not run.over(0):
+                raise
+            run.finish = "limit"
+        finally:
+            if task is not None:
+                running.discard(task)
+                self._called_off.discard(task)
+            if not running:
+                self._running.pop(run.plan.conversation, None)
+        if run.finish == "limit" and self.policy.on_limit == "raise":
+            raise LimitExceeded("chat", f"limits of {run.plan.limits!r}", "Read `reply` with on_limit='stop'.")
+        return run.reply()
+
+    async def _through(self, prepared: _Prepared) -> ModelReply | None:
+        run, policy = prepared.run, self.policy
+        inside = [advisor for advisor in policy.advisors if placement_of(advisor) == "inside_loop"]
+        outside = [advisor for advisor in policy.advisors if placement_of(advisor) == "before_loop"]
+        loops = [advisor for advisor in inside if isinstance(advisor, ToolLoop)]
+        inside = [advisor for advisor in inside if not isinstance(advisor, ToolLoop)]
+        loop: Any = loops[0] if loops else ToolLoop()
+        step = chained([*outside, loop], chained(inside, run.ask))
+        await run.record(prepared.new)
+        # What was cut off before is closed first: providers refuse a call without a result.
+        run.messages[:] = repair(run.messages)
+        request = ModelRequest(await run.shown(), run.plan.box, prepared.choice, policy.options)
+        turn = Turn(request, 1, run.plan.conversation, run)
+        if prepared.answer is not None:
+            asked, results = prepared.answer
+            run.messages[:] = [*run.messages[: run.messages.index(asked) + 1]]
+            after = await run.answered(turn, ModelReply(asked, "calls"), results)
+            if after is None:
+                return None
+            turn = after
+        if run.plan.limits.steps is not None and run.plan.limits.steps < 1:
+            run.finish = "limit"
+            return None
+        return await step(turn)
+
+    async def __aenter__(self) -> Self:
+        await self.box.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.box.__aexit__(*exception)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Prepared:
+    run: Run
+    new: list[Message]
+    choice: ToolChoice | str | None
+    answer: tuple[Message, list[ToolResult]] | None = None
+
+
+class _Nobody:
+    async def perform(self, effect: Any, work: Any, form: Any) -> Any:
+        del effect, work, form
+        raise AssertionError  # pragma: no cover - a run is driven before anything is performed
+
+
+_NOBODY = _Nobody()
+
+
+def _sources(tools: Any) -> Sequence[Any]:
+    return tools if isinstance(tools, list | tuple) else [tools]
+
+
+def _box_of(tools: Any, approver: Approver | None, config: Any) -> Toolbox:
+    if isinstance(tools, Toolbox) and approver is None and config is None:
+        return tools
+    words: dict[str, Any] = {}
+    if approver is not None:
+        words["approver"] = approver
+    if config is not None:
+        words["config"] = config
+    return Toolbox(*_sources(tools), **words)
+

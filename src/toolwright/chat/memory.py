@@ -1,0 +1,128 @@
+"""What was said before: conversations that are kept, and how much of one a model is shown.
+
+Lives here: the protocol, a window in memory, a file that survives. A window never parts a call from its result.
+Not here: who says what (`loop`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from toolwright._core.messages import Message
+from toolwright.errors import ConfigError
+from toolwright.providers.conversation import repair
+
+BYTES_PER_TOKEN: Final = 4
+
+
+class Memory(Protocol):
+    """Keeps conversations."""
+
+    async def load(self, conversation: str) -> Sequence[Message]:
+        """Return what a model should be shown of a conversation, oldest first."""
+        ...
+
+    async def append(self, conversation: str, messages: Sequence[Message]) -> None:
+        """Keep what was said."""
+        ...
+
+
+class WindowMemory:
+    """Keeps conversations in this process, and shows the last messages of each."""
+
+    def __init__(self, messages: int = 20, *, tokens: int | None = None) -> None:
+        if messages < 1 or (tokens is not None and tokens < 1):
+            raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): give 1 or more.")
+        self.messages, self.tokens = messages, tokens
+        self._kept: dict[str, list[Message]] = {}
+
+    async def load(self, conversation: str) -> Sequence[Message]:
+        """Return the last messages, whole turns only."""
+        return windowed(repair(self._kept.get(conversation, ())), self.messages, self.tokens)
+
+    async def append(self, conversation: str, messages: Sequence[Message]) -> None:
+        """Keep what was said."""
+        self._kept.setdefault(conversation, []).extend(messages)
+
+
+class SqliteMemory:
+    """Keeps conversations in a SQLite file; several processes may share it."""
+
+    def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
+        self.path, self.messages, self.tokens = Path(path), messages, tokens
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def _file(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS messages "
+                "(id INTEGER PRIMARY KEY, conversation TEXT NOT NULL, message TEXT NOT NULL)"
+            )
+            connection.execute("CREATE INDEX IF NOT EXISTS by_conversation ON messages (conversation, id)")
+            connection.execute("PRAGMA user_version=1")
+            self._connection = connection
+        return self._connection
+
+    async def load(self, conversation: str) -> Sequence[Message]:
+        """Return the last messages, whole turns only."""
+        with self._lock:
+            rows = self._file().execute(
+                "SELECT message FROM messages WHERE conversation=? ORDER BY id", (conversation,)
+            )
+            found = [Message.from_dict(json.loads(text)) for (text,) in rows]
+        return windowed(repair(found), self.messages, self.tokens)
+
+    async def append(self, conversation: str, messages: Sequence[Message]) -> None:
+        """Keep what was said; all of it or nothing."""
+        rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
+        with self._lock:
+            file = self._file()
+            file.execute("BEGIN IMMEDIATE")
+            try:
+                file.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
+            except BaseException:
+                file.execute("ROLLBACK")
+                raise
+            file.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def windowed(messages: Sequence[Message], most: int, tokens: int | None) -> list[Message]:
+    """Return the last messages that fit: whole turns, beginning with what a user said."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        # An answer stays with its question, and results with their calls.
+        if message.role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    kept: list[list[Message]] = []
+    count = size = 0
+    for turn in reversed(turns):
+        count += len(turn)
+        size += _tokens(turn)
+        if kept and (count > most or (tokens is not None and size > tokens)):
+            break
+        kept.append(turn)
+    return [message for turn in reversed(kept) for message in turn]
+
+
+def _tokens(messages: Iterable[Message]) -> int:
+    return sum(len(json.dumps(_plain(message))) for message in messages) // BYTES_PER_TOKEN
+
+
+def _plain(message: Message) -> Any:
+    return message.to_dict()
