@@ -1,0 +1,136 @@
+"""Conversations that are kept: windows, files, two processes, what was cut off."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from toolwright import Message, ToolCall, ToolResult, tool
+from toolwright.chat.chat import Chat
+from toolwright.chat.memory import SqliteMemory, WindowMemory, windowed
+from toolwright.errors import ConfigError
+from toolwright.models.scripted import ScriptedModel
+from toolwright.providers.conversation import check_conversation
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def turn(number: int) -> list[Message]:
+    call = ToolCall(f"c{number}", "add", {"a": number, "b": 1})
+    return [
+        Message("user", f"question {number}"),
+        Message("assistant", (), [call]),
+        Message("tool", results=[ToolResult(call.id, "add", value=number, text=str(number))]),
+        Message("assistant", f"answer {number}"),
+    ]
+
+
+@pytest.mark.parametrize("most", range(1, 13))
+def test_a_window_never_parts_a_call_from_its_result(most):
+    messages = [message for number in range(5) for message in turn(number)]
+
+    shown = windowed(messages, most, None)
+
+    assert shown
+    assert shown[0].role == "user"
+    assert len(shown) <= max(most, 4)
+    assert check_conversation(shown) == []
+
+
+def test_a_window_may_be_measured_in_tokens():
+    messages = [message for number in range(50) for message in turn(number)]
+
+    assert len(windowed(messages, 1000, 400)) < len(windowed(messages, 1000, 4000)) < 200
+
+
+@pytest.fixture(params=["window", "sqlite"])
+def memory(request, tmp_path):
+    kept = WindowMemory() if request.param == "window" else SqliteMemory(tmp_path / "chat.db")
+    yield kept
+    if isinstance(kept, SqliteMemory):
+        kept.close()
+
+
+async def test_a_conversation_goes_on(memory):
+    model = ScriptedModel([[("add", {"a": 1, "b": 2})], "3", "I said 3."])
+    chat = Chat(model, [add], memory=memory)
+
+    await chat.send("1 + 2?", conversation="a")
+    await chat.send("What did you say?", conversation="a")
+
+    assert [message.role for message in model.requests[-1].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+    assert check_conversation(model.requests[-1].messages) == []
+
+
+async def test_conversations_are_kept_apart(memory):
+    model = ScriptedModel(["a", "b"])
+    chat = Chat(model, [add], memory=memory)
+
+    await chat.send("one", conversation="a")
+    await chat.send("two", conversation="b")
+
+    assert [message.text for message in model.requests[1].messages] == ["two"]
+
+
+async def test_what_was_cut_off_is_repaired_when_it_is_loaded(memory):
+    await memory.append("c", turn(1)[:2])
+
+    shown = await memory.load("c")
+
+    assert check_conversation(shown) == []
+    assert shown[-1].results[0].ok is False
+
+
+async def test_a_file_survives_and_two_processes_share_it(tmp_path):
+    path = tmp_path / "chat.db"
+    code = (
+        "import asyncio, sys\n"
+        "from toolwright import Message\n"
+        "from toolwright.chat.memory import SqliteMemory\n"
+        "async def main():\n"
+        "    memory = SqliteMemory(sys.argv[1])\n"
+        "    for number in range(50):\n"
+        "        await memory.append('c', [Message('user', f'{sys.argv[2]} {number}')])\n"
+        "asyncio.run(main())\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in ("one", "two")]
+    assert [process.wait(60) for process in processes] == [0, 0]
+
+    memory = SqliteMemory(path, 1000)
+    found = [message.text for message in await memory.load("c")]
+    memory.close()
+
+    assert len(found) == 100
+    assert [text for text in found if text.startswith("one")] == [f"one {number}" for number in range(50)]
+
+
+async def test_a_damaged_message_is_no_silent_loss(tmp_path):
+    path = tmp_path / "chat.db"
+    memory = SqliteMemory(path)
+    await memory.append("c", [Message("user", "hello")])
+    memory.close()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE messages SET message='{'")
+    file.close()
+
+    again = SqliteMemory(path)
+    with pytest.raises(json.JSONDecodeError):
+        await again.load("c")
+    again.close()
+
+
+def test_a_window_of_nothing_is_refused():
+    with pytest.raises(ConfigError):
+        WindowMemory(0)
