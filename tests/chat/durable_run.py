@@ -56,7 +56,9 @@ class _Following(list):
 
     def __init__(self):
         turns = list(script())
-        super().__init__([lambda request: turns[sum(m.role == "assistant" for m in request.messages)]] * (len(turns) + 1))
+        super().__init__(
+            [lambda request: turns[sum(m.role == "assistant" for m in request.messages)]] * (len(turns) + 1)
+        )
 
 
 asyncio.run(main())

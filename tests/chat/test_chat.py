@@ -39,7 +39,14 @@ async def test_sp_41_the_loop_runs_until_the_model_answers_without_calls():
 
     assert (reply.text, reply.finish) == ("10", "stop")
     assert [result.value for result in reply.results] == [3, 7, 10]
-    assert [message.role for message in reply.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert [message.role for message in reply.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert check_conversation(reply.messages) == []
 
 

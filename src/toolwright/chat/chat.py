@@ -94,7 +94,9 @@ class Chat:
     def __init__(self, model: Model | str, tools: Any = (), **words: Unpack[ChatWords]) -> None:
         given: dict[str, Any] = dict(words)
         if unknown := given.keys() - ChatWords.__annotations__.keys():
-            raise ConfigError(f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatWords.__annotations__))}.")
+            raise ConfigError(
+                f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatWords.__annotations__))}."
+            )
         self.model: Model = model_of(model) if isinstance(model, str) else model
         approver, config = given.pop("approver", None), given.pop("config", None)
         self.box = _box_of(tools, approver, config)
@@ -158,6 +160,15 @@ class Chat:
             self._called_off.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
 
+    async def said(self, conversation: str | None = None) -> Sequence[Message]:
+        """Return what the memory shows of a conversation; nothing where there is no memory."""
+        memory = self.policy.memory
+        return () if memory is None else await memory.load(conversation or "")
+
+    def said_sync(self, conversation: str | None = None) -> Sequence[Message]:
+        """Run `said` to its end, from code that is not async."""
+        return run_to_end(self.said(conversation))
+
     # --- going on later ------------------------------------------------------------------------------
 
     async def resume(self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = ()) -> Reply:
@@ -210,7 +221,9 @@ class Chat:
         conversation: Sequence[Message] | None = None,
     ) -> _Prepared:
         if unknown := words.keys() - SendWords.__annotations__.keys():
-            raise ConfigError(f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendWords.__annotations__))}.")
+            raise ConfigError(
+                f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendWords.__annotations__))}."
+            )
         policy = self.policy
         box = self._box_for(words)
         await box.list()
@@ -232,7 +245,13 @@ class Chat:
             emit,
             words.get("run") or uuid.uuid4().hex,
         )
-        new = [Message("user", prompt)] if isinstance(prompt, str) else [prompt] if isinstance(prompt, Message) else [*prompt]
+        new = (
+            [Message("user", prompt)]
+            if isinstance(prompt, str)
+            else [prompt]
+            if isinstance(prompt, Message)
+            else [*prompt]
+        )
         system = tuple(m for m in (conversation if conversation is not None else new) if m.role == "system")
         if policy.system is not None and not system:
             system = (Message("system", policy.system),)
@@ -351,4 +370,3 @@ def _box_of(tools: Any, approver: Approver | None, config: Any) -> Toolbox:
     if config is not None:
         words["config"] = config
     return Toolbox(*_sources(tools), **words)
-

@@ -54,5 +54,13 @@ class Done:
 
 
 Event: TypeAlias = (
-    TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallStarted | CallProgress | CallFinished | StepFinished | Done
+    TextDelta
+    | ThoughtDelta
+    | CallOpened
+    | ArgumentsDelta
+    | CallStarted
+    | CallProgress
+    | CallFinished
+    | StepFinished
+    | Done
 )

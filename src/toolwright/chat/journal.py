@@ -1,7 +1,7 @@
 """A journal on disk: a run survives its process, and what was done is not done again.
 
-Lives here: `SqliteRuntime`, leases with a fencing number, and outcomes that nobody knows. `started` is written before an
-effect and `done` after it. Not here: what the effects are (`effects`).
+Lives here: `SqliteRuntime`, leases with a fencing number, and outcomes that nobody knows. `started` is written before
+an effect and `done` after it. Not here: what the effects are (`effects`).
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class SqliteRuntime:
         """Return every run, the oldest first."""
         with self.transaction() as db:
             rows = db.execute(
-                "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, r.until "
-                "FROM runs r ORDER BY r.begun, r.run"
+                "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
+                "r.until FROM runs r ORDER BY r.begun, r.run"
             ).fetchall()
         now = time.time()
         return [

@@ -49,6 +49,10 @@ class WindowMemory:
         """Keep what was said."""
         self._kept.setdefault(conversation, []).extend(messages)
 
+    def forget(self, conversation: str) -> None:
+        """Forget a conversation."""
+        self._kept.pop(conversation, None)
+
 
 class SqliteMemory:
     """Keeps conversations in a SQLite file; several processes may share it."""

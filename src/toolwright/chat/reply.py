@@ -16,7 +16,7 @@ from toolwright._core.values import ToolCall, ToolResult
 from toolwright.errors import ConfigError
 
 Finish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
-"""Why a run ended: answered, results go to the caller, calls are yours to run, waits for approval, limit, called off."""
+"""Why a run ended: answered, results go to the caller, calls are yours, waits for approval, limit, called off."""
 
 FORMAT: Final = "toolwright-run"
 VERSION: Final = 1

@@ -113,7 +113,9 @@ class Run:
         if all(mine is theirs for mine, theirs in zip(calls, reply.calls, strict=True)):
             return reply
         message = reply.message
-        return replace(reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state))
+        return replace(
+            reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state)
+        )
 
     # --- doing what it asks for ----------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "call": "Call one tool.",
     "check": "Find mistakes in tools before they run.",
     "diff": "Compare two lists of tools.",
+    "chat": "Talk to a model that calls the tools of a target.",
     "list": "List the tools of a target, or show one of them.",
     "mcp": "Look at MCP servers and use their tools.",
     "lock": "Write down the definitions that are approved.",

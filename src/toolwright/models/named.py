@@ -15,6 +15,7 @@ from typing_extensions import TypedDict, Unpack
 from toolwright.errors import ConfigError, UnsupportedProvider
 from toolwright.models.clients import sender_over
 from toolwright.models.endpoints import endpoint_of
+from toolwright.models.offline import OfflineModel
 from toolwright.models.protocol import Model
 from toolwright.models.remote import RemoteModel
 from toolwright.models.scripted import scripted_from
@@ -24,7 +25,7 @@ from toolwright.providers.codec import Codec
 from toolwright.providers.json_mode import CODEC as JSON_MODE
 from toolwright.providers.registry import codec
 
-KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "scripted")
+KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "offline", "scripted")
 
 
 class ModelWords(TypedDict, total=False):
@@ -60,6 +61,8 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
     kind = kind.strip().lower().replace("_", "-")
     if kind not in KINDS:
         raise UnsupportedProvider(name, KINDS)
+    if kind == "offline":
+        return OfflineModel()
     if not rest:
         raise ConfigError(f"{name!r} names no model. Write {kind}:NAME.")
     if unknown := words.keys() - ModelWords.__annotations__.keys():

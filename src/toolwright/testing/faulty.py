@@ -102,7 +102,9 @@ def _same_id(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 def _again(model: FaultyModel, request: ModelRequest) -> ModelReply:
     last = next((message.calls for message in reversed(request.messages) if message.calls), ())
-    return _calls(*(ToolCall(model.id(), call.name, call.arguments) for call in last)) if last else _good(model, request)
+    return (
+        _calls(*(ToolCall(model.id(), call.name, call.arguments) for call in last)) if last else _good(model, request)
+    )
 
 
 def _wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:

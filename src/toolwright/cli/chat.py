@@ -1,0 +1,151 @@
+"""`toolwright chat TARGET ["prompt"]`: talk to a model that calls the tools of a target."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any, Final
+
+import click
+
+from toolwright._core.approve import Allow, Decision
+from toolwright._core.exchange import TextDelta
+from toolwright.chat.chat import Chat
+from toolwright.chat.events import CallFinished, CallStarted, Done
+from toolwright.chat.memory import WindowMemory
+from toolwright.chat.reply import Reply
+from toolwright.cli.approval import ask
+from toolwright.cli.main import TOOL_ERROR
+from toolwright.cli.target import toolbox_at
+from toolwright.cli.terminal import harmless, is_terminal, print_error, print_json
+from toolwright.errors import ToolwrightError
+
+KEYS: Final = {
+    "OPENAI_API_KEY": "openai:gpt-5",
+    "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",
+    "GEMINI_API_KEY": "gemini:gemini-2.5-flash",
+}
+"""Which model a key in the environment means, where none is named."""
+HELP: Final = "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
+
+
+@click.command("chat")
+@click.argument("target", required=False)
+@click.argument("prompt", required=False)
+@click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, offline.")
+@click.option("--system", help="What the model is told first.")
+@click.option("--yes", is_flag=True, help="Approve calls without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
+def command(
+    target: str | None, prompt: str | None, name: str | None, system: str | None, *, yes: bool, as_json: bool
+) -> None:
+    """Talk to a model that calls the tools of TARGET; with PROMPT, or text on standard input, once."""
+    box = toolbox_at(target)
+    chosen, why = (name, "") if name else chosen_model()
+    if why:
+        click.echo(why, err=True)
+    memory = WindowMemory(100)
+    chat = Chat(chosen, box, system=system, memory=memory)
+    if prompt is None and not sys.stdin.isatty():
+        prompt = sys.stdin.read().strip()
+    if prompt:
+        reply = asyncio.run(_answered(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
+        if as_json:
+            print_json({**reply.save(), "text": reply.text})
+        elif not is_terminal():
+            click.echo(reply.text)
+        if reply.finish == "pending":
+            print_error("The run waits for approval. Run it in a terminal, or with --yes.")
+            raise click.exceptions.Exit(TOOL_ERROR)
+        return
+    asyncio.run(_conversation(chat, memory, yes=yes))
+
+
+def chosen_model() -> tuple[str, str]:
+    """Return the model to use where none is named, and a line that says so."""
+    for key, name in KEYS.items():
+        if os.environ.get(key):
+            return name, f"Using {name}, because {key} is set. Name another with --model."
+    return "offline", (
+        "Using the offline stand-in, which only matches words: no key is set. Name a model with --model."
+    )
+
+
+async def _conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
+    click.echo(HELP, err=True)
+    while True:
+        try:
+            said = (await asyncio.to_thread(input, "> ")).strip()
+        except (EOFError, KeyboardInterrupt):
+            return
+        if said in ("/quit", "/exit"):
+            return
+        await _said(said, chat, memory, yes=yes)
+
+
+async def _said(said: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
+    if said == "/tools":
+        for tool in chat.box.tools:
+            click.echo(f"{tool.name}  {harmless(tool.description)}")
+    elif said == "/reset":
+        memory.forget("")
+    elif said.startswith("/save"):
+        await _save(chat, said.removeprefix("/save").strip() or "conversation.json")
+    elif said.startswith("/"):
+        click.echo(HELP)
+    elif said:
+        try:
+            await _answered(chat, said, yes=yes, quiet=False)
+        except ToolwrightError as error:
+            print_error(str(error))
+
+
+async def _save(chat: Chat, path: str) -> None:
+    messages = [message.to_dict() for message in await chat.said()]
+    with open(path, "w", encoding="utf-8") as file:  # noqa: ASYNC230, PTH123 - a small file, at the user's word
+        json.dump(messages, file, indent=1, ensure_ascii=False)
+    click.echo(f"Saved {len(messages)} messages in {path}.", err=True)
+
+
+async def _answered(chat: Chat, prompt: str, *, yes: bool, quiet: bool) -> Reply:
+    reply: Reply | None = None
+    async for event in chat.stream(prompt):
+        if isinstance(event, Done):
+            reply = event.reply
+        elif not quiet:
+            _show(event)
+    assert reply is not None  # noqa: S101 - the last event of every stream
+    while reply.pending:
+        decisions = await _decided(chat, reply, yes=yes)
+        if not decisions:
+            break
+        reply = await chat.resume(reply, decisions)
+        if not quiet:
+            click.echo(harmless(reply.text))
+    if not quiet:
+        click.echo()
+    return reply
+
+
+def _show(event: Any) -> None:
+    if isinstance(event, TextDelta):
+        click.echo(harmless(event.text), nl=False)
+    elif isinstance(event, CallStarted):
+        arguments = json.dumps(event.call.arguments, ensure_ascii=False, default=str)
+        click.secho(f"→ {event.call.name} {harmless(arguments)}", fg="cyan", err=True)
+    elif isinstance(event, CallFinished):
+        mark, colour = ("✓", "green") if event.result.ok else ("✗", "red")
+        told = harmless(event.result.text[:200])
+        click.secho(f"{mark} {told}  ({event.result.duration * 1000:.0f} ms)", fg=colour, err=True)
+
+
+async def _decided(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:
+    decisions: list[Decision] = []
+    for request in reply.pending:
+        verdict = Allow() if yes else await asyncio.to_thread(ask, chat.box, request)
+        if verdict is None:
+            return []
+        decisions.append(chat.box.decide(request, verdict))
+    return decisions
