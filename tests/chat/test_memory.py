@@ -105,9 +105,9 @@ async def test_a_file_survives_and_two_processes_share_it(tmp_path):
         "        await memory.append('c', [Message('user', f'{sys.argv[2]} {number}')])\n"
         "asyncio.run(main())\n"
     )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(path), name])  # noqa: ASYNC220 - starting is all that is done for name in ("one", "two")
-    ]
+    processes = []
+    for name in ("one", "two"):
+        processes.append(subprocess.Popen([sys.executable, "-c", code, str(path), name]))  # noqa: ASYNC220, PERF401 - two
     assert [process.wait(60) for process in processes] == [0, 0]
 
     memory = SqliteMemory(path, 1000)

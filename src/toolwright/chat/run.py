@@ -17,7 +17,7 @@ from toolwright._core.batch import Batch
 from toolwright._core.context import ToolContext
 from toolwright._core.exchange import Finished, ModelReply, ModelRequest, Usage
 from toolwright._core.messages import Message, dump_result, load_result
-from toolwright._core.policy import Limits, Parallel, Sequential, Strategy
+from toolwright._core.policy import Limits, Sequential, Strategy
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolCall, ToolResult
 from toolwright.chat.effects import Effect
@@ -128,7 +128,8 @@ class Run:
         self.calls.extend(reply.calls)
         execute = self.plan.execute
         if not (execute(turn.request, reply) if callable(execute) else execute):
-            return self._ends("calls", turn, reply)
+            self.finish = "calls"
+            return None
         results = await self.perform(turn.number, reply.calls)
         return await self.answered(turn, reply, results)
 
@@ -139,13 +140,14 @@ class Run:
         self.results.extend(results)
         self._tell(StepFinished(turn.number, reply, tuple(results)))
         if waits:
-            self.pending = waits
-            return self._ends("pending", turn, reply)
-        if all(result.return_direct and result.ok for result in results):
-            return self._ends("direct", turn, reply)
-        if self.over(turn.number) or any(_is_over(result) for result in results):
-            return self._ends("limit", turn, reply)
-        return await self.next(turn)
+            self.pending, self.finish = waits, "pending"
+        elif all(result.return_direct and result.ok for result in results):
+            self.finish = "direct"
+        elif self.over(turn.number) or any(_is_over(result) for result in results):
+            self.finish = "limit"
+        else:
+            return await self.next(turn)
+        return None
 
     async def next(self, turn: Turn) -> Turn:
         """Return the turn after this one; a choice that was forced holds once."""
@@ -158,10 +160,6 @@ class Run:
             return (*self.system, *self.messages)
         assert self.plan.memory is not None  # noqa: S101 - the chat has looked
         return (*self.system, *await self.plan.memory.load(self.plan.conversation or ""))
-
-    def _ends(self, finish: Finish, turn: Turn, reply: ModelReply) -> None:
-        del turn, reply
-        self.finish = finish
 
     async def perform(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls: side by side or in order, each once, each with a result."""
@@ -252,7 +250,7 @@ class Run:
 def _width(strategy: Strategy) -> int:
     if isinstance(strategy, Sequential):
         return 1
-    return strategy.limit if isinstance(strategy, Parallel) and strategy.limit is not None else 64
+    return 64 if strategy.limit is None else strategy.limit
 
 
 def _is_over(result: ToolResult) -> bool:
