@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         ToolResult,
         ToolReturn,
     )
+    from toolwright.chat.chat import Chat
+    from toolwright.chat.memory import SqliteMemory, WindowMemory
     from toolwright.errors import Abort, ToolError
     from toolwright.mcp.source import McpServer
     from toolwright.models.named import model
@@ -41,6 +43,7 @@ __all__ = [
     "Abort",
     "Allow",
     "Audio",
+    "Chat",
     "Config",
     "Deny",
     "Edit",
@@ -58,6 +61,7 @@ __all__ = [
     "ResourceLink",
     "Retry",
     "Sequential",
+    "SqliteMemory",
     "Text",
     "Tool",
     "ToolCall",
@@ -69,6 +73,7 @@ __all__ = [
     "ToolReturn",
     "Toolbox",
     "WebSearch",
+    "WindowMemory",
     "asgi_app",
     "discover",
     "errors",
@@ -86,6 +91,7 @@ _HOMES = {
     "Abort": "toolwright.errors",
     "Allow": "toolwright._core.approve",
     "Audio": "toolwright._core.values",
+    "Chat": "toolwright.chat.chat",
     "Config": "toolwright._core.config",
     "Deny": "toolwright._core.approve",
     "Edit": "toolwright._core.approve",
@@ -103,6 +109,7 @@ _HOMES = {
     "ResourceLink": "toolwright._core.values",
     "Retry": "toolwright._core.policy",
     "Sequential": "toolwright._core.policy",
+    "SqliteMemory": "toolwright.chat.memory",
     "Text": "toolwright._core.values",
     "Tool": "toolwright._core.tool",
     "ToolCall": "toolwright._core.values",
@@ -114,6 +121,7 @@ _HOMES = {
     "ToolReturn": "toolwright._core.values",
     "Toolbox": "toolwright._core.toolbox",
     "WebSearch": "toolwright._core.native",
+    "WindowMemory": "toolwright.chat.memory",
     "asgi_app": "toolwright.serving.app",
     "discover": "toolwright._core.gather",
     "model": "toolwright.models.named",

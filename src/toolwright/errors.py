@@ -10,6 +10,7 @@
     │  └─ UnsupportedProvider   a provider or model that we do not know
     ├─ ExperimentalError     the developer: an API that may still change, used without leave
     ├─ ModelError            failure: a model could not be reached, refused the request, or answered nonsense
+    ├─ RunTaken              another process drives the run
     ├─ ToolCallError         what one call came to; results carry it, the model reads it
     │  ├─ UnknownTool        refusal: the model named something that is not there
     │  ├─ InvalidArguments   refusal: the model's arguments do not fit
@@ -21,6 +22,7 @@
     │  ├─ ToolTimeout        failure: the deadline passed
     │  ├─ ToolCancelled      the call was called off
     │  ├─ ResultError        failure: the tool ran, its result cannot be sent
+    │  ├─ UnknownOutcome     failure: it was begun before an interruption, and whether it was done is not known
     │  └─ RemoteError        failure: a server could not be reached, or did not answer as it must
     └─ Abort                 raised by a tool to stop the whole run; never turned into text
 
