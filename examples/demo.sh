@@ -8,3 +8,4 @@ show() {
 
 show list examples/shop.py:box
 show call examples/shop.py:box quote_price sku=TEA-01 quantity=3
+show chat examples/shop.py:box "What is the price of 3 TEA-01?" --model offline

@@ -1,0 +1,95 @@
+"""`toolwright chat`, as a real process and in a real terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOP = str(ROOT / "examples" / "shop.py") + ":box"
+COMMAND = str(Path(sys.executable).with_name("toolwright"))
+PLAIN = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+
+
+def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, "chat", *words], input=stdin, capture_output=True, text=True, check=False, timeout=60, env=PLAIN
+    )
+
+
+def test_piped_it_prints_the_answer_and_nothing_else():
+    done = run(SHOP, "What is the price of 3 TEA-01?")
+
+    assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
+    assert "offline stand-in" in done.stderr
+
+
+def test_the_question_may_come_from_standard_input():
+    assert run(SHOP, stdin="What is the price of 2 TEA-01?").stdout == "quote_price: 9.0\n"
+
+
+def test_the_whole_reply_as_json():
+    done = run(SHOP, "What is the price of 3 TEA-01?", "--json")
+
+    reply = json.loads(done.stdout)
+    assert (reply["text"], reply["finish"]) == ("quote_price: 13.5", "stop")
+    assert [message["role"] for message in reply["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_call_that_needs_approval_is_not_made_without_a_word():
+    refused = run(SHOP, "Cancel order A-17")
+    allowed = run(SHOP, "Cancel order A-17", "--yes")
+
+    assert refused.returncode == 1
+    assert "needs approval" in refused.stderr
+    assert allowed.returncode == 0
+    assert "cancel_order" in allowed.stdout
+
+
+@pytest.mark.parametrize("name", ["nonsense", "openai", "nope:x"])
+def test_a_model_that_is_none_is_said(name):
+    done = run(SHOP, "x", "--model", name)
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_conversation_in_a_terminal():
+    parent, child = pty.openpty()
+    process = subprocess.Popen([COMMAND, "chat", SHOP], stdin=child, stdout=child, stderr=child, env=PLAIN)
+    os.close(child)
+    try:
+        _expect(parent, "/quit ends")
+        os.write(parent, b"/tools\n")
+        _expect(parent, "quote_price")
+        os.write(parent, b"the price of 3 TEA-01?\n")
+        _expect(parent, r"quote_price: 13\.5")
+        os.write(parent, b"Cancel order A-17\n")
+        _expect(parent, r"\[y/n/edit\]")
+        os.write(parent, b"y\n")
+        _expect(parent, "cancel_order: ")
+        os.write(parent, b"/quit\n")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)
+
+
+def _expect(terminal: int, pattern: str) -> None:
+    seen = b""
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        if ready:
+            seen += os.read(terminal, 65536)
+            if re.search(pattern, seen.decode("utf-8", "replace")):
+                return
+    raise AssertionError(f"{pattern!r} is not in {seen.decode('utf-8', 'replace')!r}")
