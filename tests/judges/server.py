@@ -80,7 +80,7 @@ def table(way: str, url: str) -> int:
     short = 0
     for name, suite, words, most in SETS:
         good, bad = judged(url, suite, words)
-        short += bool(bad) or not good
+        short += bool(bad) or len(good) < most
         print(f"server, {way}: {name}: {len(good)}/{len(good) + len(bad)} scenarios (known: {most})", flush=True)
         for each in bad:
             print(f"  FAILED {each}")
