@@ -6,6 +6,7 @@ Lives here: the part of a toolbox that concerns servers, async and sync. Not her
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Self, TypeAlias
 
 from toolwright._core.catalog import Catalog
@@ -59,6 +60,10 @@ class Connections:
     def on_error(self) -> OnError | None:
         """What becomes of failures, where the application has said it with `on_error=`."""
         return self._policy.on_error if self._policy.said_on_error else None
+
+    def __mcp_server__(self) -> Any:
+        """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
+        return import_module("toolwright.serving.served").server_of(self)
 
     async def aclose(self) -> None:
         """Close the connections and forget what the servers offer; the next need connects again.

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Coroutine, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -137,10 +136,6 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         yield from self._catalog.prompts.values()
         yield from self._catalog.resources.values()
         yield from self._catalog.native
-
-    def __mcp_server__(self) -> Any:
-        """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
-        return import_module("toolwright.serving.served").server_of(self)
 
     @property
     def name(self) -> str | None:
