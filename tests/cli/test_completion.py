@@ -24,8 +24,8 @@ def complete(run):
 
 
 def test_commands_are_completed(complete):
-    assert complete("") == ["build", "call", "check", "diff", "list", "lock", "mcp", "new", "serve"]
-    assert complete("c") == ["call", "check"]
+    assert complete("") == ["build", "call", "chat", "check", "diff", "list", "lock", "mcp", "new", "serve"]
+    assert complete("c") == ["call", "chat", "check"]
 
 
 def test_options_are_completed(complete):

@@ -13,6 +13,11 @@ from house.source import ROOT
 CALLED_BY_US_OR_BY_A_TOOL = {
     "Tool.invoke",  # the engine calls it; a subclass writes it
     "ToolContext.progress",  # a tool calls it, inside a running call
+    "Chat.stream",  # a stream has no end to run to; `send_sync` is its sync face
+    "SqliteMemory.append",  # the chat calls it
+    "SqliteMemory.load",  # the chat calls it
+    "WindowMemory.append",  # the chat calls it
+    "WindowMemory.load",  # the chat calls it
 }
 
 
