@@ -29,14 +29,17 @@
     StaleManifest            a warning, not an error: a manifest is older than the code that it lists
 
 Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
-redacting policy (`_core.result`). Imports nothing of ours but `_travel`, the way over a process border.
+redacting policy (`_core.result`). Imports nothing of ours but `_travel`, the way over a process border, and `_words`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolwright._travel import picklable, picklable_cause, rebuild
+from toolwright._words import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
+from toolwright._words import clip as clip  # noqa: PLC0414 - as above
+from toolwright._words import text_of as text_of  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -227,23 +230,6 @@ class UnknownTool(ToolCallError):
         super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
 
 
-class ArgumentProblem(NamedTuple):
-    """One thing that is wrong with the arguments."""
-
-    path: str
-    """Where, as a JSON path: `$.items[2].count`."""
-    message: str
-    """What is wrong, in words."""
-    expected: str
-    """What fits here, e.g. `integer`."""
-    got: str
-    """What came, e.g. `string "abc"`."""
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the problem as the model reads it."""
-        return {"path": self.path, "message": self.message, "expected": self.expected, "got": self.got}
-
-
 class InvalidArguments(ToolCallError):
     """The model's arguments do not fit; every problem at once. The tool was not run."""
 
@@ -408,17 +394,3 @@ class RemoteError(ToolCallError):
         form = super().to_model()
         form["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
         return form
-
-
-def clip(text: str, limit: int = 80) -> str:
-    """Shorten `text` for a message, so that a huge value cannot fill a context or a log."""
-    text = text if text.isprintable() else text.encode("ascii", "backslashreplace").decode("ascii")
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def text_of(error: BaseException) -> str:
-    """Return `str(error)`, also for an exception whose own `__str__` fails or cannot be encoded."""
-    try:
-        return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
-    except Exception:  # noqa: BLE001 - a broken __str__ must not replace the error that it describes
-        return ""
