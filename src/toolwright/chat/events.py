@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolwright._core.exchange import ArgumentsDelta, CallOpened, ModelReply, TextDelta, ThoughtDelta
+from toolwright._core.exchange import ArgumentsDelta, CallClosed, CallOpened, ModelReply, TextDelta, ThoughtDelta
 from toolwright._core.progress import ProgressReport
 from toolwright._core.values import ToolCall, ToolResult
 from toolwright.chat.reply import Reply
@@ -57,6 +57,7 @@ Event: TypeAlias = (
     TextDelta
     | ThoughtDelta
     | CallOpened
+    | CallClosed
     | ArgumentsDelta
     | CallStarted
     | CallProgress

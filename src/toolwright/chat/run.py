@@ -96,7 +96,7 @@ class Run:
                 if isinstance(event, Finished):
                     reply = event.reply
                 else:
-                    self._tell(event)  # type: ignore[arg-type]  # every other event is one of ours
+                    self._tell(event)
         assert reply is not None  # noqa: S101 - the last event of every stream
         return reply
 

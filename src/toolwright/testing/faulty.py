@@ -109,7 +109,8 @@ def _again(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 def _wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:
     call = model.call(request)
-    wrong = {key: {"unexpected": [value]} for key, value in dict(call.arguments or {}).items()}  # type: ignore[arg-type]
+    given: dict[str, Any] = call.arguments if isinstance(call.arguments, dict) else {}
+    wrong = {key: {"unexpected": [value]} for key, value in given.items()}
     return _calls(ToolCall(call.id, call.name, {**wrong, "extra": 1}))
 
 
