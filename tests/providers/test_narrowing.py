@@ -222,3 +222,30 @@ def test_a_schema_as_deep_as_a_well_is_narrowed_without_a_fall():
 
     assert fit_openai(schema, "auto").strict is False
     assert fit_openai(schema, "auto").reason == "$: it is more than 10 levels deep"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([{"type": ["string", "null"]}, {"type": "string"}], {"type": "string"}),
+        (
+            [{"type": "integer", "minimum": 1}, {"minimum": 3, "maximum": 9}, {"maximum": 5}],
+            {"minimum": 3, "maximum": 5},
+        ),
+        ([{"enum": ["a", "b"]}, {"enum": ["b", "c"]}], {"enum": ["b"]}),
+        ([of(a={"type": "string"}), of(a={"description": "d"}, b={"type": "integer"})], {"required": ["a", "b"]}),
+    ],
+    ids=["types", "bounds", "values", "properties"],
+)
+def test_schemas_that_hold_together_become_one(parts, expected):
+    made = fit_openai(of(x={"allOf": parts}), strict=True)
+
+    assert made.losses == ()
+    assert {key: made.schema["properties"]["x"][key] for key in expected} == expected
+
+
+def test_schemas_that_cannot_hold_together_are_told():
+    made = fit_openai(of(x={"allOf": [{"type": "string"}, {"type": "integer"}]}), strict=True)
+
+    assert made.losses[0].changes_meaning
+    assert "`allOf` cannot be written as one schema" in made.losses[0].what
