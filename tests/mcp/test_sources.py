@@ -392,7 +392,7 @@ async def test_what_a_server_asks_the_user_is_answered_by_the_toolbox():
     assert [question.message for question in seen] == ["Who are you?"]
 
 
-async def test_a_changed_list_is_heard_of():
+async def test_a_tool_that_came_later_is_found():
     server = MCPServer("grows")
 
     @server.tool()
@@ -411,7 +411,7 @@ async def test_a_changed_list_is_heard_of():
         result = await box.call("two", {})
 
     assert before == ["one"]
-    assert result.ok is False or result.text == "2"
+    assert result.text == "2"
 
 
 async def test_t5_a_changed_definition_is_held_back_and_shown(tmp_path, caplog):

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
-from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation, ServerNotification
 
 from mcp import Client
@@ -204,8 +203,6 @@ class Link:
         except RuntimeError as error:
             if self.client is None:
                 raise Lost(self.reason, seen=True) from error
-            raise
-        except MCPError:
             raise
 
     async def close(self) -> None:
