@@ -50,6 +50,8 @@ def tools():
     if CASE == "redos":
         output = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}, "required": ["a"]}
         return [{**TOOL, "outputSchema": output}]
+    if CASE == "tool flood":
+        return [{**TOOL, "name": f"t{number}"} for number in range(2001)]
     if CASE == "no description":
         return [{"name": "echo", "inputSchema": {"type": "object"}}]
     return [TOOL]

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from adversaries.raw_http import served
+from serving.shelf import Running
 from toolwright import McpServer, Toolbox
 
 
@@ -173,3 +174,28 @@ async def test_a_failure_is_never_cached_as_an_empty_list(caplog):
     assert before == []
     assert [tool.name for tool in after] == ["echo", "look"]
     assert "server 'raw' cannot be used" in caplog.text
+
+
+async def test_whoever_hears_of_changes_hears_of_them_after_a_restart_too():
+    def one() -> int:
+        """One."""
+        return 1
+
+    def two() -> int:
+        """Two."""
+        return 2
+
+    first = Running(Toolbox(one))
+    first.start()
+    async with Toolbox(McpServer.http("web", first.url, timeout=2)) as box:
+        before = [tool.name for tool in await box.list()]
+        await asyncio.to_thread(first.stop)
+        second = Running(Toolbox(one, two), port=first.port)
+        second.start()
+        async with asyncio.timeout(30):
+            while len(after := [tool.name for tool in await box.list()]) < 2:  # noqa: ASYNC110 - a process elsewhere has no event of ours
+                await asyncio.sleep(0.05)
+        await asyncio.to_thread(second.stop)
+
+    assert before == ["one"]
+    assert after == ["one", "two"]

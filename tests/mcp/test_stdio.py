@@ -23,7 +23,7 @@ async def echoed(box: Toolbox, **words):
 @pytest.mark.parametrize(
     "case", ["plain", "oldest", "banner", "bad byte banner", "garbage", "bad byte", "silent on probe", "exits on probe"]
 )
-async def test_a_server_of_the_old_era_is_spoken_to(case):
+async def test_f05_f06_a_server_of_the_old_era_is_spoken_to_whatever_else_it_prints(case):
     async with Toolbox(raw(case)) as box:
         result = await echoed(box)
 
@@ -54,7 +54,7 @@ async def test_f01_a_process_that_is_killed_in_a_call_fails_that_call_and_is_sta
     assert second.text == "hello"
 
 
-async def test_f02_a_server_that_never_answers_costs_its_time_out(tmp_path):
+async def test_f02_f03_a_server_that_never_answers_costs_its_time_out_and_can_be_used_again(tmp_path):
     log = tmp_path / "log"
     async with Toolbox(raw("never answers", timeout=0.2, env={"RAW_LOG": str(log)})) as box:
         result = await echoed(box)
@@ -100,7 +100,7 @@ async def test_a_command_that_is_not_there_is_named():
         ("neither", "neither a result nor an error"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(case, reason):
+async def test_f05_f16_f17_an_answer_that_cannot_be_read_fails_its_call_at_once(case, reason):
     async with Toolbox(raw(case, timeout=30)) as box:
         result = await echoed(box)
         listed = await box.health()
@@ -145,9 +145,13 @@ def _runs(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("case", "reason"),
-    [("endless pages", "do not end after 100 pages"), ("circular pages", "go round in a circle")],
+    [
+        ("endless pages", "do not end after 100 pages"),
+        ("circular pages", "go round in a circle"),
+        ("tool flood", "more than 2000"),
+    ],
 )
-async def test_f13_pages_that_never_end_are_left(case, reason):
+async def test_f13_t19_pages_that_never_end_are_left(case, reason):
     box = Toolbox(raw(case, required=True))
 
     with pytest.raises(Exception, match=reason):
@@ -170,7 +174,7 @@ async def test_two_pages_are_read():
         ("remote ref", "its tool 'far' is not used: its output schema refers to 'http://127.0.0.1:9/x.json'"),
     ],
 )
-async def test_f14_f15_f19_one_bad_definition_does_not_cost_the_others(case, said, caplog):
+async def test_f14_f15_f19_f46_one_bad_definition_does_not_cost_the_others(case, said, caplog):
     with caplog.at_level(logging.WARNING):
         async with Toolbox(raw(case)) as box:
             names = [tool.name for tool in box.tools]
@@ -193,7 +197,7 @@ async def test_f18_a_schema_that_would_take_for_ever_is_not_used_for_checking():
     assert result.structured == {"a": "a" * 40 + "b"}
 
 
-async def test_f40_a_flood_of_progress_does_not_keep_the_result():
+async def test_f40_t20_a_flood_of_progress_does_not_keep_the_result():
     seen = []
     async with Toolbox(raw("progress flood", "5000")) as box:
         result = await echoed(box, on_progress=seen.append, timeout=30)
@@ -215,7 +219,7 @@ async def test_f41_one_server_that_never_starts_does_not_hold_up_the_others(capl
     assert "server 'two' cannot be used" in caplog.text
 
 
-async def test_f44_the_process_gets_a_short_list_of_our_environment(tmp_path, monkeypatch):
+async def test_f44_t10_the_process_gets_a_short_list_of_our_environment(tmp_path, monkeypatch):
     log = tmp_path / "log"
     monkeypatch.setenv("A_SECRET_OF_OURS", "1")
 

@@ -157,9 +157,9 @@ def shelf(**words: Any) -> Toolbox:
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self, box: Toolbox, **words: Any) -> None:
+    def __init__(self, box: Toolbox, port: int = 0, **words: Any) -> None:
         self.app = asgi_app(box, **words)
-        self.server = server_for(self.app, "127.0.0.1", 0, 2)
+        self.server = server_for(self.app, "127.0.0.1", port, 2)
         self.loop: Any = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.port = 0

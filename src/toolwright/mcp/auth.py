@@ -102,6 +102,13 @@ class _Kept:
         self.client = client_info
 
 
+class _OwnCredentials(ClientCredentialsOAuthProvider):
+    @property
+    def issuer(self) -> str | None:
+        """Where the developer says that tokens are had; a server need not be asked about it."""
+        return self._issuer
+
+
 def client_credentials(
     url: str,
     client_id: str,
@@ -115,4 +122,4 @@ def client_credentials(
 
     `issuer` is the authorization server that knows the client; the secret goes to no other, whatever a server says.
     """
-    return ClientCredentialsOAuthProvider(url, store or _Kept(), client_id, client_secret, scope=scope, issuer=issuer)
+    return _OwnCredentials(url, store or _Kept(), client_id, client_secret, scope=scope, issuer=issuer)

@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import from_json, to_json
 
 from toolwright.mcp.framing import LINE_BYTES, Unreadable, read_line
+from toolwright.mcp.reach import pinned
 from toolwright.mcp.screen import Screen
 from toolwright.mcp.servers import Server
 
@@ -37,8 +38,10 @@ LOST: Final = -32099
 class Careful(httpx2.AsyncBaseTransport):
     """Requests that fail one at a time."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, url: str) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, issuer: str | None = None) -> None:
         self.inner, self.home = inner, _origin(httpx2.URL(url))
+        self.trusted = {self.home, *([] if issuer is None else [_origin(httpx2.URL(issuer))])}
+        """Where the developer sends us; any other place was named by a server."""
         self.expired = False
         """Whether the server has forgotten our session."""
         self.status: int | None = None
@@ -51,7 +54,7 @@ class Careful(httpx2.AsyncBaseTransport):
             # What a server says of itself is fetched from the server itself: it must not send us elsewhere.
             return httpx2.Response(404, request=request)
         try:
-            response = await self._patiently(request)
+            response = await self._patiently(await self._on_the_way(request))
         except (httpx2.TransportError, OSError) as error:
             if asked is None:
                 raise
@@ -64,6 +67,23 @@ class Careful(httpx2.AsyncBaseTransport):
         if asked is not None and kind.startswith("application/json"):
             return await _whole(request, response, asked)
         return response
+
+    async def _on_the_way(self, request: httpx2.Request) -> httpx2.Request:
+        """Return a request as it is sent: one to a place that a server named goes to an address that was judged."""
+        url = request.url
+        if _origin(url) in self.trusted:
+            return request
+        try:
+            address = await pinned(url.host, _port(url), home=self.home[1], home_port=self.home[2])
+        except OSError as error:
+            raise httpx2.ConnectError(str(error), request=request) from None
+        return httpx2.Request(
+            request.method,
+            url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
 
     async def _patiently(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and again when the server says that it is busy: it has done nothing then."""
@@ -81,8 +101,12 @@ class Careful(httpx2.AsyncBaseTransport):
         await self.inner.aclose()
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+def _origin(url: httpx2.URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, _port(url)
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
 
 
 def _asked(request: httpx2.Request) -> Any:

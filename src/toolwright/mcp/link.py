@@ -32,6 +32,8 @@ from toolwright.mcp.tasks import TasksExtension
 _T = TypeVar("_T")
 _OLD_TRANSPORT = frozenset({404, 405})
 CLOSE_SECONDS = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+"""Seconds between two tries to hear of changes."""
 
 
 class Link:
@@ -143,7 +145,8 @@ class Link:
 
     @asynccontextmanager
     async def _over_http(self, *, old: bool) -> AsyncGenerator[Any]:
-        self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()), self.server.url or "")
+        issuer = getattr(self.server.auth, "issuer", None)
+        self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()), self.server.url or "", issuer)
         streams = http_streams(self.server, self.screen, self.careful, self.headers, old=old)
         async with self._client(streams, mode="legacy" if old else "auto") as client:
             yield client
@@ -166,18 +169,25 @@ class Link:
 
     async def _listen(self, client: Any) -> None:
         """Hear of changed lists from servers of the stateless era, which tell only who asks."""
-        with suppress(Exception):
-            can = client.server_capabilities
-            wanted = {
-                f"{kind}_list_changed": True
-                for kind in ("tools", "prompts", "resources")
-                if getattr(getattr(can, kind, None), "list_changed", False)
-            }
-            if not wanted or client.protocol_version < "2026":
-                return
-            async with client.listen(**wanted) as changes:
-                async for change in changes:
-                    self.on_change(type(change).__name__)
+        can = client.server_capabilities
+        wanted = {
+            f"{kind}_list_changed": True
+            for kind in ("tools", "prompts", "resources")
+            if getattr(getattr(can, kind, None), "list_changed", False)
+        }
+        if not wanted or client.protocol_version < "2026":
+            return
+        pause = FIRST_PAUSE
+        while True:
+            with suppress(Exception):
+                async with client.listen(**wanted) as changes:
+                    async for change in changes:
+                        pause = FIRST_PAUSE
+                        self.on_change(type(change).__name__)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            # Whatever changed while nobody listened was not told.
+            self.on_change("nobody listened")
 
     # --- using it ----------------------------------------------------------------------------------
 
