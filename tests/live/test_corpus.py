@@ -3,13 +3,14 @@
 import json
 import random
 import re
-from collections import Counter
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 from live.corpus import functions, normal, questions
 from providers.judges import objections
+from providers.recordings import sse
 from providers.samples import CHATS
 from toolwright import Message, ToolCall, ToolDefinition, ToolResult
 from toolwright._core.arguments import without_nulls
@@ -20,6 +21,7 @@ from toolwright.providers.sse import EventStream
 
 pytestmark = pytest.mark.live
 REFUSED = {"obtener_cotizacion_de_creditos": "a parameter has a letter in its name that Anthropic refuses"}
+KNOWN_BAD = Path(__file__).with_name("known_bad.txt")
 REASON = re.compile(r"\$\S*: (anything goes here|any key goes here|any item goes here)")
 
 
@@ -29,25 +31,29 @@ def definitions():
 
 def truths():
     """Every call that answers a question: its function's schema, and the first acceptable value of each argument."""
+    return ((name, arguments, schema) for _, name, arguments, schema in answers())
+
+
+def answers():
+    """The same, each with its question."""
     for question in questions():
         known = {f["name"]: normal(f["parameters"]) for f in question["function"]}
         for call in question["calls"]:
             for name, arguments in call.items():
-                chosen = {key: plain(values[0]) for key, values in arguments.items() if values and values[0] != ""}
-                yield name, chosen, {"type": "object", **known[name]}
+                yield question, name, plain(arguments), {"type": "object", **known[name]}
 
 
-def judged():
-    """The calls of Python functions; those of Java and JavaScript are texts of their languages."""
-    other = {f["name"] for q in questions() if "java" in q["kind"] for f in q["function"]}
-    return ((name, arguments, schema) for name, arguments, schema in truths() if name not in other)
+def plain(accepted):
+    """The first that is accepted of each value; a text of no letters stands for what may be left out."""
+    chosen = {key: values[0] if isinstance(values, list) and values else values for key, values in accepted.items()}
+    return {key: inner(value) for key, value in chosen.items() if value != ""}
 
 
-def plain(value):
+def inner(value):
     """The corpus writes what is acceptable inside of an object as lists, too."""
-    if isinstance(value, dict):
-        return {key: plain(part[0]) if isinstance(part, list) and part else part for key, part in value.items()}
-    return value
+    if isinstance(value, list):
+        return [inner(part) for part in value]
+    return plain(value) if isinstance(value, dict) else value
 
 
 def test_the_corpus_is_the_one_that_was_measured():
@@ -119,27 +125,79 @@ def test_nulls_for_what_was_left_out_give_the_call_again():
         assert without_nulls(filled, schema, schema) == {k: v for k, v in arguments.items() if v is not None}
 
 
-def test_nearly_every_call_fits_its_function():
-    """The rest are mistakes of the corpus: a value of another type, out of the enum, or a required one missing."""
-    found = [list(jsonschema.Draft202012Validator(schema).iter_errors(arguments)) for _, arguments, schema in judged()]
-    wrong = Counter(errors[0].validator for errors in found if errors)
-
-    assert wrong == {"enum": 20, "type": 11, "required": 7}
+def reason(error):
+    """What is wrong, without the list of what would be right."""
+    return f"{error.instance!r} is not in the enum" if error.validator == "enum" else error.message
 
 
-def test_streams_of_calls_cut_at_random_bytes_assemble_to_the_same_call():
-    chance, made = random.Random(3), codec("openai-chat")  # noqa: S311 - a test that repeats
+def test_every_call_fits_its_function_but_those_whose_mistake_is_known():
+    """The calls of Java and JavaScript are texts of their languages, and are not judged."""
+    wrong = []
+    for question, name, arguments, schema in answers():
+        if "java" not in question["kind"]:
+            errors = jsonschema.Draft202012Validator(schema).iter_errors(arguments)
+            wrong += [f"{question['id']} {name} {e.json_path}: {reason(e)}" for e in list(errors)[:1]]
+
+    assert wrong == [line for line in KNOWN_BAD.read_text("utf-8").splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_streams_of_calls_cut_at_random_bytes_assemble_to_the_same_call(provider):
+    chance, made = random.Random(3), codec(provider)  # noqa: S311 - a test that repeats
     for name, arguments, _ in truths():
         text = json.dumps(arguments, ensure_ascii=False)
         cut = sorted(chance.choices(range(len(text) + 1), k=3))
         pieces = [text[a:b] for a, b in zip([0, *cut], [*cut, len(text)], strict=True)]
-        chunks = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]
-        chunks += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-        events = [{"choices": [{"delta": {"tool_calls": [chunk]}}]} for chunk in chunks]
-        events.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
-        wire = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events).encode()
+        wire = sse(EVENTS[provider](pieces, arguments), named=provider in ("openai", "anthropic"))
         where = chance.randrange(len(wire))
         stream, reader = EventStream("x"), made.reader(made.no_names)
         for told in (told for part in (wire[:where], wire[where:]) for told in stream.feed(part)):
             list(reader.feed(told))
         assert arguments_object(reader.end().calls[0]) == arguments, name
+
+
+def chat_events(pieces, arguments):
+    del arguments
+    yield {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}]}}]}
+    for piece in pieces:
+        yield {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]}
+    yield {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+
+def responses_events(pieces, arguments):
+    del arguments
+    item = {"id": "fc", "type": "function_call", "call_id": "c", "name": "f", "arguments": "", "status": "completed"}
+    whole = {**item, "arguments": "".join(pieces)}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+    for piece in pieces:
+        yield {"type": "response.function_call_arguments.delta", "item_id": "fc", "output_index": 0, "delta": piece}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": whole}
+    yield {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [whole]}}
+
+
+def anthropic_events(pieces, arguments):
+    del arguments
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    yield {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": usage}}
+    block = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    for piece in pieces:
+        delta = {"type": "input_json_delta", "partial_json": piece}
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
+    yield {"type": "content_block_stop", "index": 0}
+    yield {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}}
+    yield {"type": "message_stop"}
+
+
+def gemini_events(pieces, arguments):
+    del pieces
+    part = {"functionCall": {"name": "f", "args": arguments}}
+    yield {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+
+
+EVENTS = {
+    "openai": responses_events,
+    "openai-chat": chat_events,
+    "anthropic": anthropic_events,
+    "gemini": gemini_events,
+}
