@@ -14,13 +14,13 @@ from toolwright.build.manifest import build, write_file
 
 @pytest.fixture
 def run_script(tmp_path: Path):
-    """Run a program in a process of its own; a program that hangs fails the test after 10 seconds."""
+    """Run a program in a process of its own; a program that hangs fails the test after 60 seconds."""
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text), "utf-8")
         return subprocess.run(
-            [sys.executable, str(path)], capture_output=True, text=True, timeout=10, check=False, cwd=tmp_path
+            [sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
         )
 
     return run

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
-from time import perf_counter
+from time import process_time
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -24,7 +24,7 @@ from toolwright.errors import InvalidArguments
 pytestmark = pytest.mark.fuzz
 
 SLOWEST = 1.0
-"""Seconds that one call may take; a hundred times what the slowest one needs on an idle machine."""
+"""Seconds of our own that one call may take; a hundred times what the slowest one needs on an idle machine."""
 
 
 class Colour(Enum):
@@ -307,9 +307,9 @@ async def flaws_of(names: list[str], arguments: Iterable[str | bytes]) -> str:
     flaws: dict[str, str] = {}
     for number, raw in enumerate(arguments):
         name = names[number % len(names)]
-        started = perf_counter()
+        started = process_time()
         try:
-            flaw = flaw_in(await BOX.call(name, raw), perf_counter() - started)
+            flaw = flaw_in(await BOX.call(name, raw), process_time() - started)
         except Exception as error:  # noqa: BLE001 - nothing may come out of a call
             flaw = f"it raised {type(error).__name__}: {str(error)[:60]!a}"
         if flaw is not None:
