@@ -27,6 +27,8 @@ class Raw(ThreadingHTTPServer):
         self.once = set()
         self.sessions = 0
         self.tools = [TOOL, READING]
+        self.states = []
+        """What a task is said to be like, poll by poll; the last one stays."""
         self.sockets = []
 
     def get_request(self):
@@ -120,6 +122,9 @@ class Handler(BaseHTTPRequestHandler):
             self.result(request, {"tools": server.tools, "ttlMs": 60000, "cacheScope": "public"})
         elif method == "tools/call":
             self.call(request)
+        elif method == "tasks/get":
+            state = server.states.pop(0) if len(server.states) > 1 else server.states[0]
+            self.result(request, {"taskId": "t1", **state})
         else:
             self.result(request, {})
 
@@ -144,6 +149,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             self.connection.shutdown(2)
+        elif case == "task":
+            self.result(request, {"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 1})
+        elif case == "error":
+            self.reply({"jsonrpc": "2.0", "id": request["id"], "error": server.states[0]})
+        elif case == "content":
+            self.result(request, server.states[0])
         elif case == "unknown result type":
             self.result(request, {"resultType": "surprise", "content": []})
         elif case == "no result type":

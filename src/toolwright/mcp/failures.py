@@ -66,9 +66,10 @@ def loss_in(error: BaseException) -> Lost | None:
         if error.code == LOST:
             data: Any = error.data
             return Lost(error.message, seen=not isinstance(data, dict) or data.get("seen") is not False)
-        if error.code == CONNECTION_CLOSED:
+        # Servers use these two codes for whatever they like; the SDK's own words tell them apart.
+        if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
             return Lost("the connection was closed", seen=True)
-        if error.code == REQUEST_TIMEOUT:
+        if error.code == REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return Lost("no answer in time", seen=True)
         return None
     if isinstance(error, _BROKEN):

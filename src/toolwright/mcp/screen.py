@@ -39,6 +39,7 @@ SCHEMA_BYTES: Final = 64 * 1024
 SCHEMA_DEPTH: Final = 32
 SUBSCHEMAS: Final = 2000
 _TYPES: Final = frozenset({"complete", "input_required", "task"})
+_KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _HIDDEN: Final = frozenset({"Cf", "Cs", "Co"})
 _JOINERS: Final = frozenset({"\u200d", "\ufe0f"})
@@ -89,6 +90,8 @@ class Screen:
                 return failure(message.id, reason)
         if method == "tools/list":
             result = self._listing(result)
+        elif method == "tools/call":
+            result = _readable(result)
         return message if result is message.result else message.model_copy(update={"result": result})
 
     def _listing(self, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +115,19 @@ class Screen:
                 self.outputs.pop(own["name"], None)
             kept.append(own)
         return {**result, "tools": kept}
+
+
+def _readable(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result whose content is of kinds that we know; any other is kept as its JSON, and costs no more."""
+    content = result.get("content")
+    if not isinstance(content, list) or not any(map(_is_strange, content)):
+        return result
+    shown = [{"type": "text", "text": to_json(part).decode()} if _is_strange(part) else part for part in content]
+    return {**result, "content": shown}
+
+
+def _is_strange(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind not in _KINDS
 
 
 def failure(request: Any, reason: str) -> JSONRPCError:

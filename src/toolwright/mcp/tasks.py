@@ -68,12 +68,11 @@ async def _finished(task: TaskResult, context: ClaimContext) -> CallToolResult:
             if status == "completed":
                 return CallToolResult.model_validate(state.get("result") or {"content": []}, by_name=False)
             if status == "failed":
-                error = state.get("error") or {}
-                raise MCPError(error.get("code", INTERNAL_ERROR), str(error.get("message", "the task failed")))
+                raise _failure(state.get("error"))
             if status == "cancelled":
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
-                await _answer(context, task.task_id, state.get("inputRequests") or {})
+                await _answer(context, task.task_id, state.get("inputRequests"))
             wait = _pause(state.get("pollIntervalMs"))
     except asyncio.CancelledError:
         with suppress(Exception):
@@ -81,9 +80,16 @@ async def _finished(task: TaskResult, context: ClaimContext) -> CallToolResult:
         raise
 
 
-def _pause(milliseconds: float | None) -> float:
-    seconds = POLL_SECONDS if milliseconds is None else milliseconds / 1000
-    return min(max(seconds, SHORTEST), LONGEST)
+def _failure(error: Any) -> MCPError:
+    """Return what a server says went wrong; it may say it in no form at all."""
+    said = error if isinstance(error, dict) else {}
+    code, message = said.get("code"), said.get("message")
+    return MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(message or "the task failed"))
+
+
+def _pause(milliseconds: Any) -> float:
+    known = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    return min(max(milliseconds / 1000 if known else POLL_SECONDS, SHORTEST), LONGEST)
 
 
 async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) -> dict[str, Any]:
@@ -92,10 +98,12 @@ async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) ->
     return answer
 
 
-async def _answer(context: ClaimContext, task_id: str, requests: dict[str, Any]) -> None:
+async def _answer(context: ClaimContext, task_id: str, requests: Any) -> None:
     from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for tasks that ask
     from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
 
+    if not isinstance(requests, dict):
+        raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
     adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
     responses: dict[str, Any] = {}
     for key, raw in requests.items():

@@ -1,0 +1,141 @@
+"""What a server sends as the result of a call, kind by kind, and what it asks of a model."""
+
+import pytest
+
+from adversaries.raw_http import served
+from toolwright import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
+from toolwright.errors import ConfigError
+from toolwright.mcp.auth import FileTokens
+from toolwright.mcp.pins import approved_in
+
+IMAGE = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
+
+
+async def called(result):
+    with served("content") as server:
+        server.states = [result]
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            return await box.call("echo", {"text": "x"})
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "text", "text": "hello"}, Text("hello")),
+        (IMAGE, Image(b"\x00\x01\x02", "image/png")),
+        ({**IMAGE, "type": "audio", "mimeType": "audio/wav"}, Audio(b"\x00\x01\x02", "audio/wav")),
+        ({**IMAGE, "data": "%%%"}, Text("[image: image/png, not valid base64]")),
+        ({"type": "resource_link", "uri": "a://b", "name": "b"}, ResourceLink("a://b", "b")),
+        (
+            {"type": "resource", "resource": {"uri": "a://b", "text": "words", "mimeType": "text/plain"}},
+            EmbeddedResource("a://b", "words", None, "text/plain"),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "a://b", "blob": "AAEC"}},
+            EmbeddedResource("a://b", None, b"\x00\x01\x02", None),
+        ),
+    ],
+    ids=lambda value: value["type"] if isinstance(value, dict) else None,
+)
+async def test_every_kind_of_content_arrives(block, part):
+    result = await called({"content": [block]})
+
+    assert result.content == (part,)
+
+
+async def test_a_kind_that_nobody_knows_is_kept_as_its_json():
+    result = await called({"content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "hello"}]})
+
+    assert result.text == '{"type":"hologram","data":"x"}\nhello'
+
+
+@pytest.mark.parametrize("content", ["x", [7], [{"type": 7}], [{"type": "image"}]])
+async def test_content_that_is_none_fails_its_call(content):
+    result = await called({"content": content})
+
+    assert result.error.code == "remote_error"
+    assert "does not fit the protocol" in result.error.reason
+
+
+async def test_structured_content_alone_is_its_text_too():
+    result = await called({"content": [], "structuredContent": {"n": 1}, "_meta": {"a": 1}})
+
+    assert (result.text, result.value, result.structured) == ('{"n":1}', {"n": 1}, {"n": 1})
+    assert result.meta["a"] == 1
+
+
+async def test_a_result_of_nothing_says_so():
+    assert (await called({"content": []})).text == "(no output)"
+    assert (await called({"content": [], "isError": True})).error.message == "the tool failed and said nothing"
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32099, 7])
+async def test_a_server_may_use_any_code_for_its_own_errors(code):
+    with served("error") as server:
+        server.states = [{"code": code, "message": "no disk"}]
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            result = await box.call("echo", {"text": "x"})
+
+    assert result.error.reason == "no disk"
+
+
+@tool
+async def summarise(ctx: ToolContext) -> str:
+    """Ask a model."""
+    return await ctx.client.sample("Say hello.", max_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda question: f"{question.max_tokens} hello", "9 hello"),
+        (
+            lambda _: {"role": "assistant", "content": {"type": "text", "text": "raw"}, "model": "m"},
+            "raw",
+        ),
+    ],
+    ids=["text", "wire"],
+)
+async def test_what_a_server_asks_a_model_is_answered_by_the_toolbox(answer, text):
+    async with Toolbox(McpServer.of("s", Toolbox(summarise)), on_sample=answer) as box:
+        result = await box.call("summarise")
+
+    assert result.text == text
+
+
+async def test_an_answer_that_fails_is_a_failure_for_the_server_without_its_words(caplog):
+    def breaks(_):
+        raise RuntimeError("secret")
+
+    async with Toolbox(McpServer.of("s", Toolbox(summarise)), on_sample=breaks) as box:
+        result = await box.call("summarise")
+
+    assert not result.ok
+    assert "secret" not in result.text + caplog.text
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"servers": 7}', '{"servers": {"s": {"tools": {"a": 7}}}}'])
+def test_what_is_no_lock_is_said(text, tmp_path):
+    (tmp_path / "toolwright.lock").write_text(text)
+
+    with pytest.raises(ConfigError, match="is not a lock"):
+        approved_in(tmp_path / "toolwright.lock", "s")
+
+
+def test_a_lock_that_cannot_be_read_is_said(tmp_path):
+    assert approved_in(tmp_path / "none", "s") == {}
+    (tmp_path / "lock").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="Cannot read the lock"):
+        approved_in(tmp_path / "lock", "s")
+
+
+async def test_tokens_can_be_forgotten(tmp_path):
+    store = FileTokens(tmp_path / "tokens.json", "crm")
+    (tmp_path / "tokens.json").write_text('{"crm": {"tokens": {"access_token": "t", "token_type": "Bearer"}}}')
+
+    before = await store.get_tokens()
+    store.forget()
+
+    assert before is not None
+    assert await store.get_tokens() is None
+    assert await store.get_client_info() is None
