@@ -222,6 +222,22 @@ def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolwright):
     assert shown(done).items() >= {"words": ["a", "b"], "counts": [1, 2]}.items()
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["whoel=5"], "The tool has no parameter 'whoel'. Did you mean 'whole'?"),
+        (["zzz:=5"], "The tool has no parameter 'zzz'. It takes: text, whole, number"),
+        (["whole=5", "whole=6"], "'whole' is given twice: as 5 and as 6. Give it once."),
+        (["whole:=5", "whole=6"], "'whole' is given twice: as 5 and as 6. Give it once."),
+    ],
+)
+def test_a_misspelt_parameter_and_one_given_twice_are_refused(toolwright, words, reason):
+    done = toolwright("call", "app:box", "show", *words)
+
+    assert done.returncode == 2
+    assert reason in " ".join(done.stderr.split())
+
+
 def test_a_dash_reads_the_arguments_from_standard_input(toolwright):
     done = toolwright("call", "app:box", "show", "-", stdin='{"whole": 5}')
 

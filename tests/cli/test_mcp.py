@@ -57,6 +57,25 @@ def test_health_tells_who_does_not_answer(place):
     assert json.loads(ill.stdout)["server"]["ok"] is False
 
 
+def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
+    done = run("mcp", "health", "--stdio", f"{sys.executable} {RAW} 'dies at once'", cwd=place)
+
+    assert done.returncode == 1
+    assert "Its last words: no configuration found" in done.stdout
+
+
+def test_a_list_without_a_server_that_is_down_says_so(place):
+    entry = {"command": sys.executable, "args": [RAW, "dies at once"]}
+    known = json.loads((place / "mcp.json").read_text())["mcpServers"]
+    (place / "mcp.json").write_text(json.dumps({"mcpServers": {**known, "down": entry}}))
+
+    done = run("mcp", "list", "--config", "mcp.json", cwd=place)
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("echo(text?: string)")
+    assert "Error: The server 'down' does not answer" in done.stderr
+
+
 def test_what_a_server_offers_is_approved_into_the_lock(place):
     first = run("mcp", "lock", "--config", "mcp.json", cwd=place)
     second = run("lock", "mcp.json", "--approve", "raw", cwd=place)

@@ -121,9 +121,13 @@ async def test_l4_5_promise_5_a_shadowed_name_is_listed_once():
 
 
 async def test_a_clash_can_be_an_error_or_a_prefix():
-    with pytest.raises(DuplicateTool):
-        async with Toolbox(raw(name="one"), raw(name="two"), on_conflict="error") as box:
-            box.tools  # noqa: B018 - looking is enough
+    box = Toolbox(raw(name="one"), raw(name="two"), on_conflict="error")
+    for look in (box.__aenter__, box.list, box.refresh):
+        with pytest.raises(DuplicateTool):
+            await look()
+    assert repr(box) == "<Toolbox [echo, two__echo]>"
+    assert (await box.call("echo", {"text": "x"})).ok
+    await box.aclose()
     async with Toolbox(raw(name="one"), on_conflict="prefix") as box:
         assert [tool.name for tool in box.tools] == ["one__echo"]
 

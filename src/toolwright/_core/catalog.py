@@ -105,10 +105,16 @@ class Catalog:
     def joined(self, other: Catalog) -> Catalog:
         """Return a catalog with what is in both."""
         both = self.copy()
-        kept: tuple[Item, ...] = (*other.tools.values(), *other.prompts.values(), *other.resources.values())
-        for item in (*kept, *other.native):
+        for item in other.everything():
             both.add(item)
         return both
+
+    def everything(self) -> Iterator[Item | Native]:
+        """Yield what there is: tools, prompts, resources, and what a provider runs."""
+        yield from self.tools.values()
+        yield from self.prompts.values()
+        yield from self.resources.values()
+        yield from self.native
 
 
 def as_named(tool: Tool, name: str) -> Tool:

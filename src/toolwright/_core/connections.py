@@ -36,6 +36,7 @@ class Connections:
         if self._owns_remotes and self._policy.eager:
             try:
                 await self._remotes.prepare()
+                self._remotes.refuse_clash()
             except BaseException:
                 await self.aclose()
                 raise
@@ -48,6 +49,7 @@ class Connections:
         if self._owns_remotes and self._remotes and self._policy.eager:
             try:
                 run_to_end(self._remotes.prepare())
+                self._remotes.refuse_clash()
             except BaseException:
                 self.close_sync()
                 raise
@@ -98,6 +100,7 @@ class Connections:
     async def refresh(self) -> None:
         """Fetch the lists of every server again; one that fails is logged, and the others go on."""
         await self._remotes.refresh()
+        self._remotes.refuse_clash()
 
     def refresh_sync(self) -> None:
         """Run `refresh` to its end, from code that is not async."""

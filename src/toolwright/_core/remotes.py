@@ -84,6 +84,15 @@ class Remote(Protocol):
         """Have `changed` called whenever what it is known to offer changes."""
         ...
 
+    def refuse_clash(self) -> None:
+        """Refuse two tools of one name where the application does not want them.
+
+        Raises:
+            DuplicateTool: there are two, and `on_conflict="error"`.
+        """
+        if self.tools and self._clash is not None:
+            raise self._clash
+
     async def prepare(self) -> None:
         """Connect, and fetch the lists that are missing or stale. Raises RemoteError."""
         ...
@@ -129,6 +138,7 @@ class Remotes:
         """Another number whenever something changed."""
         self._warned: set[str] = set()
         self._owners: dict[str, str] = {}
+        self._clash: DuplicateTool | None = None
         self.local: frozenset[str] = frozenset()
         """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
         self._named: tuple[int, dict[str, Tool]] | None = None
@@ -182,13 +192,11 @@ class Remotes:
         """What the servers are known to offer, by the name it has beside the local tools.
 
         A local tool keeps its name, and of two servers the first; the other one is `server__tool`.
-
-        Raises:
-            DuplicateTool: two have one name, and `on_conflict="error"`.
         """
         if self._named is not None and self._named[0] == self.version:
             return self._named[1]
         named: dict[str, Tool] = {}
+        self._clash = None
         for source in self.sources:
             for tool in source.tools:
                 name = self._name_for(source, tool, named)
@@ -207,13 +215,22 @@ class Remotes:
             return tool.name
         if self.on_conflict == "error":
             other = "a local tool" if tool.name in self.local else f"server {owner!r}"
-            raise DuplicateTool(tool.name, other, tool.origin)
-        if full not in self._warned:
+            self._clash = self._clash or DuplicateTool(tool.name, other, tool.origin)
+        elif full not in self._warned:
             self._warned.add(full)
             _log.warning(
                 "%s of server %r is hidden by another tool of that name; call it %s", tool.name, source.name, full
             )
         return full
+
+    def refuse_clash(self) -> None:
+        """Refuse two tools of one name where the application does not want them.
+
+        Raises:
+            DuplicateTool: there are two, and `on_conflict="error"`.
+        """
+        if self.tools and self._clash is not None:
+            raise self._clash
 
     async def prepare(self) -> None:
         """Connect to every server and fetch what is missing or stale, side by side.

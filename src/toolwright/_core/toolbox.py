@@ -30,6 +30,7 @@ from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
 from toolwright._core.manifest import find_manifest
 from toolwright._core.native import Native
+from toolwright._core.nested import Nested, servers_seen
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
 from toolwright._core.progress import OnProgress
@@ -131,11 +132,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._routes.clear()
         self._exported.clear()
 
-    def __tools__(self) -> Iterator[Item | Native]:
-        yield from self._catalog.tools.values()
-        yield from self._catalog.prompts.values()
-        yield from self._catalog.resources.values()
-        yield from self._catalog.native
+    def __tools__(self) -> Iterator[Item | Native | Nested]:
+        yield from self._catalog.everything()
+        yield from servers_seen(self._remotes, self._view)
 
     @property
     def name(self) -> str | None:
@@ -208,6 +207,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     async def list(self) -> Tools:
         """Return the tools, sorted by name; fetches what servers offer where that is missing or stale."""
         await self._remotes.prepare()
+        self._remotes.refuse_clash()
         return self.tools
 
     async def resolve(self, name: str) -> Tool | None:

@@ -20,7 +20,7 @@ from toolwright.cli.list import show
 from toolwright.cli.main import NOT_FOUND, TOOL_ERROR
 from toolwright.cli.table import counted
 from toolwright.cli.target import arguments_from, fail, tool_in, with_servers
-from toolwright.cli.terminal import print_json
+from toolwright.cli.terminal import print_error, print_json
 from toolwright.mcp.source import McpServer
 
 Command: TypeAlias = Callable[..., Any]
@@ -79,8 +79,14 @@ def command() -> None:
 @about_servers
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def list_(servers: Servers, *, as_json: bool) -> None:
-    """List the tools of the servers."""
-    show(with_servers(Toolbox(*servers)).tools, as_json=as_json)
+    """List the tools of the servers; exit 1 if one does not answer."""
+    box = with_servers(Toolbox(*servers))
+    show(box.tools, as_json=as_json)
+    down = {name: state.error for name, state in box.health_sync().items() if not state}
+    for name, error in down.items():
+        print_error(f"The server {name!r} does not answer: {error}")
+    if down:
+        raise click.exceptions.Exit(TOOL_ERROR)
 
 
 @command.command("call")

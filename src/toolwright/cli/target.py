@@ -147,6 +147,7 @@ def arguments_from(words: Iterable[str], documents: Iterable[str], schema: Mappi
     arguments: dict[str, Any] = {}
     for document in documents:
         arguments.update(_object(document))
+    written: set[str] = set()
     for word in words:
         if word == "-":
             arguments.update(_object(sys.stdin.read()))
@@ -154,23 +155,38 @@ def arguments_from(words: Iterable[str], documents: Iterable[str], schema: Mappi
         key, equals, value = word.partition("=")
         if not equals or not key.rstrip(":"):
             raise click.UsageError(f"{word!r} is not an argument. Write key=value, key:=json, or - for standard input.")
-        if key.endswith(":"):
-            arguments[key[:-1]] = _json(value, word)
-        else:
-            _put(arguments, key, value, schema)
+        name = key.removesuffix(":")
+        _look_up(name, schema)
+        found = _json(value, word) if name != key else _as_wanted(name, value, schema, arguments)
+        if name in written and not isinstance(found, list):
+            raise click.UsageError(f"{name!r} is given twice: as {arguments[name]!r} and as {found!r}. Give it once.")
+        written.add(name)
+        arguments[name] = found
     return arguments
 
 
-def _put(arguments: dict[str, Any], key: str, value: str, schema: Mapping[str, Any]) -> None:
+def _look_up(key: str, schema: Mapping[str, Any]) -> None:
+    """Refuse a parameter that the tool does not have: a person has misspelt it, where a model would be forgiven."""
+    known = schema.get("properties", {})
+    if key in known or schema.get("additionalProperties") is not False:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
+
+    close = get_close_matches(key[:128], known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"It takes: {', '.join(known) or 'nothing'}."
+    raise click.UsageError(f"The tool has no parameter {key!r}. {hint}")
+
+
+def _as_wanted(key: str, value: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    """Return a value as its parameter wants it; each further one for a list is added to it."""
     part = schema.get("properties", {}).get(key, {})
     kinds = kinds_of(part, schema)
-    if "array" in kinds and "string" not in kinds and not value.lstrip().startswith("["):
-        before = arguments.setdefault(key, [])
-        if not isinstance(before, list):
-            raise click.UsageError(f"{key!r} is given twice: as {before!r} and as a list. Give it once.")
-        before.append(typed(value, kinds_of(part.get("items"), schema)))
-    else:
-        arguments[key] = typed(value, kinds)
+    if "array" not in kinds or "string" in kinds or value.lstrip().startswith("["):
+        return typed(value, kinds)
+    before = arguments.get(key, [])
+    if not isinstance(before, list):
+        raise click.UsageError(f"{key!r} is given twice: as {before!r} and as a list. Give it once.")
+    return [*before, typed(value, kinds_of(part.get("items"), schema))]
 
 
 def typed(text: str, kinds: set[str]) -> Any:

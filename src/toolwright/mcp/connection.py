@@ -27,7 +27,7 @@ from toolwright._core.remotes import Health, Host
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
 from toolwright.errors import ConfigError, RemoteError, ToolwrightError
-from toolwright.mcp.failures import loss_in, reason_of
+from toolwright.mcp.failures import loss_in, reason_of, told_of
 from toolwright.mcp.link import Link
 from toolwright.mcp.listing import Lists, fetch_lists
 from toolwright.mcp.servers import Server
@@ -108,7 +108,7 @@ class Connection:
                 await self._evict(_key(link.headers), link)
             self._note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
-            return Health(ok=False, error=reason_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
+            return Health(ok=False, error=told_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
         self._note(ok=True)
         return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.since)
 

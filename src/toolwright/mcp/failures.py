@@ -57,6 +57,12 @@ def reason_of(error: BaseException) -> str:
     return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
 
 
+def told_of(error: BaseException) -> str:
+    """Return what went wrong, for whoever looks after the server: with what it wrote last to its standard error."""
+    words = error.stderr if isinstance(error, RemoteError) else ""
+    return f"{reason_of(error)}. Its last words: {clip(words, 200)}" if words else reason_of(error)
+
+
 def loss_in(error: BaseException) -> Lost | None:
     """Return the loss that an error is; `None` where the server answered."""
     error = root_of(error)

@@ -1,0 +1,75 @@
+"""A toolbox with servers, inside of another toolbox."""
+
+from toolwright import McpServer, Toolbox, prompt, resource
+
+
+def one() -> int:
+    """One."""
+    return 1
+
+
+def two() -> int:
+    """Two."""
+    return 2
+
+
+def inner() -> Toolbox:
+    return Toolbox(McpServer.of("far", Toolbox(one, two)))
+
+
+async def test_the_servers_of_a_toolbox_come_along():
+    async with Toolbox(inner()) as box:
+        result = await box.call("two")
+        health = await box.health()
+
+    assert result.text == "2"
+    assert health["far"].ok
+
+
+async def test_a_view_shows_what_it_shows_also_from_within():
+    async with Toolbox(inner().select("o*").prefixed("far_"), two) as box:
+        names = [tool.name for tool in box]
+        gone = await box.call("far_two")
+
+    assert names == ["far_one", "two"]
+    assert gone.error.code == "unknown_tool"
+
+
+async def test_a_local_tool_keeps_its_name_there_too():
+    def one() -> str:
+        """One of our own."""
+        return "ours"
+
+    async with Toolbox(inner(), one) as box:
+        mine, theirs = await box.call("one"), await box.call("far__one")
+
+    assert (mine.text, theirs.text) == ("ours", "1")
+
+
+async def test_both_can_be_used_and_either_closed():
+    first = inner()
+    async with Toolbox(first) as second:
+        await second.call("one")
+    again = await first.call("one")
+    await first.aclose()
+
+    assert again.text == "1"
+
+
+async def test_prompts_and_resources_come_along():
+    @prompt
+    def greet(name: str) -> str:
+        """Greet."""
+        return f"Hello {name}"
+
+    @resource("notes://all")
+    def notes() -> str:
+        """All notes."""
+        return "a note"
+
+    async with Toolbox(Toolbox(McpServer.of("far", Toolbox(greet, notes)))) as box:
+        [message] = await box.prompt("greet", {"name": "Ada"})
+        [content] = await box.read("notes://all")
+
+    assert message.text == "Hello Ada"
+    assert content.text == "a note"
