@@ -84,15 +84,6 @@ class Remote(Protocol):
         """Have `changed` called whenever what it is known to offer changes."""
         ...
 
-    def refuse_clash(self) -> None:
-        """Refuse two tools of one name where the application does not want them.
-
-        Raises:
-            DuplicateTool: there are two, and `on_conflict="error"`.
-        """
-        if self.tools and self._clash is not None:
-            raise self._clash
-
     async def prepare(self) -> None:
         """Connect, and fetch the lists that are missing or stale. Raises RemoteError."""
         ...
