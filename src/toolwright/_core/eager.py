@@ -53,15 +53,18 @@ else:
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
     _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads and the two above write
 
+    _send: Any = CoroutineType.send
+
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
         task = _EagerTask(loop=loop)
+        coro: Coroutine[Any, Any, Any]
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
         task.context = context = copy_context()
         outer = _current.get(loop)
         _current[loop] = task
         try:
-            waits_for = context.run(coro.send, None)
+            waits_for = context.run(_send, coro, None)
         except StopIteration as end:
             return None, end.value, None
         except BaseException as error:
@@ -83,6 +86,7 @@ else:
     class _EagerTask(asyncio.Future[Outcome]):
         """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
 
+        __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no dictionary
         coro: Coroutine[Any, Any, Any]
         context: Context
         _must_cancel = False

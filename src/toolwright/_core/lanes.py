@@ -11,7 +11,7 @@ from dataclasses import replace
 from toolwright._core.approve import rule_asks
 from toolwright._core.arguments import Bound
 from toolwright._core.dispatch import Ask, Perform, performer_of
-from toolwright._core.limits import Meter, Slots
+from toolwright._core.limits import Meter, Slots, used_up
 from toolwright._core.office import Office
 from toolwright._core.policy import INHERIT
 from toolwright._core.route import Route
@@ -44,7 +44,22 @@ def lane_of(route: Route, office: Office, long_way: Perform) -> Perform | None:
             for slot in wanted:
                 slot.give()
 
-    return perform if slots else inner
+    if len(slots) != 1:
+        return perform if slots else inner
+    take, give = slots[0].try_take, slots[0].give
+
+    async def perform_in_turn(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:
+        # One limit, and a turn that is free, is what most calls find.
+        if held() or ask.ends is not None or ask.retry is not INHERIT or not take():
+            return await perform(call_id, raw, ask)
+        token = hold(alone)
+        try:
+            return await inner(call_id, raw, ask)
+        finally:
+            let_go(token)
+            give()
+
+    return perform_in_turn
 
 
 def _taken(slots: tuple[Slots, ...]) -> bool:
@@ -66,15 +81,15 @@ def _slots_of(route: Route, office: Office) -> tuple[Slots, ...]:
 def _counted(route: Route, office: Office) -> Route:
     """Return a route that counts each call whose arguments fit."""
     name, options, key = route.name, route.tool.options, id(route.tool.root)
-    bind, most, counts = route.bind, options.max_calls, office.counts
+    bind, most, numbers = route.bind, options.max_calls, office.counts.counter(key)
     meter = None if options.rate is None else office.meters.setdefault(key, Meter(options.rate))
     if most is None and meter is None:
         return route
 
     def counting(raw: Arguments) -> Bound:
         bound = bind(raw)
-        if most is not None:
-            counts.count(name, most, key)
+        if most is not None and next(numbers) >= most:
+            raise used_up(name, most)
         if meter is not None:
             meter.count(name)
         return bound

@@ -207,6 +207,11 @@ def outcome_of(result: ToolResult) -> str:
     return fingerprint(result.whole or result.text, [item for item in data if item is not None])
 
 
+def used_up(tool: str, most: int) -> LimitExceeded:
+    """Return what a model is told that has made every call it may."""
+    return LimitExceeded(tool, f"max_calls of {most} for this tool", "Go on without it.")
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Seen:
     """What came of a call the last times it was made."""
@@ -238,7 +243,7 @@ class RunState:
         own, calls = self.limits.per_tool if most is None else most, self.limits.calls
         # The next number is had in one step, whichever thread asks; what is refused has been used up for good.
         if own is not None and next(self.counter(tool if key is None else key)) >= own:
-            raise LimitExceeded(tool, f"max_calls of {own} for this tool", "Go on without it.")
+            raise used_up(tool, own)
         if calls is not None and next(self.calls) >= calls:
             raise LimitExceeded(tool, f"max_calls of {calls} for this run", "Answer with what you have.")
 

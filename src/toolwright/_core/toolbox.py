@@ -24,7 +24,7 @@ from toolwright._core.context import context_from
 from toolwright._core.dispatch import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
 from toolwright._core.exports import Exports
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
-from toolwright._core.govern import Governed, long_way
+from toolwright._core.govern import governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
 from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
@@ -281,7 +281,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
         perform = route.perform
         if perform is None or self._office.middleware:
-            return Governed(route, self._office, self._run, ask).perform(call_of(call_id, route.name, arguments))
+            return governed(route, self._office, self._run, ask, call_of(call_id, route.name, arguments))
         return perform(call_id, arguments, ask)
 
     async def _after_listing(self, call: ToolCall, ask: Ask) -> ToolResult:
@@ -303,7 +303,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     def _performed(self, route: Route, call: ToolCall, ask: Ask) -> Coroutine[Any, Any, ToolResult]:
         if route.perform is None or self._office.middleware:
             named = call if call.name == route.name else dataclasses.replace(call, name=route.name)
-            return Governed(route, self._office, self._run, ask).perform(named)
+            return governed(route, self._office, self._run, ask, named)
         return route.perform(call.id, call.arguments, ask)
 
     async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
