@@ -6,15 +6,17 @@ import logging
 import threading
 
 from toolwright import Toolbox, tool
-from toolwright._core.threads import Workers
+from toolwright._core.threads import Job, Workers
 from toolwright.errors import ToolTimeout
 from toolwright.lowlevel import Settings
 
 BOUND = 5.0
 
 
-def submit(pool: Workers, work) -> asyncio.Future:
-    return pool.submit(work, contextvars.copy_context(), asyncio.get_running_loop())
+def submit(pool: Workers, work) -> Job:
+    job = Job(work, contextvars.copy_context(), asyncio.get_running_loop())
+    pool.submit(job)
+    return job
 
 
 async def until(condition) -> None:

@@ -18,7 +18,7 @@ from toolwright._core import eager
 from toolwright._core.context import CallState, ToolContext
 from toolwright._core.policy import RunsOn, Settings
 from toolwright._core.processes import NotStarted, WorkerDied, packed, processes
-from toolwright._core.threads import workers
+from toolwright._core.threads import Job, workers
 from toolwright._core.tool import Tool
 
 _log = logging.getLogger("toolwright")
@@ -174,8 +174,10 @@ async def in_thread(
         BaseException: whatever the work raised.
     """
     pool = workers(settings.threads)
-    job = pool.submit(work, copy_context(), loop)
+    job = Job(work, copy_context(), loop)
     timer = None if seconds is None else loop.call_later(seconds, _wake, job.future, seconds)
+    # Last, so that this thread has nothing left to do when the other one wants to begin.
+    pool.submit(job)
     try:
         value, error = await job.future
     except asyncio.CancelledError as cancelled:
@@ -220,7 +222,8 @@ async def _in_one_process(payload: bytes, attempt: Attempt, loop: asyncio.Abstra
         raise DeadlinePassed(attempt.seconds or 0.0) from None
     usable = False
     try:
-        job = workers(attempt.settings.threads).submit(lambda: worker.run(payload, report), copy_context(), loop)
+        job = Job(lambda: worker.run(payload, report), copy_context(), loop)
+        workers(attempt.settings.threads).submit(job)
         timer = None if left is None else loop.call_later(left, _wake, job.future, attempt.seconds or left)
         try:
             value, error = await job.future

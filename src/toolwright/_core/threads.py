@@ -71,11 +71,10 @@ class Workers:
         """How many threads there are, less those that were given up."""
         return self._threads
 
-    def submit(self, work: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop) -> Job:
-        """Have `work` run in a thread; await `job.future`."""
+    def submit(self, job: Job) -> None:
+        """Have a job run in a thread; await its future."""
         if self._pid != os.getpid():
             self._reset()  # threads do not survive a fork
-        job = Job(work, context, loop)
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -84,7 +83,6 @@ class Workers:
             else:
                 self._waiting += 1
         self._queue.put(job)
-        return job
 
     def give_up(self, job: Job) -> None:
         """Stop waiting for a job: one that has not begun never will; one that runs is replaced."""
