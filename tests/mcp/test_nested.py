@@ -1,5 +1,6 @@
 """A toolbox with servers, inside of another toolbox."""
 
+from adversaries.raw_http import TOOL, served
 from toolwright import McpServer, Toolbox, prompt, resource
 
 
@@ -54,6 +55,15 @@ async def test_both_can_be_used_and_either_closed():
     await first.aclose()
 
     assert again.text == "1"
+
+
+async def test_a_server_cannot_take_the_name_of_the_tool_that_reads_results():
+    with served("plain") as server:
+        server.tools = [{**TOOL, "name": "read_result"}]
+        async with Toolbox(McpServer.http("far", server.url)) as box:
+            names = [tool.name for tool in box]
+
+    assert names == ["far__read_result"]
 
 
 async def test_prompts_and_resources_come_along():

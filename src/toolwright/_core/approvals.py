@@ -26,7 +26,7 @@ from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end
 from toolwright._core.values import Arguments, Repair, ToolCall, ToolResult
-from toolwright.errors import ToolCallError
+from toolwright.errors import ApprovalDenied, ToolCallError
 
 
 def office_of(policy: BoxPolicy) -> Office:
@@ -93,13 +93,20 @@ class Approvals(ABC):
 
     async def resume(
         self,
-        decision: Decision,
+        decision: Decision | Mapping[str, Any],
         *,
         context: ContextLike = None,
         timeout: Timeout = INHERIT,
         on_progress: OnProgress | None = None,
     ) -> ToolResult:
-        """Run the call that a decision is about, if it still holds; else the result says why not."""
+        """Run the call that a decision is about, if it still holds; else the result says why not.
+
+        A decision may come as the plain data that it was written as.
+        """
+        try:
+            decision = decision if isinstance(decision, Decision) else Decision.from_dict(decision)
+        except ApprovalDenied as error:
+            return ToolResult("", error.tool, attempts=0, **shown(error, self._policy.on_error))
         request = decision.request
         route = self._route_or_refusal(request.tool)
         if isinstance(route, ToolCallError):
@@ -110,7 +117,7 @@ class Approvals(ABC):
 
     def resume_sync(
         self,
-        decision: Decision,
+        decision: Decision | Mapping[str, Any],
         *,
         context: ContextLike = None,
         timeout: Timeout = INHERIT,

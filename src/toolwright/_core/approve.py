@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from pydantic_core import to_json, to_jsonable_python
 
@@ -48,12 +48,14 @@ class Edit:
 
 
 Verdict: TypeAlias = Allow | Deny | Edit
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """A call that waits for a decision. Plain JSON both ways, so that it can wait for days."""
 
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
     id: str
     """Names this request; a decision is good for one request, once."""
     call_id: str
@@ -76,15 +78,19 @@ class ApprovalRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApprovalRequest:
-        """Read back what `to_dict` wrote."""
-        fields: dict[str, Any] = {**data, "effects": tuple(data.get("effects", ()))}
-        return cls(**fields)
+        """Read back what `to_dict` wrote.
+
+        Raises:
+            ApprovalDenied: it is something else.
+        """
+        return _read(cls, data, "request")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A signed verdict on one request. Plain JSON both ways."""
 
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
     request: ApprovalRequest
     verdict: Literal["allow", "deny", "edit"]
     reason: str = ""
@@ -99,9 +105,26 @@ class Decision:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        """Read back what `to_dict` wrote."""
-        fields: dict[str, Any] = {**data, "request": ApprovalRequest.from_dict(data["request"])}
-        return cls(**fields)
+        """Read back what `to_dict` wrote.
+
+        Raises:
+            ApprovalDenied: it is something else.
+        """
+        return _read(cls, data, "decision")
+
+
+def _read(kind: type[_T], data: Any, what: str) -> _T:
+    """Read what came as JSON from anywhere: it may have been made up."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - loads much, for what has waited
+
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the top"
+        tool = data.get("tool") if isinstance(data, Mapping) else None
+        reason = f"the {what} cannot be read: {where}: {first['msg']}"
+        raise ApprovalDenied(clip(tool) if isinstance(tool, str) else "the call", reason) from None
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]

@@ -7,16 +7,55 @@ no task, and a result for every call. Not here: what one call does (`dispatch`).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolwright._core import eager
-from toolwright._core.values import ToolCall, ToolResult
-from toolwright.errors import ToolCancelled, ToolTimeout
+from toolwright._core.policy import Parallel, Sequential, Strategy
+from toolwright._core.route import Route
+from toolwright._core.values import Arguments, ToolCall, ToolResult
+from toolwright.errors import DefinitionError, ToolCallError, ToolCancelled, ToolTimeout, clip
 
 RunOne: TypeAlias = Callable[[ToolCall, float | None], Coroutine[Any, Any, ToolResult]]
 """Runs one call of a batch; the number is when the batch is over, or `None`."""
+
+IDS: Final = itertools.count(1)
+"""Numbers for calls that came without an id."""
+
+
+def as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
+    """Return a call from what a caller gives for one.
+
+    Raises:
+        DefinitionError: it is neither a call nor a name with arguments.
+    """
+    if isinstance(call, ToolCall):
+        return call
+    given: Any = call
+    if not (isinstance(given, tuple) and given and isinstance(given[0], str) and len(given) <= 2):  # noqa: PLR2004 - a pair
+        raise DefinitionError(f"{clip(repr(call))} is not a call. Give a ToolCall, or a name and arguments.")
+    return ToolCall(f"call_{next(IDS)}", *call)
+
+
+def width_of(strategy: Strategy, most: int) -> int:
+    """Return how many calls run at once.
+
+    Raises:
+        DefinitionError: it is no strategy.
+    """
+    given: Any = strategy
+    if isinstance(given, Sequential):
+        return 1
+    if not isinstance(given, Parallel):
+        raise DefinitionError(f"strategy={clip(repr(strategy))}: give Parallel() or Sequential().")
+    return most if given.limit is None else min(given.limit, most)
+
+
+def is_barrier(route: Route | ToolCallError) -> bool:
+    """Tell whether a call runs alone."""
+    return isinstance(route, Route) and route.tool.options.alone
 
 
 class Batch:

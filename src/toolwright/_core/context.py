@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 from toolwright._core.clients import Client
 from toolwright._core.config import Config
 from toolwright._core.values import ToolCall
-from toolwright.errors import ConfigError
+from toolwright.errors import ConfigError, DefinitionError, clip
 
 DepsT = TypeVar("DepsT", default=Any)
 CLIENT: Final = "toolwright.client"
@@ -256,8 +256,17 @@ def _restored(
 
 
 def context_from(given: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:
-    """Return a context from what a caller gives for one."""
-    return given if given is None or isinstance(given, ToolContext) else ToolContext(**given)
+    """Return a context from what a caller gives for one.
+
+    Raises:
+        DefinitionError: it is neither a context nor a mapping.
+    """
+    if given is None or isinstance(given, ToolContext):
+        return given
+    values: Any = given
+    if not isinstance(values, Mapping):
+        raise DefinitionError(f"context={clip(repr(values))}: give a ToolContext or a mapping of its values.")
+    return ToolContext(**values)
 
 
 def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted: Any) -> Any:

@@ -33,9 +33,10 @@ def checked(timeout: _T) -> _T:
     """Return a time-out that makes sense.
 
     Raises:
-        DefinitionError: it is not above zero.
+        DefinitionError: it is no number above zero.
     """
-    if isinstance(timeout, (int, float)) and not timeout > 0:
+    given: Any = timeout
+    if given is not None and given is not INHERIT and not (isinstance(given, (int, float)) and given > 0):
         raise DefinitionError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out.")
     return timeout
 
@@ -84,6 +85,18 @@ class Retry:
         return seconds * uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, hides nothing
 
 
+def checked_retry(retry: _T) -> _T:
+    """Refuse a `retry=` that is none.
+
+    Raises:
+        DefinitionError: it is something else.
+    """
+    given: Any = retry
+    if given is not None and given is not INHERIT and not isinstance(given, Retry):
+        raise DefinitionError(f"retry={retry!r}: give Retry(attempts=...), or None.")
+    return retry
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """At most `calls` in any `per` seconds."""
@@ -108,6 +121,12 @@ class Limits:
     """Time for the whole run."""
     per_tool: int | None = 40
     """Calls of one tool that does not say `max_calls` itself."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+                raise DefinitionError(f"Limits({name}={value!r}): give 0 or more, or None for no limit.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from toolwright._core.approve import Approver, Rule
+from toolwright._core.approve import Approver, Rule, ask_for
 from toolwright._core.arguments import Bound, binder_of
 from toolwright._core.catalog import Resolver
 from toolwright._core.config import Config
@@ -126,6 +126,8 @@ class BoxPolicy:
         given.setdefault("max_concurrency", settings.max_concurrency)
         if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
             raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')
+        if not callable(approver := given.get("approver") or ask_for):
+            raise DefinitionError(f"approver={approver!r}: give a function of the request.")
         if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
             raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
         return cls(**given)

@@ -9,7 +9,6 @@ import asyncio
 import builtins
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +16,7 @@ from typing import Any, Self
 from typing_extensions import Unpack
 
 from toolwright._core.approvals import Approvals, office_of, store_of
-from toolwright._core.batch import Batch
+from toolwright._core.batch import IDS, Batch, as_call, is_barrier, width_of
 from toolwright._core.catalog import Catalog, Item, items_from, problems_of, resolved
 from toolwright._core.connections import Connections
 from toolwright._core.context import context_from
@@ -32,7 +31,7 @@ from toolwright._core.manifest import find_manifest
 from toolwright._core.native import Native
 from toolwright._core.nested import Nested, servers_seen
 from toolwright._core.office import Middleware, is_governed
-from toolwright._core.policy import INHERIT, Inherit, Retry, Sequential, Strategy, Timeout, checked
+from toolwright._core.policy import INHERIT, Inherit, Retry, Strategy, Timeout, checked, checked_retry
 from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt
 from toolwright._core.remotes import Host, Remotes, RemoteSource, View
@@ -41,9 +40,7 @@ from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolCall, ToolResult, call_of
 from toolwright._core.views import Views
-from toolwright.errors import ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
-
-_ids = itertools.count(1)
+from toolwright.errors import DefinitionError, ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
 
 
 class Toolbox(Faces, Connections, Views, Approvals, Exports):
@@ -123,7 +120,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             self._remotes.add(server)
         self._catalog, self._problems = grown, (*self._problems, *problems_of(source))
         if self._owns_remotes:
-            self._remotes.local = frozenset(grown.tools)
+            self._remotes.local = frozenset((*grown.tools, READ_RESULT))
         self._remotes.changed()
         self.forget_routes()
 
@@ -263,14 +260,14 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """
         # Not `async def`: the coroutine of the short way is handed on as it is, which saves a layer for each call.
         if isinstance(call, str):
-            name, call_id = call, f"call_{next(_ids)}"
+            name, call_id = call, f"call_{next(IDS)}"
         else:
-            name, call_id, arguments = call.name, call.id, call.arguments
+            name, call_id, arguments = (known := as_call(call)).name, known.id, known.arguments
         route = self._routes.get(name)
         if route is None:
             found = self._route_or_refusal(name)
             if isinstance(found, UnknownTool) and self._remotes:
-                ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
+                ask = Ask(context_from(context), checked(timeout), checked_retry(retry), on_progress=on_progress)
                 return self._after_listing(call_of(call_id, name, arguments), ask)
             if isinstance(found, ToolCallError):
                 return self._refused(call_id, name, found)
@@ -278,7 +275,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if context is None and on_progress is None and retry is INHERIT and (timeout is INHERIT or timeout is None):
             ask = NOTHING_ASKED if timeout is INHERIT else NO_TIMEOUT
         else:
-            ask = Ask(context_from(context), checked(timeout), retry, on_progress=on_progress)
+            ask = Ask(context_from(context), checked(timeout), checked_retry(retry), on_progress=on_progress)
         perform = route.perform
         if perform is None or self._office.middleware:
             return governed(route, self._office, self._run, ask, call_of(call_id, route.name, arguments))
@@ -324,8 +321,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
         what was done keeps its result, the rest is `ToolCancelled`.
         """
-        wanted = [_as_call(call) for call in calls]
-        width = _width(strategy, self._policy.max_concurrency)
+        wanted = [as_call(call) for call in calls]
+        width = width_of(strategy, self._policy.max_concurrency)
 
         routes = [self._route_or_refusal(call.name) for call in wanted]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
@@ -345,10 +342,12 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             return await self._performed(route, call, ask)
 
         batch = Batch(wanted, results if results is not None else [], width, seconds)
-        return await batch.run(run_one, [_is_barrier(route) for route in routes])
+        return await batch.run(run_one, [is_barrier(route) for route in routes])
 
     def use(self, middleware: Middleware) -> None:
         """Put a hook around every call: `async def middleware(call, next) -> ToolResult`; the first is outermost."""
+        if not callable(middleware):
+            raise DefinitionError(f"{middleware!r} is not a hook. Give an async function of a call and what follows.")
         self._office.middleware.append(middleware)
 
     def cancel(self) -> None:
@@ -383,17 +382,3 @@ def _composed(first: View, second: View) -> View:
         return None if seen is None else second(seen)
 
     return both
-
-
-def _is_barrier(route: Route | ToolCallError) -> bool:
-    return isinstance(route, Route) and route.tool.options.alone
-
-
-def _as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
-    return call if isinstance(call, ToolCall) else ToolCall(f"call_{next(_ids)}", *call)
-
-
-def _width(strategy: Strategy, most: int) -> int:
-    if isinstance(strategy, Sequential):
-        return 1
-    return most if strategy.limit is None else min(strategy.limit, most)

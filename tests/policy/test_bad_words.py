@@ -1,0 +1,106 @@
+"""What a developer gives wrongly, or whatever wrote the JSON of a decision: typed errors that say what to give."""
+
+import json
+
+import pytest
+
+from toolwright import Allow, Limits, Toolbox, tool
+from toolwright._core.approve import ApprovalRequest, Decision
+from toolwright.errors import ApprovalDenied, DefinitionError
+
+
+@tool(destructive=True)
+def drop(table: str) -> str:
+    """Drop a table."""
+    return f"dropped {table}"
+
+
+@pytest.fixture
+def box():
+    return Toolbox(drop)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"timeout": "x"}, "timeout='x': give seconds above 0"),
+        ({"timeout": True - 1}, "timeout=0: give seconds above 0"),
+        ({"retry": 3}, "retry=3: give Retry"),
+        ({"context": 7}, "context=7: give a ToolContext"),
+    ],
+)
+async def test_what_a_call_says_for_itself_is_checked(box, words, reason):
+    with pytest.raises(DefinitionError, match=reason):
+        await box.call("drop", {"table": "a"}, **words)
+
+
+@pytest.mark.parametrize("call", [7, None, b"drop", ["drop"], (), (7, {}), ("drop", {}, 1), {"name": "drop"}])
+async def test_what_is_no_call_is_refused(box, call):
+    with pytest.raises(DefinitionError, match="is not a call"):
+        await box.call(call)
+    with pytest.raises(DefinitionError, match="is not a call"):
+        await box.call_all([call])
+
+
+async def test_what_is_no_strategy_is_refused(box):
+    with pytest.raises(DefinitionError, match="strategy='all': give Parallel"):
+        await box.call_all([("drop", {"table": "a"})], strategy="all")
+
+
+def test_what_is_no_function_is_refused(box):
+    with pytest.raises(DefinitionError, match="approver=7: give a function"):
+        Toolbox(drop, approver=7)
+    with pytest.raises(DefinitionError, match="7 is not a hook"):
+        box.use(7)
+
+
+@pytest.mark.parametrize("words", [{"steps": -1}, {"seconds": "x"}, {"calls": -5}, {"per_tool": "many"}])
+def test_limits_are_numbers(words):
+    with pytest.raises(DefinitionError, match="give 0 or more, or None for no limit"):
+        Limits(**words)
+
+
+async def decided(box):
+    result = await box.call("drop", {"table": "a"})
+    return box.decide(result.error.request, Allow())
+
+
+async def test_a_decision_may_be_resumed_as_the_data_it_was_written_as():
+    box = Toolbox(drop, approve="all")
+
+    result = await box.resume(json.loads(json.dumps((await decided(box)).to_dict())))
+
+    assert result.text == "dropped a"
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda data: data.pop("request"), "request: Field required"),
+        (lambda data: data["request"].pop("tool"), "request.tool: Field required"),
+        (lambda data: data["request"].update(arguments="x"), "request.arguments: "),
+        (lambda data: data["request"].update(expires="soon"), "request.expires: "),
+        (lambda data: data.update(verdict="maybe"), "verdict: "),
+        (lambda data: data.update(more=1), "more: "),
+    ],
+)
+async def test_a_decision_that_cannot_be_read_runs_nothing_and_says_where(change, where):
+    box = Toolbox(drop, approve="all")
+    data = (await decided(box)).to_dict()
+    change(data)
+
+    result = await box.resume(data)
+
+    assert result.error.code == "approval_denied"
+    assert f"the decision cannot be read: {where}" in result.error.message
+    with pytest.raises(ApprovalDenied):
+        Decision.from_dict(data)
+
+
+@pytest.mark.parametrize("data", [7, None, "x", [], {}])
+async def test_what_is_no_decision_at_all_is_refused(box, data):
+    result = await box.resume(data)
+
+    assert result.error.code == "approval_denied"
+    with pytest.raises(ApprovalDenied, match="the request cannot be read"):
+        ApprovalRequest.from_dict(data)
