@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from importlib.metadata import version
 
 import pytest
 
@@ -47,6 +48,16 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_
     assert result.text == "hello"
     assert server.seen.count("initialize") == 2
     assert server.seen.count("tools/call") == 2
+
+
+async def test_a_server_is_told_who_calls():
+    with served("plain") as server:
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            await box.call("echo", {"text": "x"})
+
+    call = next(body for body in server.bodies if body["method"] == "tools/call")
+    client = call["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]
+    assert client == {"name": "toolwright", "version": version("toolwright")}
 
 
 async def test_an_unknown_result_type_is_no_result():

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from functools import cache
+from importlib import metadata
 from typing import Any, TypeVar
 
 import httpx2
@@ -156,7 +157,7 @@ class Link:
             target,
             mode=mode,
             cache=None,
-            client_info=Implementation(name="toolwright", version="0"),
+            client_info=Implementation(name="toolwright", version=_version()),
             message_handler=self._heard,
             extensions=[TasksExtension()],
             **answers_of(self.host),
@@ -243,6 +244,11 @@ async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) ->
 def _trust() -> ssl.SSLContext:
     """Return the certificates that we trust; reading them takes 30 ms and some megabytes, so once."""
     return ssl.create_default_context()
+
+
+@cache
+def _version() -> str:
+    return metadata.version("toolwright")
 
 
 def _served(target: Any) -> Any:
