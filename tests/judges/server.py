@@ -1,6 +1,6 @@
-"""Judge our server by the official suite: `python tests/judges/server.py [--gateway]`.
+"""Judge our server by the official suite: `python tests/judges/server.py`.
 
-Every set of scenarios against the fixture, with the short way on and off, and through one gateway hop where asked.
+Every set of scenarios against the fixture, with the short way on and off, and through one gateway hop.
 """
 
 import re
@@ -69,9 +69,8 @@ def main() -> int:
     for way, words in ways:
         with served(*words) as url:
             failed += table(way, url)
-    if "--gateway" in sys.argv:
-        with served() as behind, served("--gateway", behind) as url:
-            failed += table("through a gateway", url)
+    with served() as behind, served("--gateway", behind) as url:
+        failed += table("through a gateway", url)
     return 1 if failed else 0
 
 

@@ -26,7 +26,6 @@ from toolwright import (
     tool,
 )
 from toolwright.clients import Elicit, Roots, Sample
-from toolwright.serving.gateway import forwarding
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -436,7 +435,7 @@ def main() -> None:
     port, words = int(sys.argv[1]), sys.argv[2:]
     served = box
     if "--gateway" in words:
-        served = Toolbox(McpServer.http("behind", words[words.index("--gateway") + 1]), **forwarding())
+        served = Toolbox(McpServer.http("behind", words[words.index("--gateway") + 1]))
     serve(served, transport="http", port=port, fast="--slow" not in words)
 
 

@@ -16,7 +16,6 @@ from serving.shelf import ENVELOPE, running, shelf
 from toolwright import McpServer, Toolbox, ToolContext, serve, tool
 from toolwright.errors import ConfigError
 from toolwright.serving.app import asgi_app
-from toolwright.serving.gateway import forwarding
 from toolwright.serving.guard import Bearer, token_is
 
 SLOW = """
@@ -180,7 +179,7 @@ async def test_a_gateway_forwards_schemas_errors_progress_and_questions():
 
     behind = Toolbox(ask, shelf())
     told: list = []
-    gateway = Toolbox(McpServer.of("behind", behind), **forwarding())
+    gateway = Toolbox(McpServer.of("behind", behind))
     async with gateway, Toolbox(McpServer.of("gate", gateway), on_elicit=lambda _: {"n": "Ada"}) as outer:
         schema = outer["region"].definition.input_schema
         asked = await outer.call("ask")

@@ -1,13 +1,14 @@
 """Whoever called a tool over MCP, as the tool sees it.
 
-Lives here: what a tool may ask of its caller. Not here: how it is asked (`toolwright.serving`).
+Lives here: what a tool may ask of its caller, and what a server behind a gateway may have passed on to it.
+Not here: how it is asked (`toolwright.serving`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +90,63 @@ class Client(Protocol):
     def heard(self, level: int, message: str) -> None:
         """Take a log record."""
         ...
+
+
+class Relay(Protocol):
+    """A caller for whom a request is passed on to a server behind us, in the words of the wire."""
+
+    log_level: str | None
+    """The least level of log records that the caller wants to hear of."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the caller says it can do."""
+        ...
+
+    def resumed(self, about: str) -> tuple[dict[str, Any], str | None]:
+        """Return what was answered to a request of ours in earlier rounds, and what its server wants back with it."""
+        ...
+
+    def begun(self, about: str) -> Mapping[str, Any] | None:
+        """Return the task that a request of ours became in an earlier round."""
+        ...
+
+    def defer(self, about: str, task: Mapping[str, Any]) -> None:
+        """Have a request that became a task go on beside the call, where the caller can wait for a task.
+
+        Raises:
+            Abort: it goes on; the call ends.
+        """
+        ...
+
+    async def forward(
+        self, about: str, questions: Mapping[str, Mapping[str, Any]], state: str | None
+    ) -> Mapping[str, Any]:
+        """Have the caller answer what a server asks about a request; `state` is what it wants back with the answers.
+
+        Raises:
+            Abort: the caller cannot be asked, or the call has to end for the answers.
+        """
+        ...
+
+    def answered(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
+        """Take note of an answer as the wire had it."""
+        ...
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification on; never waits."""
+        ...
+
+
+async def _nobody(question: Any) -> None:
+    """Decline: nobody waits for a call."""
+    del question
+
+
+FORWARD: Final = _nobody
+"""Stands for a handler: what a server asks goes to whoever called, and to nobody where no call is under way."""
+
+
+def relay_of(caller: Any) -> Relay | None:
+    """Return the caller as one to pass on to; `None` where there is none, or it is in another process."""
+    return caller if hasattr(type(caller), "forward") else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Self, TypeAlias
 
+from toolwright._core.behind import Behind
 from toolwright._core.catalog import Catalog
 from toolwright._core.context import ToolContext, context_from
 from toolwright._core.handles import Store
@@ -66,6 +67,10 @@ class Connections:
     def __mcp_server__(self) -> Any:
         """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
         return import_module("toolwright.serving.served").server_of(self)
+
+    def __behind__(self) -> Behind:
+        """Return the servers of this toolbox, for whoever passes requests on to them."""
+        return Behind(self._remotes)
 
     async def aclose(self) -> None:
         """Close the connections and forget what the servers offer; the next need connects again.
@@ -129,14 +134,14 @@ class Connections:
             KeyError: there is no such resource, and no server that could have it.
             RemoteError: no server has it.
         """
+        known: ToolContext[Any] = self._policy.context.merged(context_from(context))
         for item in self._catalog.resources.values():
             values = item.values_in(uri)
             if values is not None:
-                known: ToolContext[Any] = self._policy.context.merged(context_from(context))
                 return await item.read(uri, values, known)
         if not self._remotes:
             raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
-        return await self._remotes.read(uri)
+        return await self._remotes.read(uri, known)
 
     def read_sync(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
         """Run `read` to its end, from code that is not async."""

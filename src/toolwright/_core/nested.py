@@ -6,10 +6,11 @@ closes one of the two closes it for both; the next need connects again. Not here
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host, Remote, Remotes, View
+from toolwright._core.remotes import Health, Host, Remote, Remotes, View, Wired
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
 
@@ -31,7 +32,9 @@ class Nested:
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh
         self.clear_cache = inner.clear_cache
         self.health: Callable[[], Awaitable[Health]] = inner.health
-        self.read: Callable[[str], Awaitable[tuple[Content, ...]]] = inner.read
+        self.read: Callable[..., Awaitable[tuple[Content, ...]]] = inner.read
+        self.complete: Callable[..., Awaitable[Mapping[str, Any]]] = inner.complete
+        self.subscribe: Callable[[frozenset[str]], Awaitable[None]] = inner.subscribe
         self.aclose: Callable[[], Awaitable[None]] = inner.aclose
 
     def __remote__(self, host: Host) -> Nested:
@@ -55,3 +58,13 @@ class Nested:
     def resources(self) -> Sequence[ResourceLink]:
         """The resources it is known to offer."""
         return self.inner.resources
+
+    @property
+    def wired(self) -> Wired:
+        """The resources it is known to offer, as the wire has them."""
+        return self.inner.wired
+
+    def host_by(self, host: Host) -> None:
+        """Pass questions on where the other toolbox does not answer them itself."""
+        if host.forwards:
+            self.remotes.forward()

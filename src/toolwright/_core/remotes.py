@@ -10,10 +10,12 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
+from toolwright._core.clients import FORWARD
+from toolwright._core.context import ToolContext
 from toolwright._core.policy import Settings
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool
@@ -57,6 +59,25 @@ class Host:
     on_sample: Asked | None = None
     roots: Sequence[str] = ()
 
+    @property
+    def forwards(self) -> bool:
+        """Whether what servers ask may go to whoever called; not where the application answers itself."""
+        own = [handler for handler in (self.on_elicit, self.on_sample) if handler not in (None, FORWARD)]
+        return not own and not self.roots
+
+    def forwarding(self) -> Host:
+        """Return a host that passes questions on, where the application has named nobody to answer them."""
+        return replace(self, on_elicit=FORWARD, on_sample=FORWARD) if self.forwards else self
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """Resources of a server, as the wire has them."""
+
+    resources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By address."""
+    templates: Sequence[Mapping[str, Any]] = ()
+
 
 class Remote(Protocol):
     """A source whose tools are elsewhere and may come and go. Nothing here blocks but what is async."""
@@ -80,8 +101,13 @@ class Remote(Protocol):
         """The resources it is known to offer."""
         ...
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called whenever what it is known to offer changes."""
+    @property
+    def wired(self) -> Wired:
+        """The resources it is known to offer, as the wire has them."""
+        ...
+
+    def watch(self, changed: Watcher) -> None:
+        """Have `changed` called after each change: with the address of a resource, with `None` for what it offers."""
         ...
 
     async def prepare(self) -> None:
@@ -100,8 +126,20 @@ class Remote(Protocol):
         """Make a round trip. Never raises."""
         ...
 
-    async def read(self, uri: str) -> tuple[Content, ...]:
+    async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource. Raises RemoteError."""
+        ...
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
+        """Return the completions for an argument, as the wire has question and answer. Raises RemoteError."""
+        ...
+
+    async def subscribe(self, uris: frozenset[str]) -> None:
+        """Hear of changes of these resources, and of no others. Raises RemoteError."""
+        ...
+
+    def host_by(self, host: Host) -> None:
+        """Take another host; connections that are open keep the old one."""
         ...
 
     async def aclose(self) -> None:
@@ -150,7 +188,7 @@ class Remotes:
         if any(known.name == source.name for known in self.sources):
             raise DefinitionError(f"Two servers are named {source.name!r}. Give each a name of its own.")
         self.sources.append(source)
-        source.watch(self.changed)
+        source.watch(self._heard)
         self.changed()
 
     def joined(self, other: Remotes) -> Remotes:
@@ -172,6 +210,12 @@ class Remotes:
         for listener in tuple(self._listeners):
             listener.forget_routes()
         self.tell(None)
+
+    def _heard(self, uri: str | None) -> None:
+        if uri is None:
+            self.changed()
+        else:
+            self.tell(uri)
 
     def tell(self, uri: str | None) -> None:
         """Tell whoever watches that a resource, or a list, has changed."""
@@ -265,7 +309,13 @@ class Remotes:
         found = await asyncio.gather(*(source.health() for source in self.sources))
         return {source.name: health for source, health in zip(self.sources, found, strict=True)}
 
-    async def read(self, uri: str) -> tuple[Content, ...]:
+    def forward(self) -> None:
+        """Have what servers ask go to whoever called, where the application answers nothing itself."""
+        self.host = self.host.forwarding()
+        for source in self.sources:
+            source.host_by(self.host)
+
+    async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource, from the server that lists it, or the first that has it.
 
         Raises:
@@ -276,7 +326,7 @@ class Remotes:
         error: RemoteError | None = None
         for source in owners or self.sources:
             try:
-                return await source.read(uri)
+                return await source.read(uri, context)
             except RemoteError as missing:
                 error = missing
         raise error or RemoteError("", "read", f"there is no server that could have {uri!r}")

@@ -10,12 +10,30 @@ import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from mcp_types import INTERNAL_ERROR, CreateMessageResult, ElicitResult, ErrorData, ListRootsResult, Root, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    CreateMessageResult,
+    ElicitResult,
+    ErrorData,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+from pydantic import ValidationError
 
+from toolwright._core.clients import FORWARD
 from toolwright._core.remotes import Asked, Host
+from toolwright.mcp.passing import Passages
 
+_FORWARDED: Final[Mapping[str, tuple[str, Any]]] = {
+    "elicitation_callback": ("elicitation/create", ElicitResult),
+    "sampling_callback": ("sampling/createMessage", CreateMessageResult),
+    "list_roots_callback": ("roots/list", ListRootsResult),
+}
 _log = logging.getLogger("toolwright.mcp")
 
 
@@ -40,9 +58,13 @@ class Sampling:
     raw: Mapping[str, Any] | None = None
 
 
-def answers_of(host: Host) -> dict[str, Any]:
-    """Return the SDK's callbacks for what the application can answer."""
-    answers: dict[str, Any] = {}
+def answers_of(host: Host, passages: Passages) -> dict[str, Any]:
+    """Return the SDK's callbacks for what the application can answer, or a client of ours for whom we ask."""
+    answers: dict[str, Any] = {"logging_callback": _logged_by(passages)}
+    if host.on_elicit is FORWARD and host.on_sample is FORWARD:
+        for name, (method, result) in _FORWARDED.items():
+            answers[name] = _forwarded(passages, method, result)
+        return answers
     if host.on_elicit is not None:
         answers["elicitation_callback"] = _elicited_by(host.on_elicit)
     if host.on_sample is not None:
@@ -50,6 +72,31 @@ def answers_of(host: Host) -> dict[str, Any]:
     if host.roots:
         answers["list_roots_callback"] = _rooted_at(host.roots)
     return answers
+
+
+def _logged_by(passages: Passages) -> Any:
+    async def log(params: Any) -> None:
+        passages.heard(params)
+
+    return log
+
+
+def _forwarded(passages: Passages, method: str, result: Any) -> Any:
+    async def forward(context: Any, params: Any = None) -> Any:
+        del context
+        passage = passages.current
+        if passage is None:
+            # It may come from another client's call: to ask the wrong one is worse than not to ask.
+            return ErrorData(code=INVALID_REQUEST, message="there is nobody to ask at the moment")
+        given = None if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        try:
+            return result.model_validate(dict(await passage.ask(method, given)), by_name=False)
+        except MCPError as error:
+            return ErrorData(code=error.code, message=error.message)
+        except ValidationError:
+            return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not fit the protocol")
+
+    return forward
 
 
 def _elicited_by(ask: Asked) -> Any:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import hashlib
-import inspect
 import logging
 import threading
 import time
@@ -19,17 +17,20 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, EmptyResult, PingRequest
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
 
-from toolwright._core.context import ToolContext
+from toolwright._core.clients import Relay, relay_of
+from toolwright._core.context import CLIENT, ToolContext
 from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host
+from toolwright._core.remotes import Health, Host, Watcher, Wired
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
-from toolwright.errors import ConfigError, RemoteError, ToolwrightError
+from toolwright.errors import RemoteError, ToolwrightError
 from toolwright.mcp.failures import loss_in, reason_of, told_of
+from toolwright.mcp.identity import headers_for, key_of
 from toolwright.mcp.link import Link
 from toolwright.mcp.listing import Lists, fetch_lists
+from toolwright.mcp.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
 from toolwright.mcp.servers import Server
 from toolwright.mcp.tools import RemoteTool, contents_of, context_of
 
@@ -54,7 +55,8 @@ class Connection:
         self._opening: dict[str, concurrent.futures.Future[Link]] = {}
         self._listing: concurrent.futures.Future[Lists] | None = None
         self._lock = threading.Lock()
-        self._changed: list[Callable[[], None]] = []
+        self._changed: list[Watcher] = []
+        self._subscribed: frozenset[str] = frozenset()
         self._failures = 0
         self._not_before = 0.0
         self._trouble: RemoteError | None = None
@@ -78,8 +80,13 @@ class Connection:
         """The resources it is known to offer."""
         return self.lists.resources
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called whenever the lists change."""
+    @property
+    def wired(self) -> Wired:
+        """The resources as the wire has them."""
+        return self.lists.wired
+
+    def watch(self, changed: Watcher) -> None:
+        """Have `changed` called whenever the lists, or a resource that is subscribed to, change."""
         self._changed.append(changed)
 
     async def prepare(self) -> None:
@@ -100,22 +107,39 @@ class Connection:
         started, link = time.perf_counter(), None
         try:
             async with asyncio.timeout(self.server.connect_timeout):
-                headers = await self._headers(_NOBODY)
-                link = await self._link(_key(headers), headers)
-                await link.run(_pinged)
+                headers = await headers_for(self.server, _NOBODY)
+                link = await self._link(key_of(headers), headers)
+                await link.run(pinged)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
             if link is not None:
-                await self._evict(_key(link.headers), link)
+                await self._evict(key_of(link.headers), link)
             self._note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(ok=False, error=told_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
         self._note(ok=True)
         return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.since)
 
-    async def read(self, uri: str) -> tuple[Content, ...]:
+    async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        result = await self._reliably("read", lambda client, _: client.read_resource(uri), again=True)
+        known = context if context is not None else _NOBODY
+        request = ReadRequest(uri, self._relay_of(known))
+        result = await self._reliably("read", request, again=True, context=known)
         return tuple(map(contents_of, result.contents))
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
+        """Return the completions for an argument."""
+        request = RawRequest("completion/complete", params, self._relay_of(context))
+        return await self._reliably("complete", request, again=True, context=context)
+
+    async def subscribe(self, uris: frozenset[str]) -> None:
+        """Hear of changes of these resources, and of no others."""
+        if uris != self._subscribed:
+            self._subscribed = uris
+            await self._reliably("subscribe", lambda _, link: link.subscribe(uris), again=True)
+
+    def host_by(self, host: Host) -> None:
+        """Take another host; connections that are open keep the old one."""
+        self.host = host
 
     async def aclose(self) -> None:
         """Close every connection and forget the lists."""
@@ -138,19 +162,12 @@ class Connection:
             RemoteError: the server cannot be had, or refused the call.
         """
         meta = context_of(context, self.server.send_context)
-
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            await context.progress(done, total, message)
-
-        def send(client: Any, link: Link) -> Awaitable[CallToolResult]:
-            del link
-            found: Awaitable[CallToolResult] = client.call_tool(
-                tool.remote_name, arguments, progress_callback=progress, meta=None if meta is None else dict(meta)
-            )
-            return found
-
+        request = ToolRequest(tool.remote_name, arguments, context, meta, self._relay_of(context))
         again = tool.options.repeatable
-        return await self._reliably("call", send, again=again, context=context, tool=tool.remote_name)
+        return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
+
+    def _relay_of(self, context: ToolContext[Any]) -> Relay | None:
+        return relay_of(context.get(CLIENT)) if self.host.forwards else None
 
     async def _reliably(
         self,
@@ -162,8 +179,8 @@ class Connection:
         tool: str = "",
     ) -> _T:
         """Do something with a connection; once more with a new one where that cannot do harm."""
-        headers = await self._headers(context)
-        key = _key(headers)
+        headers = await headers_for(self.server, context)
+        key = key_of(headers)
         for attempt in (1, 2):
             link = await self._link(key, headers)
             try:
@@ -189,25 +206,6 @@ class Connection:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
             self.lists.expires = 0.0  # it may offer something else by now
         return RemoteError(self.name, phase, reason_of(error), tool=tool)
-
-    async def _headers(self, context: ToolContext[Any]) -> Mapping[str, str]:
-        """Return who is asking, as headers."""
-        ask = self.server.auth
-        if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
-            return {}
-        try:
-            told = ask(context)
-            told = await told if inspect.isawaitable(told) else told
-        except Exception as error:
-            reason = f"auth= failed: {type(error).__name__}"
-            raise RemoteError(self.name, "authorize", reason) from error
-        if told is None:
-            return {}
-        if isinstance(told, str):
-            return {"Authorization": told if " " in told else f"Bearer {told}"}
-        if isinstance(told, Mapping):
-            return {str(name): str(value) for name, value in told.items()}
-        raise ConfigError(f"Server {self.name!r}: auth= returned {type(told).__name__}. Return a token or headers.")
 
     # --- connections -------------------------------------------------------------------------------
 
@@ -246,6 +244,8 @@ class Connection:
                 await old.close()
             link, closings = Link(self.server, self.host, headers, self._list_changed), self._closings
             await link.open()
+            if self._subscribed:
+                await link.subscribe(self._subscribed)
             if closings != self._closings:
                 await link.close()
                 raise RemoteError(self.name, "connect", "the toolbox was closed meanwhile")  # noqa: TRY301 - as below
@@ -301,9 +301,11 @@ class Connection:
 
     # --- lists -------------------------------------------------------------------------------------
 
-    def _list_changed(self, what: str) -> None:
+    def _list_changed(self, what: str, uri: str | None = None) -> None:
         _log.debug("server %r: %s", self.name, what)
-        self.lists.expires = 0.0
+        if uri is None:
+            self.lists.expires = 0.0
+        self._tell(uri)
 
     async def _fetch(self, *, later: bool = True) -> None:
         """Fetch the lists; who comes meanwhile waits for the same. Where it fails, try again `later`."""
@@ -344,15 +346,19 @@ class Connection:
 
     async def _listed(self, client: Any, link: Link) -> Lists:
         async with asyncio.timeout(self.server.timeout):
-            return await fetch_lists(client, self.server, link.screen.outputs, self.call, self._prompt)
+            return await fetch_lists(client, self.server, link.screen.entries, self.call, self._prompt)
 
-    async def _prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        return await self._reliably("prompt", lambda client, _: client.get_prompt(name, arguments), again=True)
+    async def _prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
+        request = PromptRequest(name, arguments, self._relay_of(context))
+        return await self._reliably("prompt", request, again=True, context=context)
 
     def _have(self, lists: Lists) -> None:
         self.lists = lists
+        self._tell()
+
+    def _tell(self, uri: str | None = None) -> None:
         for changed in self._changed:
-            changed()
+            changed(uri)
 
     def _try_later(self) -> None:
         """Try again in the background, until the server is there or the toolbox is closed."""
@@ -383,18 +389,3 @@ async def _outcome(future: concurrent.futures.Future[_T]) -> _T | None:
 
 def _with(work: Callable[[Any, Link], Awaitable[_T]], link: Link, client: Any) -> Awaitable[_T]:
     return work(client, link)
-
-
-def _key(headers: Mapping[str, str]) -> str:
-    """Return what tells one identity from another, without keeping its secret."""
-    if not headers:
-        return ""
-    text = "\n".join(f"{name.lower()}:{value}" for name, value in sorted(headers.items()))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-async def _pinged(client: Any) -> None:
-    if client.protocol_version >= "2026":
-        await client.session.send_discover(client.protocol_version)
-    else:
-        await client.session.send_request(PingRequest(), EmptyResult)

@@ -63,6 +63,11 @@ def told_of(error: BaseException) -> str:
     return f"{reason_of(error)}. Its last words: {clip(words, 200)}" if words else reason_of(error)
 
 
+def is_answer(error: MCPError) -> bool:
+    """Tell whether a server said so itself; a lost connection or a timeout is told by us, in its form."""
+    return error.code not in (LOST, CONNECTION_CLOSED, REQUEST_TIMEOUT)
+
+
 def loss_in(error: BaseException) -> Lost | None:
     """Return the loss that an error is; `None` where the server answered."""
     error = root_of(error)

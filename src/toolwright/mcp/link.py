@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
-from mcp_types import Implementation, ServerNotification
+from mcp_types import Implementation, ResourceUpdatedNotification, ServerNotification
 
 from mcp import Client
 from toolwright._core.remotes import Host
@@ -25,12 +25,15 @@ from toolwright.errors import RemoteError
 from toolwright.mcp.asking import answers_of
 from toolwright.mcp.failures import Lost, reason_of, root_of
 from toolwright.mcp.http import Careful, http_streams
+from toolwright.mcp.passing import Passages, sent
 from toolwright.mcp.screen import Screen
 from toolwright.mcp.servers import Server
 from toolwright.mcp.stdio import Child, stdio_streams
 from toolwright.mcp.tasks import TasksExtension
 
 _T = TypeVar("_T")
+OnChange = Callable[..., None]
+"""Is told what has changed: the method of the notification, and the address where it is one resource."""
 _OLD_TRANSPORT = frozenset({404, 405})
 CLOSE_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
@@ -40,19 +43,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 class Link:
     """A connection that is open, or was."""
 
-    def __init__(
-        self, server: Server, host: Host, headers: Mapping[str, str], on_change: Callable[[str], None]
-    ) -> None:
+    def __init__(self, server: Server, host: Host, headers: Mapping[str, str], on_change: OnChange) -> None:
         self.server, self.host, self.headers, self.on_change = server, host, headers, on_change
         self.screen = Screen(server.name)
         self.child: Child | None = None
         self.careful: Careful | None = None
         self.client: Any = None
         self.loop = asyncio.get_running_loop()
+        self.passages = Passages()
         self.reason = "it is closed"
         self._ready: asyncio.Future[None] = self.loop.create_future()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._subscribed: frozenset[str] = frozenset()
+        self._hearing: asyncio.Task[None] | None = None
 
     @property
     def usable(self) -> bool:
@@ -100,6 +104,8 @@ class Link:
                     await self._stop.wait()
                 finally:
                     listening.cancel()
+                    if self._hearing is not None:
+                        self._hearing.cancel()
         except BaseException as error:  # noqa: BLE001 - whatever ends a connection, its users are told in our words
             self.reason = reason_of(error)
             if not self._ready.done():
@@ -160,13 +166,15 @@ class Link:
             client_info=Implementation(name="toolwright", version=_version()),
             message_handler=self._heard,
             extensions=[TasksExtension()],
-            **answers_of(self.host),
+            **answers_of(self.host, self.passages),
         )
 
     async def _heard(self, message: ServerNotification | Exception) -> None:
         method = getattr(message, "method", "")
         if isinstance(method, str) and method.endswith("/list_changed"):
             self.on_change(method)
+        elif isinstance(message, ResourceUpdatedNotification):
+            self.on_change(method, str(message.params.uri))
 
     async def _listen(self, client: Any) -> None:
         """Hear of changed lists from servers of the stateless era, which tell only who asks."""
@@ -215,6 +223,40 @@ class Link:
             if self.client is None:
                 raise Lost(self.reason, seen=True) from error
             raise
+
+    async def subscribe(self, uris: frozenset[str]) -> None:
+        """Hear of changes of these resources, and of no others."""
+        client, before = self.client, self._subscribed
+        if client is None:
+            return
+        can = client.server_capabilities
+        if can is None or can.resources is None or not can.resources.subscribe:
+            return
+        self._subscribed = uris
+        if client.protocol_version < "2026":
+            for uri in before - uris:
+                await sent(client, "resources/unsubscribe", {"uri": uri})
+            for uri in uris - before:
+                await sent(client, "resources/subscribe", {"uri": uri})
+            return
+        if self._hearing is not None:
+            self._hearing.cancel()
+        if uris:
+            heard = self.loop.create_future()
+            self._hearing = self.loop.create_task(self._hear(client, uris, heard), context=Context())
+            await heard
+
+    async def _hear(self, client: Any, uris: frozenset[str], begun: asyncio.Future[None]) -> None:
+        try:
+            async with client.listen(resource_subscriptions=sorted(uris)) as changes:
+                begun.set_result(None)
+                async for _ in changes:
+                    pass  # `_heard` hears of each as well
+        except Exception:  # noqa: BLE001 - a server that ends it, or never began: the resource is as it was
+            self._subscribed = frozenset()
+        finally:
+            if not begun.done():
+                begun.set_result(None)
 
     async def close(self) -> None:
         """Close it, from whatever loop; does not take long, and never raises."""

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -18,12 +18,13 @@ from mcp.shared.exceptions import MCPError
 
 from toolwright._core.catalog import as_named
 from toolwright._core.prompts import Prompt
+from toolwright._core.remotes import Wired
 from toolwright._core.tool import Tool
 from toolwright._core.values import ResourceLink
 from toolwright.errors import RemoteError
 from toolwright.mcp.pins import held_back
 from toolwright.mcp.servers import Server
-from toolwright.mcp.tools import Call, RemotePrompt, RemoteTool
+from toolwright.mcp.tools import Call, Fetch, RemotePrompt, RemoteTool
 
 _log = logging.getLogger("toolwright.mcp")
 
@@ -39,6 +40,7 @@ class Lists:
     prompts: Sequence[Prompt] = ()
     resources: Sequence[ResourceLink] = ()
     expires: float = 0.0
+    wired: Wired = field(default_factory=Wired)
 
     @property
     def fresh(self) -> bool:
@@ -49,9 +51,9 @@ class Lists:
 async def fetch_lists(
     client: Any,
     server: Server,
-    outputs: Mapping[str, Any],
+    known: Mapping[str, Mapping[str, Any]],
     call: Call,
-    prompt: Callable[[str, dict[str, str]], Awaitable[Any]],
+    prompt: Fetch,
 ) -> Lists:
     """Return everything that a server offers.
 
@@ -61,19 +63,22 @@ async def fetch_lists(
     can = client.server_capabilities
     entries, ttl = await _pages(client.list_tools, "tools", server)
     tools = [
-        RemoteTool(server.name, entry, call, outputs.get(entry.name), server.timeout)
+        RemoteTool(server.name, entry, call, known.get(entry.name) or _raw(entry), server.timeout)
         for entry in _once(entries, server)
     ]
     prompts: list[Prompt] = []
     links: list[ResourceLink] = []
+    wired = Wired()
     if can is not None and can.prompts is not None:
         found, _ = await _tolerated(client.list_prompts, "prompts", server)
         prompts = [RemotePrompt(server.name, entry, prompt) for entry in found]
     if can is not None and can.resources is not None:
         found, _ = await _tolerated(client.list_resources, "resources", server)
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in found]
+        templates = await _templates(client, server)
+        wired = Wired({str(entry.uri): _raw(entry) for entry in found}, tuple(map(_raw, templates)))
     fresh = server.cache_ttl if ttl is None else ttl
-    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + fresh)
+    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + fresh, wired)
 
 
 async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
@@ -105,6 +110,21 @@ async def _tolerated(fetch: Callable[..., Awaitable[Any]], what: str, server: Se
     except (MCPError, ValueError) as error:
         _log.warning("server %r: its %s cannot be listed: %s", server.name, what, type(error).__name__)
         return [], None
+
+
+async def _templates(client: Any, server: Server) -> list[Any]:
+    """Fetch the templates; a server may have resources and not know the question."""
+    try:
+        found, _ = await _pages(client.list_resource_templates, "resource_templates", server)
+    except (MCPError, ValueError):
+        return []
+    return found
+
+
+def _raw(entry: Any) -> dict[str, Any]:
+    """Return an entry as the wire had it."""
+    found: dict[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return found
 
 
 def _once(entries: Sequence[Any], server: Server) -> list[Any]:

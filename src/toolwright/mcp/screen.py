@@ -53,8 +53,8 @@ class Screen:
     server: str
     asked: dict[Any, tuple[str, bool]] = field(default_factory=dict)
     """By id: the method, and whether the question was of the stateless era."""
-    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Output schemas by tool; the SDK does not get to see them."""
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Definitions by tool, as they came; the SDK does not get to see their output schemas."""
     refused: dict[str, str] = field(default_factory=dict)
     """Tools that are not taken, and why."""
 
@@ -108,11 +108,8 @@ class Screen:
                 _log.warning("server %r: its tool %r is not used: %s", self.server, shown, reason)
                 continue
             own = dict(entry)
-            output = own.pop("outputSchema", None)
-            if isinstance(output, dict):
-                self.outputs[own["name"]] = output
-            else:
-                self.outputs.pop(own["name"], None)
+            own.pop("outputSchema", None)
+            self.entries[own["name"]] = entry
             kept.append(own)
         return {**result, "tools": kept}
 

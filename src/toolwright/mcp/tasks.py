@@ -16,6 +16,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from toolwright._core.clients import Relay
+
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 POLL_SECONDS = 1.0
 SHORTEST, LONGEST = 0.05, 30.0
@@ -55,10 +57,11 @@ class TasksExtension(ClientExtension):
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """Return the result that we know how to finish."""
-        return (ResultClaim(result_type="task", model=TaskResult, resolve=_finished),)
+        return (ResultClaim(result_type="task", model=TaskResult, resolve=finished),)
 
 
-async def _finished(task: TaskResult, context: ClaimContext) -> CallToolResult:
+async def finished(task: TaskResult, context: ClaimContext, relay: Relay | None = None) -> CallToolResult:
+    """Wait for the end of a task; what it asks goes to the application, or to the client for whom it was begun."""
     wait = _pause(task.poll_interval_ms)
     try:
         while True:
@@ -72,7 +75,7 @@ async def _finished(task: TaskResult, context: ClaimContext) -> CallToolResult:
             if status == "cancelled":
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
-                await _answer(context, task.task_id, state.get("inputRequests"))
+                await _answer(context, task.task_id, state.get("inputRequests"), relay)
             wait = _pause(state.get("pollIntervalMs"))
     except asyncio.CancelledError:
         with suppress(Exception):
@@ -98,12 +101,15 @@ async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) ->
     return answer
 
 
-async def _answer(context: ClaimContext, task_id: str, requests: Any) -> None:
+async def _answer(context: ClaimContext, task_id: str, requests: Any, relay: Relay | None) -> None:
     from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for tasks that ask
     from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
 
     if not isinstance(requests, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
+    if relay is not None:
+        await _ask(context, "tasks/update", task_id, inputResponses=dict(await relay.forward(task_id, requests, None)))
+        return
     adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
     responses: dict[str, Any] = {}
     for key, raw in requests.items():

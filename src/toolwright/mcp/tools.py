@@ -37,6 +37,8 @@ from toolwright._core.values import (
 from toolwright.errors import ToolError
 from toolwright.mcp.checks import misfit
 
+Fetch = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
+"""A prompt, its arguments and for whom → the answer of the server."""
 Call = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
 
 
@@ -58,14 +60,17 @@ def mapping_in(value: Any, **how: Any) -> dict[str, Any]:
 class RemoteTool(Tool):
     """A tool that runs on a server."""
 
-    def __init__(self, server: str, entry: Any, call: Call, output: JsonSchema | None, timeout: float | None) -> None:
+    def __init__(self, server: str, entry: Any, call: Call, raw: Mapping[str, Any], timeout: float | None) -> None:
         self.server, self.remote_name, self._call = server, entry.name, call
-        self.output_schema = output
+        self.entry = raw
+        """The definition as the wire has it."""
+        output = raw.get("outputSchema")
+        self.output_schema: JsonSchema | None = dict(output) if isinstance(output, Mapping) else None
         self.definition = ToolDefinition(
             entry.name,
             entry.description or in_words(entry.name),
             {"type": "object", "properties": {}, **entry.input_schema},
-            output,
+            self.output_schema,
             entry.title,
         )
         self.options = _options_of(entry, timeout)
@@ -157,8 +162,10 @@ def _decoded(data: str) -> bytes | None:
 class RemotePrompt(Prompt):
     """A prompt that a server offers."""
 
-    def __init__(self, server: str, entry: Any, fetch: Callable[[str, dict[str, str]], Awaitable[Any]]) -> None:
+    def __init__(self, server: str, entry: Any, fetch: Fetch) -> None:
         self._server, self._entry, self._fetch = server, entry, fetch
+        self.entry: Mapping[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        """The definition as the wire has it."""
         arguments = entry.arguments or ()
         self._schema: JsonSchema = {
             "type": "object",
@@ -193,10 +200,10 @@ class RemotePrompt(Prompt):
 
     @override
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        del context
         inputs = Inputs(self._schema, object_in, mapping_in, extra="allow")
         values, _ = bind_once(inputs, arguments, self.name, Settings())
-        found = await self._fetch(self.name, {name: str(value) for name, value in values.items()})
+        known = context if context is not None else ToolContext[Any]()
+        found = await self._fetch(self.name, {name: str(value) for name, value in values.items()}, known)
         return [Message(message.role, part_of(message.content)) for message in found.messages]
 
 

@@ -28,10 +28,15 @@ WAITING: Final = 1000
 """How many notifications wait for a slow client; the oldest go first."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _NEEDS: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
+_METHODS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
 class NeedsInput(Abort):
     """The call cannot go on without answers; it starts again when they are there."""
+
+
+class Deferred(Abort):
+    """The call goes on as a task of a server behind us."""
 
 
 class CannotAsk(Abort):
@@ -62,6 +67,12 @@ class Caller:
     """Lets go of the connection of this call, where the client can come back for the answer."""
     questions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What is asked and not answered."""
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """For each request to a server behind us: what it asked, what was answered, what it wants back with that."""
+    bound: bool = False
+    """Whether the answers came with a state of ours."""
+    given: tuple[str, str, Mapping[str, Any]] | None = None
+    """The last answer of a server behind us, as the wire had it: to which method, for what name."""
     dropped: int = 0
     _outbox: deque[Told] = field(default_factory=lambda: deque(maxlen=WAITING))
     _pump: asyncio.Task[None] | None = None
@@ -118,6 +129,49 @@ class Caller:
         if missing and self.send is not None:
             self.answers.update(await self.send(missing))
         return {key: _answer_to(question, self.answers.get(key)) for key, question in questions.items()}
+
+    # --- for a server behind us --------------------------------------------------------------------
+
+    def resumed(self, about: str) -> tuple[dict[str, Any], str | None]:
+        """Return what was answered to a request in earlier rounds, and what its server wants back with it."""
+        kept = self.kept.get(about)
+        if kept is None:
+            return ({} if self.bound else dict(self.answers)), None
+        kept["answers"].update({key: self.answers[key] for key in kept["asked"] if key in self.answers})
+        return dict(kept["answers"]), kept["state"]
+
+    def begun(self, about: str) -> Mapping[str, Any] | None:
+        """Return the task that a request became in an earlier round."""
+        found: Mapping[str, Any] | None = self.kept.get(about, {}).get("task")
+        return found
+
+    def defer(self, about: str, task: Mapping[str, Any]) -> None:
+        """Have a request that became a task go on beside the call, where the client has to end the call for it."""
+        if self.send is None:
+            self.kept[about] = {"task": dict(task)}
+            raise Deferred("the call goes on as a task")
+
+    async def forward(self, about: str, questions: Mapping[str, Mapping[str, Any]], state: str | None) -> Answers:
+        """Ask what a server behind us asks, in its own words."""
+        if asyncio.get_running_loop() is not self._loop:
+            there = asyncio.run_coroutine_threadsafe(self.forward(about, questions, state), self._loop)
+            return await asyncio.wrap_future(there)
+        for question in questions.values():
+            need = _METHODS.get(question.get("method", ""))
+            if need is None or not self.can(need):
+                raise CannotAsk(need or str(question.get("method")))
+        asked = {key: dict(question) for key, question in questions.items()}
+        if self.send is None:
+            # A server that gives no state has to be told everything again.
+            before = self.kept.get(about, {}).get("answers", {}) if state is None else {}
+            self.questions = asked
+            self.kept[about] = {"state": state, "asked": list(asked), "answers": before}
+            raise NeedsInput("the call waits for input")
+        return await self.send(asked)
+
+    def answered(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
+        """Take note of an answer as the wire had it."""
+        self.given = (method, name, answer)
 
     def _answered(self, key: str, question: Question) -> bool:
         """Tell whether there is an answer that fits; one that does not is asked for again."""

@@ -23,12 +23,12 @@ from toolwright._core.result import shown
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolResult
 from toolwright.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
-from toolwright.serving.asking import Caller, CannotAsk, NeedsInput
-from toolwright.serving.gateway import CALLER
+from toolwright.mcp.failures import is_answer
+from toolwright.serving.asking import Caller, CannotAsk, Deferred, NeedsInput
 from toolwright.serving.lists import Facts, Lists
 from toolwright.serving.state import BadState, Seal, bound_to
 from toolwright.serving.tasks import EXTENSION, Task, Tasks, TooManyTasks
-from toolwright.serving.wire import call_result, failure, is_writable
+from toolwright.serving.wire import as_given, call_result, failure, is_writable, remote_name_of
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -81,6 +81,8 @@ class Engine:
             return await self._answer(name, arguments, facts, inquiry)
         except NeedsInput:
             return self._input_required(inquiry.caller, bound)
+        except Deferred:
+            return self._begun(name, arguments, facts, inquiry)
         finally:
             await inquiry.caller.settled()
 
@@ -95,6 +97,7 @@ class Engine:
             except BadState as bad:
                 raise MCPError(INVALID_PARAMS, f"The requestState is not valid: {bad}.") from None
             caller.answers.update(known["answers"])
+            caller.kept, caller.bound = known["kept"], True
             given = {key: value for key, value in (given or {}).items() if key in known["asked"]}
         elif isinstance(given, Mapping):
             # Without a state nothing ties a yes to these arguments.
@@ -110,7 +113,7 @@ class Engine:
         self._recall(params, inquiry, bound_to(method, name, arguments, inquiry.who))
 
     def _input_required(self, caller: Caller, bound: str) -> dict[str, Any]:
-        state = self.seal.sealed({"answers": caller.answers, "asked": list(caller.questions)}, bound)
+        state = self.seal.sealed(_kept_of(caller), bound)
         return {"resultType": "input_required", "inputRequests": caller.questions, "requestState": state}
 
     # --- the call ----------------------------------------------------------------------------------
@@ -119,12 +122,11 @@ class Engine:
         caller = inquiry.caller
         context = {**inquiry.principal, CLIENT: caller}
         progress = None if inquiry.token is None else _reports_to(caller, inquiry.token)
-        before = CALLER.set(caller)
         try:
             result = await self.box.call(name, arguments, context=context, on_progress=progress)
             if isinstance(result.error, ApprovalRequired):
                 result = await self._approved(result, inquiry, context, progress)
-        except NeedsInput:
+        except (NeedsInput, Deferred):
             raise
         except CannotAsk as missing:
             if not inquiry.modern:
@@ -135,12 +137,14 @@ class Engine:
             raise MCPError(INTERNAL_ERROR, str(stopped) or "The tool stopped the run.") from None
         except ToolCallError as error:  # the toolbox was told to raise
             return failure(to_json(error.to_model()).decode())
-        finally:
-            # A server behind, in this very process, sets its own.
-            CALLER.reset(before)
         if caller.questions and caller.send is None:
             raise NeedsInput("the call waits for input")
-        return self.written(result, facts)
+        found = self.written(result, facts)
+        given = caller.given
+        # What a tool of ours asked of a server on its way is not its own result.
+        if given is None or name not in self.box or given[:2] != ("tools/call", remote_name_of(self.box[name])):
+            return found
+        return as_given(found, given[2], result.structured)
 
     def written(self, result: ToolResult, facts: Facts | None) -> dict[str, Any]:
         """Return a result as the wire has it, and as JSON can say it.
@@ -163,6 +167,9 @@ class Engine:
             MCPError: there is no such tool.
         """
         if result.error is not None:
+            if isinstance(passed := result.error.__cause__, MCPError) and is_answer(passed):
+                # A server behind us has refused the request as a request.
+                raise MCPError(passed.code, passed.message, passed.data)
             if isinstance(result.error, UnknownTool) and result.attempts == 0 and result.error.name not in self.box:
                 raise MCPError(INVALID_PARAMS, str(result.error))
             if self.redact and (facts is None or not facts.says_on_error):
@@ -179,12 +186,17 @@ class Engine:
         answer = await inquiry.caller.elicit(_question(request), _YES_OR_NO, key=APPROVAL)
         agreed = bool(answer) and answer.content.get("approve") is True
         # One answer, one call: the next one asks again.
-        inquiry.caller.answers.pop(APPROVAL, None)
+        given = inquiry.caller.answers.pop(APPROVAL, None)
         if not agreed:
             denied = ApprovalDenied(request.tool, "the user said no")
             return ToolResult(result.call_id, result.name, attempts=0, error=denied)
         decision = self.box.decide(request, Allow())
-        return await self.box.resume(decision, context=dict(context), on_progress=progress)
+        try:
+            return await self.box.resume(decision, context=dict(context), on_progress=progress)
+        except (NeedsInput, Deferred):
+            # The same call goes on in another round, with the same leave.
+            inquiry.caller.answers[APPROVAL] = given
+            raise
 
     # --- tasks -------------------------------------------------------------------------------------
 
@@ -197,17 +209,18 @@ class Engine:
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
         return able and (facts.task != "after_input" or bool(params.get("inputResponses")))
 
-    def _begun(self, name: str, arguments: Any, facts: Facts, inquiry: Inquiry) -> dict[str, Any]:
+    def _begun(self, name: str, arguments: Any, facts: Facts | None, inquiry: Inquiry) -> dict[str, Any]:
         try:
             task = self.tasks.new(inquiry.who)
         except TooManyTasks:
             raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.") from None
-        caller = Caller(inquiry.caller.capabilities, dict(inquiry.caller.answers), send=task.ask)
+        before = inquiry.caller
+        caller = Caller(before.capabilities, dict(before.answers), send=task.ask, kept=before.kept, bound=before.bound)
         own = Inquiry(caller, modern=True, principal=inquiry.principal)
         self.tasks.start(task, self._finish(task, name, arguments, facts, own))
         return {"resultType": "task", **task.seen()}
 
-    async def _finish(self, task: Task, name: str, arguments: Any, facts: Facts, inquiry: Inquiry) -> None:
+    async def _finish(self, task: Task, name: str, arguments: Any, facts: Facts | None, inquiry: Inquiry) -> None:
         try:
             result = await self._answer(name, arguments, facts, inquiry)
         except MCPError as error:
@@ -224,6 +237,10 @@ _YES_OR_NO: Final = {
     "properties": {"approve": {"type": "boolean", "title": "Approve", "description": "Let this call run."}},
     "required": ["approve"],
 }
+
+
+def _kept_of(caller: Caller) -> dict[str, Any]:
+    return {"answers": caller.answers, "asked": list(caller.questions), "kept": caller.kept}
 
 
 def _question(request: ApprovalRequest) -> str:

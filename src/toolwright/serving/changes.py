@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from mcp.server.subscriptions import (
@@ -21,6 +21,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from toolwright.errors import ToolwrightError
 from toolwright.serving.lists import Lists
 
 _log = logging.getLogger("toolwright.serving")
@@ -44,6 +45,8 @@ class Changes:
         """The log level that each session asked for."""
         self.subscribed: dict[str, dict[str, Any]] = {}
         """Address → session → whom to tell."""
+        self._listened: Counter[str] = Counter()
+        """Addresses that requests of the stateless era listen to."""
         self._known: dict[str, Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -81,6 +84,9 @@ class Changes:
         task.add_done_callback(self._telling.discard)
 
     async def _relisted(self) -> None:
+        with suppress(ToolwrightError):
+            # A server behind us that says its lists have changed is asked for them before anybody is told.
+            await self.lists.box.list()
         before, after = self._known or {}, self.lists.now()
         self._known = after
         for kind in [kind for kind in after if before.get(kind) != after[kind]]:
@@ -126,6 +132,26 @@ class Changes:
                 return False
         self.subscribed.setdefault(uri, {})[key] = session
         return True
+
+    async def follow(self) -> None:
+        """Have the servers behind us tell of what somebody here has subscribed to, and of nothing else."""
+        own = {item.uri for item in self.lists.box.own_resources}
+        wanted = {uri for uri, listeners in self.subscribed.items() if listeners} | {*self._listened}
+        await self.lists.box.__behind__().subscribe(frozenset(wanted - own))
+
+    @asynccontextmanager
+    async def listened(self, uris: Iterable[str]) -> AsyncGenerator[None]:
+        """Follow resources for as long as the block lasts."""
+        counted = Counter(map(str, uris))
+        self._listened += counted
+        if counted:
+            await self.follow()
+        try:
+            yield
+        finally:
+            self._listened -= counted
+            if counted:
+                await self.follow()
 
     def unsubscribe(self, uri: str, key: str) -> None:
         """Tell a session no more of a resource."""

@@ -68,8 +68,11 @@ class Lists:
         self.tools = list(map(tool_entry, tools))
         self.facts = {tool.name: _facts_of(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(prompt_entry, self.box.prompts))
-        self.resources = list(map(link_entry, self.box.resources))
-        self.templates = [template_entry(item) for item in self.box.own_resources if item.parameters]
+        behind, own = self.box.__behind__(), {item.uri: item for item in self.box.own_resources}
+        listed = {uri: dict(entry) for uri, entry in behind.listed.items() if uri not in own}
+        self.resources = [listed.get(link.uri) or link_entry(link) for link in self.box.resources]
+        self.templates = [template_entry(item) for item in own.values() if item.parameters]
+        self.templates += [dict(entry) for entry in behind.templates if entry.get("uriTemplate") not in own]
         self.version += 1
 
     def now(self) -> dict[str, Any]:

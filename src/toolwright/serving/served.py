@@ -39,17 +39,18 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from toolwright._core.context import CLIENT
+from toolwright._core.context import CLIENT, ToolContext
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import EmbeddedResource
 from toolwright.errors import Abort, InvalidArguments, RemoteError, ToolwrightError
+from toolwright.mcp.failures import is_answer
 from toolwright.serving.asking import Answers, Caller, CannotAsk, NeedsInput
 from toolwright.serving.calls import Engine, Inquiry, trace_in
 from toolwright.serving.changes import Changes
 from toolwright.serving.lists import COMPLETIONS, PAGE, BadCursor, Lists, completions
 from toolwright.serving.state import Seal
 from toolwright.serving.tasks import EXTENSION, Task
-from toolwright.serving.wire import contents, messages
+from toolwright.serving.wire import bare, contents, messages
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -94,6 +95,7 @@ def server_of(
     `private`: what is listed may depend on who asks. `key`: signs what clients keep for us between two rounds.
     `redact`: failures lose their words, where a tool does not say otherwise.
     """
+    box.__behind__().forward()
     lists = Lists(box, page)
     handlers = _Handlers(Engine(box, lists, Seal() if key is None else Seal(key), redact=redact), Changes(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
@@ -210,22 +212,34 @@ class _Handlers:
             return self.engine.input_required(inquiry.caller, "prompts/get", name, arguments, inquiry.who)
         except Exception as error:  # noqa: BLE001 - a prompt is foreign code
             raise _refusal(error, f"The prompt {name!r}") from None
+        if (given := inquiry.caller.given) is not None and hasattr(prompt, "entry"):
+            return bare(given[2])
         return {"description": prompt.description, "messages": messages(found)}
 
     def _context(self, inquiry: Inquiry) -> dict[str, Any]:
         return {**inquiry.principal, CLIENT: inquiry.caller}
 
     async def complete(self, ctx: Any, params: Any) -> Any:
-        del ctx
         ref, begun = params.ref, params.argument
         found: list[Any]
         if ref.type == "ref/prompt":
-            found = [item for item in self.box.prompts if item.name == ref.name]
+            found = [item for item in self.box.prompts if item.name == ref.name and not hasattr(item, "entry")]
         else:
             found = [item for item in self.box.own_resources if item.uri == str(ref.uri)]
+        if not found and (passed := await self._completed_behind(ctx)) is not None:
+            return passed
         words = completions(found[0].input_schema, begun.name, begun.value) if found else []
         more = len(words) > COMPLETIONS
         return {"completion": {"values": words[:COMPLETIONS], "total": len(words), "hasMore": more}}
+
+    async def _completed_behind(self, ctx: Any) -> dict[str, Any] | None:
+        asked = {key: value for key, value in ctx.params.items() if key != "_meta"}
+        context = ToolContext[Any](**self._context(self._inquiry(ctx, "completion")))
+        try:
+            found = await self.box.__behind__().complete(asked, context)
+        except RemoteError as error:
+            raise _refusal(error, "The completion") from None
+        return None if found is None else bare(found)
 
     # --- resources ---------------------------------------------------------------------------------
 
@@ -245,26 +259,35 @@ class _Handlers:
             found = await self.box.read(uri, context=self._context(inquiry))
         except NeedsInput:
             return self.engine.input_required(inquiry.caller, "resources/read", uri, {}, inquiry.who)
-        except (KeyError, RemoteError):
+        except (KeyError, RemoteError) as error:
+            _pass_on(error, ours=(INVALID_PARAMS, _NOT_FOUND_BEFORE))
             code = INVALID_PARAMS if inquiry.modern else _NOT_FOUND_BEFORE
             raise MCPError(code, "There is no such resource.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is foreign code
             raise _refusal(error, f"The resource {uri!r}") from None
+        if (given := inquiry.caller.given) is not None and given[:2] == ("resources/read", uri) and not self._owns(uri):
+            return bare(given[2])
         return {"contents": [contents(part) for part in found if isinstance(part, EmbeddedResource)]}
+
+    def _owns(self, uri: str) -> bool:
+        return any(item.values_in(uri) is not None for item in self.box.own_resources)
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
         if not self.changes.subscribe(str(params.uri), _key(ctx), ctx.session):
             raise MCPError(INTERNAL_ERROR, "There are too many subscriptions. Try again later.")
+        await self.changes.follow()
         return {}
 
     async def unsubscribe(self, ctx: Any, params: Any) -> Any:
         self.changes.unsubscribe(str(params.uri), _key(ctx))
+        await self.changes.follow()
         return {}
 
     def listened_by(self, listening: ListenHandler) -> Any:
         async def listen(ctx: Any, params: Any) -> Any:
             self.changes.open()
-            return await listening(ctx, params)
+            async with self.changes.listened(params.notifications.resource_subscriptions or ()):
+                return await listening(ctx, params)
 
         return listen
 
@@ -321,7 +344,15 @@ def _key(ctx: Any) -> str:
     return "" if headers is None else headers.get("mcp-session-id", "")
 
 
+def _pass_on(error: Exception, ours: tuple[int, ...] = ()) -> None:
+    """Raise what a server behind us said, in its own words, unless the eras have different codes for it (`ours`)."""
+    said = error.__cause__
+    if isinstance(said, MCPError) and is_answer(said) and said.code not in ours:
+        raise MCPError(said.code, said.message, said.data)
+
+
 def _refusal(error: Exception, what: str) -> MCPError:
+    _pass_on(error)
     if isinstance(error, CannotAsk):
         return MCPError(
             MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), {"requiredCapabilities": {error.capability: {}}}

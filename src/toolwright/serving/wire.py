@@ -9,6 +9,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mcp_types import SERVER_INFO_META_KEY
 from pydantic_core import to_json
 
 from toolwright._core.prompts import Prompt
@@ -30,6 +31,7 @@ _HINTS: Final = (
     ("idempotent", "idempotentHint"),
     ("open_world", "openWorldHint"),
 )
+_OF_THE_HOP: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 
 
 def mcp_of(tool: Tool) -> Mapping[str, Any]:
@@ -38,8 +40,17 @@ def mcp_of(tool: Tool) -> Mapping[str, Any]:
     return own if isinstance(own, Mapping) else {}
 
 
+def remote_name_of(tool: Tool) -> str | None:
+    """Return what a tool is called on the server that runs it; `None` for one of our own."""
+    found: str | None = getattr(tool.root, "remote_name", None)
+    return found
+
+
 def tool_entry(tool: Tool) -> dict[str, Any]:
     """Return a tool as a list has it."""
+    given: Mapping[str, Any] | None = getattr(tool.root, "entry", None)
+    if given is not None:
+        return _passed_on(tool, given)
     definition, own = tool.definition, mcp_of(tool)
     entry: dict[str, Any] = {"name": tool.name}
     if definition.title is not None:
@@ -48,24 +59,39 @@ def tool_entry(tool: Tool) -> dict[str, Any]:
     entry["inputSchema"] = {"type": "object", **definition.input_schema}
     if definition.output_schema is not None and definition.output_schema.get("type") == "object":
         entry["outputSchema"] = definition.output_schema
-    hints = {word: getattr(tool.options, name) for name, word in _HINTS if getattr(tool.options, name) is not None}
-    if hints:
+    if hints := _hints_of(tool):
         entry["annotations"] = hints
     if "icons" in own:
         entry["icons"] = list(own["icons"])
-    meta = own.get("_meta") if own else _foreign_meta(tool)
-    if meta:
+    if meta := own.get("_meta"):
         entry["_meta"] = dict(meta)
     return entry
 
 
-def _foreign_meta(tool: Tool) -> Mapping[str, Any] | None:
-    """Return the `_meta` that another server gave to a tool; what an application keeps for itself stays here."""
-    return tool.options.meta if getattr(tool.root, "remote_name", None) is not None else None
+def _hints_of(tool: Tool) -> dict[str, Any]:
+    return {word: getattr(tool.options, name) for name, word in _HINTS if getattr(tool.options, name) is not None}
+
+
+def _passed_on(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of a server behind us, as it came but for what the application has changed."""
+    mine, theirs = tool.definition, tool.root.definition
+    entry = {**given, "name": tool.name, "inputSchema": {"type": "object", **given.get("inputSchema", {})}}
+    if mine.description != theirs.description:
+        entry["description"] = mine.description
+    if mine.title != theirs.title:
+        entry["title"] = mine.title
+    if mine.input_schema != theirs.input_schema:
+        entry["inputSchema"] = {"type": "object", **mine.input_schema}
+    if _hints_of(tool) != _hints_of(tool.root):
+        entry["annotations"] = {**(given.get("annotations") or {}), **_hints_of(tool)}
+    return entry
 
 
 def prompt_entry(prompt: Prompt) -> dict[str, Any]:
     """Return a prompt as a list has it."""
+    given: Mapping[str, Any] | None = getattr(prompt, "entry", None)
+    if given is not None:
+        return {**given, "name": prompt.name}
     required = prompt.input_schema.get("required", ())
     arguments = [
         {"name": name, "required": name in required}
@@ -126,6 +152,40 @@ def call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
         found["structuredContent"] = value
     found["isError"] = False
     return found
+
+
+def as_given(found: dict[str, Any], given: Mapping[str, Any], structured: Any) -> dict[str, Any]:
+    """Return a result with all that its server said of it, where nothing of it was cut or changed on the way."""
+    blocks, mine = given.get("content"), found["content"]
+    same = isinstance(blocks, list) and len(blocks) == len(mine) and all(map(_within, mine, blocks))
+    if not (same or (found["isError"] and _text_of(blocks) == mine[0].get("text"))):
+        return found
+    whole = {**found, "content": blocks}
+    if "structuredContent" in given and (found["isError"] or given["structuredContent"] == structured):
+        whole["structuredContent"] = given["structuredContent"]
+    if meta := bare(given).get("_meta"):
+        whole["_meta"] = meta
+    return whole
+
+
+def bare(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer without what is about the hop it came over: its era, its caching, its server."""
+    found = {key: value for key, value in given.items() if key not in _OF_THE_HOP}
+    meta = {key: value for key, value in (given.get("_meta") or {}).items() if key != SERVER_INFO_META_KEY}
+    return {**found, "_meta": meta} if meta else found
+
+
+def _within(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        return all(key in theirs and _within(value, theirs[key]) for key, value in mine.items())
+    return bool(mine == theirs)
+
+
+def _text_of(blocks: Any) -> str | None:
+    """Return the text of an error; `None` where it is more than text."""
+    if not isinstance(blocks, list) or not all(isinstance(part, Mapping) and "text" in part for part in blocks):
+        return None
+    return "\n".join(part["text"] for part in blocks)
 
 
 def failure(text: str) -> dict[str, Any]:

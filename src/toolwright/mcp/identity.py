@@ -1,0 +1,48 @@
+"""Who is asking → the headers that say so, and what tells one identity from another.
+
+Lives here: the answer of `auth=`, as headers. Not here: how a token is got (`auth`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright._core.context import ToolContext
+from toolwright.errors import ConfigError, RemoteError
+from toolwright.mcp.servers import Server
+
+
+async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str, str]:
+    """Return who is asking, as headers.
+
+    Raises:
+        RemoteError: `auth=` failed.
+        ConfigError: it returned what is neither a token nor headers.
+    """
+    ask = server.auth
+    if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
+        return {}
+    try:
+        told = ask(context)
+        told = await told if inspect.isawaitable(told) else told
+    except Exception as error:
+        reason = f"auth= failed: {type(error).__name__}"
+        raise RemoteError(server.name, "authorize", reason) from error
+    if told is None:
+        return {}
+    if isinstance(told, str):
+        return {"Authorization": told if " " in told else f"Bearer {told}"}
+    if isinstance(told, Mapping):
+        return {str(name): str(value) for name, value in told.items()}
+    raise ConfigError(f"Server {server.name!r}: auth= returned {type(told).__name__}. Return a token or headers.")
+
+
+def key_of(headers: Mapping[str, str]) -> str:
+    """Return what tells one identity from another, without keeping its secret."""
+    if not headers:
+        return ""
+    text = "\n".join(f"{name.lower()}:{value}" for name, value in sorted(headers.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
