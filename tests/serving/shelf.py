@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -154,12 +154,33 @@ def shelf(**words: Any) -> Toolbox:
     return Toolbox(*TOOLS, review, note, config, name="shelf", **words)
 
 
+def eventually(holds: Callable[[], Any], seconds: float = 10.0) -> bool:
+    """Wait until something holds on another thread; tell whether it does."""
+    ends, tick = time.monotonic() + seconds, threading.Event()
+    while not holds() and time.monotonic() < ends:
+        tick.wait(0.01)
+    return bool(holds())
+
+
+def old(app: Any) -> Any:
+    """Return an application that knows only sessions, as servers were before the stateless era."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and any(name == b"mcp-method" for name, _ in scope["headers"]):
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"Bad Request: no session"})
+            return
+        await app(scope, receive, send)
+
+    return answer
+
+
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self, box: Toolbox, port: int = 0, **words: Any) -> None:
+    def __init__(self, box: Toolbox, port: int = 0, *, legacy: bool = False, **words: Any) -> None:
         self.app = asgi_app(box, **words)
-        self.server = server_for(self.app, "127.0.0.1", port, 2)
+        self.server = server_for(old(self.app) if legacy else self.app, "127.0.0.1", port, 2)
         self.loop: Any = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.port = 0
@@ -174,10 +195,7 @@ class Running:
 
     def start(self) -> None:
         self.thread.start()
-        for _ in range(500):
-            if self.server.started:
-                break
-            time.sleep(0.01)
+        assert eventually(lambda: self.server.started)
         self.port = self.server.servers[0].sockets[0].getsockname()[1]
 
     @property

@@ -7,29 +7,32 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from serving.shelf import ENVELOPE, running, shelf
+from serving.shelf import ENVELOPE, eventually, running, shelf
 from toolwright import McpServer, Toolbox, ToolContext, serve, tool
 from toolwright.errors import ConfigError
 from toolwright.serving.app import asgi_app
 from toolwright.serving.guard import Bearer, token_is
 
 SLOW = """
-import asyncio, time
+import asyncio, threading
+from pathlib import Path
 from toolwright import Toolbox, tool, serve
 
 @tool
 async def nap() -> str:
-    await asyncio.sleep(1)
+    Path(__file__).with_name("begun").touch()
+    while not Path(__file__).with_name("wake").exists():
+        await asyncio.sleep(0.01)
     return "awake"
 
 @tool(timeout=100)
 def stuck() -> str:
-    time.sleep(60)
+    Path(__file__).with_name("begun").touch()
+    threading.Event().wait(60)
     return "late"
 
 serve(Toolbox(nap, stuck), "http", port=PORT, grace=2)
@@ -54,11 +57,11 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    for _ in range(300):
+    def listens() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    assert eventually(listens, 30)
 
 
 def begin(port: int, name: str) -> http.client.HTTPConnection:
@@ -78,8 +81,9 @@ def test_f39b_sigterm_answers_what_was_accepted_and_exits_0(tmp_path: Path):
     try:
         wait_for(port)
         connection = begin(port, "nap")
-        time.sleep(0.3)
+        assert eventually((tmp_path / "begun").exists)
         process.send_signal(signal.SIGTERM)
+        (tmp_path / "wake").touch()
         answer = json.loads(connection.getresponse().read())
         connection.close()
         code = process.wait(10)
@@ -98,7 +102,7 @@ def test_f39b_a_stuck_tool_does_not_keep_the_process(tmp_path: Path):
     try:
         wait_for(port)
         connection = begin(port, "stuck")
-        time.sleep(0.3)
+        assert eventually((tmp_path / "begun").exists)
         process.send_signal(signal.SIGTERM)
         code = process.wait(15)
         connection.close()

@@ -1,5 +1,6 @@
 """Threats and faults of the reliability page, each by its number, against a real server."""
 
+import asyncio
 import json
 import logging
 import os
@@ -8,12 +9,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, Running, running, shelf
+from serving.shelf import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolwright.serving import http as serving_http
+from toolwright.serving.app import asgi_app
 from toolwright.serving.guard import token_is
+from toolwright.serving.peers import Peers
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = ["http://evil.com", "null", "https://localhost.evil.com", "file://", "http://localhost:1"]
@@ -115,6 +119,40 @@ def test_t13_a_lone_surrogate_is_refused(server: Running):
     assert answer.status == 400
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","name":"wipe"}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","method" :"tools/list"}',
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"a":[{"b":1,"\\u0062":2}]}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"' + b"y" * 20_000 + b'"},"params":{}}',
+    ],
+    ids=["plain", "space before a colon", "written with an escape", "long"],
+)
+@pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
+def test_t13_a_key_that_stands_twice_is_refused_with_the_id(server: Running, body: bytes, era: str):
+    answer = server.send(body, {**JSON, "mcp-protocol-version": era, "mcp-method": "tools/call", "mcp-name": "add"})
+
+    assert answer.status == 400
+    assert answer.json["id"] == 7
+    assert "twice" in answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize("text", ['":', '"a":1', 'a\\":', " :"], ids=["mark", "key", "escaped", "space"])
+def test_t13_a_text_that_looks_like_a_key_is_none(server: Running, text: str):
+    assert server.call("echo", {"text": text})["content"][0]["text"] == text
+
+
+def test_t13_an_integer_of_5000_digits_is_answered(server: Running):
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":%s}}}' % (
+        b"9" * 5000
+    )
+
+    answer = server.send(body, {**JSON, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"})
+
+    assert answer.status == 400
+
+
 def test_t16_f47_answers_never_cross():
     with running() as server, ThreadPoolExecutor(20) as pool:
 
@@ -187,6 +225,72 @@ def test_t17_a_thousand_idle_connections_leave_room_for_one_that_asks():
     assert found["content"][0]["text"] == "alive"
 
 
+def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving_http, "UNCOUNTED", frozenset())
+    monkeypatch.setattr(serving_http, "PEER_CONNECTIONS", 4)
+    with running() as server:
+        raws = [server.socket() for _ in range(12)]
+        found = server.call("echo", {"text": "alive"})
+        few = eventually(lambda: len(server.server.server_state.connections) <= 4)
+        for raw in raws:
+            raw.close()
+
+    assert found["content"][0]["text"] == "alive"
+    assert few
+
+
+async def test_t17_t18_one_client_cannot_take_every_session():
+    app = asgi_app(shelf(), max_sessions=4)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+    async with app.lifespan():
+        greedy = [await posted(app, rpc("initialize", hello), "10.0.0.1") for _ in range(3)]
+        modest = await posted(app, rpc("initialize", hello), "10.0.0.2")
+        ended = await posted(app, b"", "10.0.0.1", "DELETE", greedy[0][1])
+        again = await posted(app, rpc("initialize", hello), "10.0.0.1")
+
+    assert [status for status, _ in greedy] == [200, 200, 503]
+    assert (modest[0], ended[0], again[0]) == (200, 200, 200)
+
+
+async def posted(
+    app: Any, body: bytes, peer: str, method: str = "POST", session: bytes | None = None
+) -> tuple[int, bytes | None]:
+    """Send a request from a machine; return the status, and the session that it is in."""
+    headers = [(name.encode(), value.encode()) for name, value in {**JSON, "host": "localhost"}.items()]
+    if session is not None:
+        headers += [(b"mcp-session-id", session), (b"mcp-protocol-version", b"2025-11-25")]
+    scope = {"type": "http", "method": method, "path": "/mcp", "query_string": b"", "client": (peer, 1)}
+    sent: list[Any] = []
+    gone = asyncio.Event()
+    parts = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        for part in parts:
+            return part
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app({**scope, "headers": headers, "http_version": "1.1", "scheme": "http"}, receive, send)
+    found = {name.lower(): value for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found.get(b"mcp-session-id")
+
+
+async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client():
+    peers = Peers(1, idle=0.0)
+    scope: Any = {"method": "POST", "headers": [(b"mcp-session-id", b"s")]}
+
+    async def nothing(message: Any) -> None:
+        return None
+
+    await peers.watching("10.0.0.1", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
+
+    assert peers.may_enter("10.0.0.1", [])
+
+
 @pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 def test_t17_a_client_that_does_not_read_is_cut(fast: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(serving_http, "READ_SECONDS", 0.3)
@@ -200,15 +304,10 @@ def test_t17_a_client_that_does_not_read_is_cut(fast: bool, monkeypatch: pytest.
             b"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
             b"mcp-method: tools/call\r\nmcp-name: big\r\ncontent-length: %d\r\n\r\n" % len(body) + body
         )
-        seen = False
-        for _ in range(200):
-            time.sleep(0.05)
-            seen = seen or bool(server.server.server_state.connections)
-            if seen and not server.server.server_state.connections:
-                break
+        state = server.server.server_state
 
-        assert seen
-        assert not server.server.server_state.connections
+        assert eventually(lambda: state.connections)
+        assert eventually(lambda: not state.connections)
 
 
 def test_t17_a_header_without_end_is_cut():

@@ -6,6 +6,7 @@ so that whoever waits for it is told at once. Not here: processes and sockets (`
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ DEPTH: Final = 128
 _SCANNED: Final = 64 * 1024
 _PRUNED: Final = 1024 * 1024
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_COUNTED: Final = 8 * 1024
+_LOOSE: Final = (b" :", b"\t:", b"\n:", b"\r:")
+"""Space before a colon, which keeps us from counting keys."""
 _ID: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
 
 
@@ -84,7 +88,41 @@ def read_line(line: bytes, lists: Container[Any] = ()) -> dict[str, Any] | Unrea
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
         return Unreadable(f"it is not valid JSON: {str(error)[:160]}", id_in(text))
+    if repeats_a_key(text, data):
+        return Unreadable("a key stands twice in one object", id_in(text))
     return data if isinstance(data, dict) else None
+
+
+def repeats_a_key(text: bytes, data: Any) -> bool:
+    """Tell whether an object in a text has a key twice; `data` is what the text was read as.
+
+    Two readers would take two different values of it, and one of them may be who checked it. Where the text has as many
+    keys as the data, none is lost; only where that cannot be told by counting is it read again.
+    """
+    if len(text) <= _COUNTED and not any(mark in text for mark in _LOOSE) and text.count(b'":') == _keys_in(data):
+        return False
+    try:
+        json.loads(text, object_pairs_hook=_unique)
+    except _Twice:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+class _Twice(Exception):
+    """A key stands twice in one object."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
+        raise _Twice
+
+
+def _keys_in(data: Any) -> int:
+    if isinstance(data, dict):
+        return len(data) + sum(map(_keys_in, data.values()))
+    return sum(map(_keys_in, data)) if isinstance(data, list) else 0
 
 
 def pruned(text: bytes, depth: int = DEPTH) -> bytes:

@@ -35,6 +35,7 @@ except ImportError as missing:
     raise ImportError("Serving needs the SDK: pip install 'toolwright[serve]'") from missing
 
 from toolwright.serving.events import Events
+from toolwright.serving.peers import Peers
 from toolwright.serving.served import PRINCIPAL, ToolboxServer, server_of
 from toolwright.serving.short import Short
 
@@ -92,6 +93,7 @@ class McpApp:
             max_request_body_size=self.guard.body_bytes,
             max_sessions=sessions,
         )
+        self.peers = Peers(max(1, sessions // 2), IDLE_SECONDS)
         self.short = Short(self.server, sessions) if words.get("fast", True) else None
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
@@ -132,12 +134,20 @@ class McpApp:
                 regular = len(headers) == len(raw)
                 if regular and await self.short.answers(headers, body, principal, receive, send):
                     return
+            if (refusal := self.guard.ambiguous(body)) is not None:
+                await refusal(send)
+                return
             receive = _again(body, receive)
         await self._long(scope, principal, receive, send)
 
     async def _long(self, scope: Any, principal: dict[str, Any], receive: Receive, send: Send) -> None:
         """Have the SDK answer."""
         await self.open()
+        peer = self.peers.name_of(scope, principal)
+        if scope["method"] == "POST" and not self.peers.may_enter(peer, scope["headers"]):
+            await Refusal(503, "There are too many sessions of this client. End some, or try again later.")(send)
+            return
+        send = self.peers.watching(peer, scope, send)
         if principal:
             who = str(principal.get("user", ""))
             scope = {**scope, PRINCIPAL: principal}

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from toolwright._core.arguments import nesting
 from toolwright.errors import ConfigError
-from toolwright.mcp.framing import DEPTH, id_in
+from toolwright.mcp.framing import DEPTH, id_in, repeats_a_key
 from toolwright.serving.stepping import first_step
 
 _log = logging.getLogger("toolwright.serving")
@@ -212,6 +212,16 @@ class Guard:
             if not message.get("more_body"):
                 whole = b"".join(parts)
                 return self._deep(whole) or whole
+
+    def ambiguous(self, body: bytes) -> Refusal | None:
+        """Return why a body that is read by others than us may not come in: two readers would read two things."""
+        try:
+            data = from_json(body)
+        except ValueError:
+            return None  # whoever reads it says what is wrong
+        if not repeats_a_key(body, data):
+            return None
+        return Refusal(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=id_in(body))
 
     def _deep(self, body: bytes) -> Refusal | None:
         if len(body) > self.body_bytes:

@@ -17,6 +17,7 @@ except ImportError as missing:
     raise ImportError("Serving over HTTP needs its server: pip install 'toolwright[serve]'") from missing
 
 from toolwright.serving.app import McpApp
+from toolwright.serving.peers import UNCOUNTED
 from toolwright.serving.stdio import GRACE_SECONDS
 
 HEADER_SECONDS: Final = 10.0
@@ -24,6 +25,8 @@ HEADER_BYTES: Final = 64 * 1024
 READ_SECONDS: Final = 60.0
 """How long a client may leave an answer unread."""
 CONNECTIONS: Final = 512
+PEER_CONNECTIONS: Final = 256
+"""How many of them may come from one other machine."""
 KEEP_ALIVE_SECONDS: Final = 30
 
 
@@ -38,10 +41,24 @@ class _Patient(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > CONNECTIONS:
-            # Whoever has waited longest without a request makes room.
-            idle = next((c for c in self.connections if isinstance(c, _Patient) and c.is_idle and c is not self), self)
-            idle.transport.abort()
+        if len(self.connections) <= PEER_CONNECTIONS:
+            return
+        ours = [other for other in self.connections if isinstance(other, _Patient)]
+        if len(ours) > CONNECTIONS:
+            self._make_room(ours)
+        elif self.machine not in UNCOUNTED:
+            same = [other for other in ours if other.machine == self.machine]
+            if len(same) > PEER_CONNECTIONS:
+                self._make_room(same)
+
+    def _make_room(self, among: list[_Patient]) -> None:
+        """Cut off whoever has waited longest without a request; the newcomer, where all are busy."""
+        next((other for other in among if other.is_idle and other is not self), self).transport.abort()
+
+    @property
+    def machine(self) -> str:
+        """Where the connection comes from."""
+        return self.client[0] if self.client else ""
 
     @property
     def is_idle(self) -> bool:

@@ -26,6 +26,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import from_json, to_json
 
 from toolwright.errors import ApprovalRequired, UnknownTool
+from toolwright.mcp.framing import repeats_a_key
 from toolwright.serving.asking import Caller
 from toolwright.serving.calls import Inquiry, trace_in
 from toolwright.serving.guard import Headers, Receive, Send
@@ -73,7 +74,7 @@ class Short:
         except ValueError:
             return False
         request = _regular(data)
-        if request is None or (modern and not _self_described(headers, request)):
+        if request is None or repeats_a_key(body, data) or (modern and not _self_described(headers, request)):
             return False
         return await self.reply(request, principal, modern, _Http(receive, send))
 
