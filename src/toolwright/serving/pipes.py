@@ -79,9 +79,11 @@ class Incoming(asyncio.Protocol):
     async def over(cls, descriptor: int, line: Callable[[bytes | None], None], ended: Callable[[], None]) -> Incoming:
         """Begin to read."""
         loop, made = asyncio.get_running_loop(), cls(line, ended)
+        stream = os.fdopen(os.dup(descriptor), "rb", 0)
         try:
-            await loop.connect_read_pipe(lambda: made, os.fdopen(os.dup(descriptor), "rb", 0))
+            await loop.connect_read_pipe(lambda: made, stream)
         except (ValueError, OSError):
+            stream.close()
             # A file is no pipe; whoever feeds us one is served all the same.
             threading.Thread(target=made.read_file, args=(descriptor, loop), daemon=True).start()
         return made
@@ -138,9 +140,11 @@ class Outgoing(asyncio.Protocol):
         """Begin to write."""
         made = cls()
         made._descriptor = descriptor
+        stream = os.fdopen(os.dup(descriptor), "wb", 0)
         try:
-            await asyncio.get_running_loop().connect_write_pipe(lambda: made, os.fdopen(os.dup(descriptor), "wb", 0))
+            await asyncio.get_running_loop().connect_write_pipe(lambda: made, stream)
         except (ValueError, OSError):
+            stream.close()
             made._transport = None
         return made
 

@@ -228,7 +228,7 @@ class Session:
         self._sdk = asyncio.get_running_loop().create_task(self._serve(from_us, to_us, from_sdk))
 
     async def _serve(self, from_us: Any, to_us: Any, from_sdk: Any) -> None:
-        async with anyio.create_task_group() as group:
+        async with from_us, to_us, from_sdk, anyio.create_task_group() as group:
             group.start_soon(self._forward, from_sdk)
             try:
                 await self.server.run(from_us, to_us, self.server.create_initialization_options())
