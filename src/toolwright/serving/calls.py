@@ -133,10 +133,8 @@ class Engine:
                 return failure(str(missing))
             data: dict[str, Any] = {"requiredCapabilities": {missing.capability: {}}}
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(missing), data) from None
-        except Abort as stopped:
-            raise MCPError(INTERNAL_ERROR, str(stopped) or "The tool stopped the run.") from None
-        except ToolCallError as error:  # the toolbox was told to raise
-            return failure(to_json(error.to_model()).decode())
+        except (Abort, ToolCallError) as raised:
+            return self.stopped(raised)
         if caller.questions and caller.send is None:
             raise NeedsInput("the call waits for input")
         found = self.written(result, facts)
@@ -154,6 +152,16 @@ class Engine:
         """
         found = self.shown(result, facts)
         return found if result.error is not None or is_writable(found) else self.unwritable(result.name)
+
+    def stopped(self, raised: Abort | ToolCallError) -> dict[str, Any]:
+        """Return the result of a call that was told to raise.
+
+        Raises:
+            MCPError: the tool ended more than itself.
+        """
+        if isinstance(raised, ToolCallError):
+            return failure(to_json(raised.to_model()).decode())
+        raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
 
     def unwritable(self, name: str) -> dict[str, Any]:
         """Return the result of a call whose value JSON cannot say."""

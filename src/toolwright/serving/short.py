@@ -25,7 +25,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import from_json, to_json
 
-from toolwright.errors import ApprovalRequired, UnknownTool
+from toolwright.errors import Abort, ApprovalRequired, ToolCallError, UnknownTool
 from toolwright.mcp.framing import repeats_a_key
 from toolwright.serving.asking import Caller
 from toolwright.serving.calls import Inquiry, trace_in
@@ -121,7 +121,10 @@ class Short:
         return True
 
     async def _simply(self, name: str, arguments: Any, facts: Facts, principal: Any) -> dict[str, Any]:
-        result = await self.engine.box.call(name, arguments, context=principal or None)
+        try:
+            result = await self.engine.box.call(name, arguments, context=principal or None)
+        except (Abort, ToolCallError) as raised:
+            return self.engine.stopped(raised)
         # What needs more than a call has not run: the long way begins anew.
         if isinstance(result.error, ApprovalRequired | UnknownTool) and result.attempts == 0:
             raise _Irregular
