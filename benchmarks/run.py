@@ -1,6 +1,6 @@
 """Measure the speed of Toolwright against its floor, and against its peers with `--peers`.
 
-Usage: python benchmarks/run.py [call|policy|thread|define|import|manifest|mcp|all] [--peers] [--rounds N] [--write]
+Usage: python benchmarks/run.py [SUBJECT|all] [--peers] [--rounds N] [--write]
 """
 
 import argparse
@@ -23,6 +23,8 @@ import manifests
 import remotes
 from measure import Neighbours
 
+import serving
+
 README = Path(__file__).with_name("README.md")
 SUBJECTS = {
     "call": calls.on_loop,
@@ -31,6 +33,7 @@ SUBJECTS = {
     "define": define.table,
     "import": imports.table,
     "mcp": remotes.table,
+    "serving": serving.table,
     "manifest": manifests.table,
 }
 OWN = ("toolwright", "pydantic", "pydantic-core", "anyio")

@@ -5,6 +5,7 @@ Every kind runs under the same uvicorn, with httptools and uvloop, and serves th
 
 import asyncio
 import sys
+import time
 from typing import Any
 
 
@@ -56,7 +57,31 @@ def fastmcp(tools: int) -> Any:
     return server, server.http_app(json_response=True)
 
 
+def bare(tools: int) -> Any:
+    """Return the least that answers such a call: no check of anything, and no library."""
+    del tools
+    from pydantic_core import from_json, to_json
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        request = from_json((await receive())["body"])
+        text = request["params"]["arguments"]["text"]
+        result = {"content": [{"type": "text", "text": text}], "structuredContent": {"result": text}}
+        body = to_json({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return None, app
+
+
 KINDS = {
+    "bare handler": bare,
     "toolwright": lambda tools: ours(tools, fast=True),
     "toolwright, short way off": lambda tools: ours(tools, fast=False),
     "mcp low-level": sdk,
@@ -72,6 +97,8 @@ def main() -> None:
         import uvicorn
 
         uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="warning", access_log=False)
+    elif way == "alone":
+        asyncio.run(_alone(app))
     elif kind.startswith("toolwright"):
         from toolwright import serve
 
@@ -80,6 +107,53 @@ def main() -> None:
         server.run("stdio", show_banner=False)
     else:
         asyncio.run(_stdio(server))
+
+
+async def _alone(app: Any) -> None:
+    """Answer calls without a socket; for each line with a number of seconds, print the CPU time of one."""
+    from serving import REQUEST
+
+    head, _, body = REQUEST.partition(b"\r\n\r\n")
+    headers = [tuple(line.split(b": ", 1)) for line in head.split(b"\r\n")[1:]]
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+    scope |= {"path": "/mcp", "raw_path": b"/mcp", "query_string": b"", "root_path": ""}
+    scope |= {"headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000)}
+
+    async def call() -> None:
+        begun, gone, sent = False, asyncio.Event(), bytearray()
+
+        async def receive() -> Any:
+            nonlocal begun
+            if begun:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+            begun = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.extend(message.get("body", b""))
+
+        await app(dict(scope), receive, send)
+        if b"hello" not in sent:
+            raise SystemExit(f"no answer: {bytes(sent)!r}")
+
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    started = asyncio.Event()
+
+    async def told(message: Any) -> None:
+        if message["type"] == "lifespan.startup.complete":
+            started.set()
+
+    await events.put({"type": "lifespan.startup"})
+    life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, events.get, told))
+    await started.wait()
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        ends, count, before = time.perf_counter() + float(line), 0, time.process_time()
+        while time.perf_counter() < ends:
+            await call()
+            count += 1
+        print((time.process_time() - before) / count * 1e6, flush=True)
+    life.cancel()
 
 
 async def _stdio(server: Any) -> None:

@@ -1,10 +1,8 @@
-"""Measure what one request costs a server: ours, the SDK's and FastMCP's, over HTTP and over standard streams.
+"""Measure what one request costs a server: ours, the SDK's and FastMCP's, over HTTP, over standard streams, and alone.
 
 Lives here: the load, and the CPU time of each server process. Not here: the servers (`servers`).
-Usage: python benchmarks/serving.py [--rounds N] [--tools 1,100,500]
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -13,8 +11,11 @@ import statistics
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
+
+from measure import Row, Table, verdict
 
 HERE = Path(__file__).resolve().parent
 VERSION = "2026-07-28"
@@ -24,15 +25,22 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 PARAMS = {"name": "echo_0", "arguments": {"text": "hello"}, "_meta": META}
-KINDS = ("toolwright", "toolwright, short way off", "mcp low-level", "fastmcp")
-CONNECTIONS = 16
+OWN = ("bare handler", "toolwright", "toolwright, short way off", "mcp low-level")
+TOOLS = (1, 100, 500)
+CONNECTIONS = 64
+SECONDS = 0.5
+LIMIT_MICROSECONDS = 100.0
 TICK = os.sysconf("SC_CLK_TCK")
+COLUMNS = ("cpu µs", "x ours", "requests/s", "p50 ms", "p99 ms")
 
 
-def cpu(pid: int) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+def table(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Measure every server: over HTTP with few and many tools, the application alone, and over standard streams."""
+    kinds = (*OWN, "fastmcp") if with_peers else OWN
+    found = [_compared("http", kinds, tools, rounds) for tools in TOOLS]
+    found += [_compared("alone", kinds, tools, rounds) for tools in TOOLS]
+    streams = [kind for kind in kinds if kind not in ("bare handler", "toolwright, short way off")]
+    return [*found, _compared("stdio", streams, 1, rounds)]
 
 
 def message(number: int) -> bytes:
@@ -56,9 +64,10 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         command = [sys.executable, str(HERE / "servers.py"), kind, way, str(self.port), str(tools)]
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} if way == "stdio" else {}
+        streams = {} if way == "http" else {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, **streams)  # type: ignore[call-overload]
         self.costs: list[float] = []
+        self.rates: list[float] = []
         self.times: list[float] = []
         if way == "http":
             self._wait()
@@ -73,10 +82,19 @@ class Server:
 
     def round(self, seconds: float) -> None:
         """Put the server under load, and take note of what a request cost."""
-        before = cpu(self.process.pid)
+        if self.way == "alone":
+            self.costs.append(float(self._said(f"{seconds}\n".encode())))
+            return
+        before, started = self._cpu(), time.perf_counter()
         times = asyncio.run(self._load(seconds)) if self.way == "http" else self._talk(seconds)
-        self.costs.append((cpu(self.process.pid) - before) / len(times) * 1e6)
+        self.rates.append(len(times) / (time.perf_counter() - started))
+        self.costs.append((self._cpu() - before) / len(times) * 1e6)
         self.times.extend(times)
+
+    def _cpu(self) -> float:
+        """Return the CPU seconds that the process has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
 
     async def _load(self, seconds: float) -> list[float]:
         times: list[float] = []
@@ -101,18 +119,23 @@ class Server:
         return times
 
     def _talk(self, seconds: float) -> list[float]:
-        inlet, outlet = self.process.stdin, self.process.stdout
         times: list[float] = []
         ends = time.perf_counter() + seconds
-        number = 0
         while time.perf_counter() < ends:
             started = time.perf_counter()
-            number += 1
-            inlet.write(message(number) + b"\n")
-            inlet.flush()
-            outlet.readline()
+            if b"hello" not in self._said(message(len(times) + 1) + b"\n"):
+                raise SystemExit(f"{self.kind} does not answer over standard streams")
             times.append(time.perf_counter() - started)
         return times
+
+    def _said(self, line: bytes) -> bytes:
+        inlet: IO[bytes] | None = self.process.stdin
+        outlet: IO[bytes] | None = self.process.stdout
+        if inlet is None or outlet is None:
+            raise SystemExit(f"{self.kind} has no standard streams")
+        inlet.write(line)
+        inlet.flush()
+        return outlet.readline()
 
     def stop(self) -> None:
         """End the process."""
@@ -120,46 +143,38 @@ class Server:
         self.process.wait(20)
 
 
-def table(way: str, tools: int, rounds: int) -> str:
+def _compared(way: str, kinds: Sequence[str], tools: int, rounds: int) -> Table:
     """Measure every kind in interleaved rounds."""
-    kinds = [kind for kind in KINDS if kind != "fastmcp" or find_spec("fastmcp")]
-    if way == "stdio":
-        kinds = [kind for kind in kinds if "off" not in kind]
-    servers = [Server(kind, way, tools) for kind in kinds]
+    servers: list[Server] = []
     try:
-        for server in servers:
-            server.round(0.3)
-            server.costs.clear()
-            server.times.clear()
+        for kind in kinds:
+            servers.append(Server(kind, way, tools))
+            servers[-1].round(SECONDS / 2)
+            for figures in (servers[-1].costs, servers[-1].rates, servers[-1].times):
+                figures.clear()
         for turn in range(rounds):
             for server in servers[turn % len(servers) :] + servers[: turn % len(servers)]:
-                server.round(1.0)
+                server.round(SECONDS)
     finally:
         for server in servers:
             server.stop()
-    base = statistics.median(servers[0].costs)
-    lines = [
-        f"## {way}, {tools} tools, {rounds} rounds",
-        "| server | cpu µs/request | x ours | p50 ms | p99 ms |",
-        "|---|---|---|---|---|",
-    ]
-    for server in servers:
-        cost, times = statistics.median(server.costs), sorted(server.times)
-        p50, p99 = times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3
-        lines.append(f"| {server.kind} | {cost:.0f} | {cost / base:.1f} | {p50:.2f} | {p99:.2f} |")
-    return "\n".join(lines)
+    ours = next(server for server in servers if server.kind == "toolwright")
+    rows = [_row(server, ours, way) for server in servers]
+    titles = {
+        "http": f"MCP server over HTTP, {CONNECTIONS} connections, {tools} tools",
+        "alone": f"MCP server, the application alone, {tools} tools",
+        "stdio": "MCP server over standard streams, one call after the other",
+    }
+    return Table(titles[way], COLUMNS[:2] if way == "alone" else COLUMNS, rows)
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description="Measure what one MCP request costs a server.")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tools", default="1,100,500")
-    options = parser.parse_args()
-    for tools in map(int, options.tools.split(",")):
-        print(table("http", tools, options.rounds), end="\n\n", flush=True)
-    print(table("stdio", 1, options.rounds), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def _row(server: Server, ours: Server, way: str) -> Row:
+    cost = statistics.median(server.costs)
+    ratio = statistics.median(mine / base for mine, base in zip(server.costs, ours.costs, strict=True))
+    limit = LIMIT_MICROSECONDS if way == "http" and server is ours else None
+    told = ("" if limit is None else f"≤ {limit:g} µs", verdict(cost, limit))
+    if way == "alone":
+        return Row(server.kind, (cost, ratio), *told)
+    times = sorted(server.times)
+    p50, p99 = times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3
+    return Row(server.kind, (cost, ratio, statistics.median(server.rates), p50, p99), *told)

@@ -227,6 +227,12 @@ class Running:
         }
         return self.send(json.dumps(body).encode(), headers)
 
+    def ask_in_session(self, method: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> "Answer":
+        """Send one request of a session, or the one that opens it."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        known = {"content-type": "application/json", "accept": ACCEPT, "mcp-protocol-version": "2025-11-25"}
+        return self.send(json.dumps(body).encode(), {**known, **(headers or {})})
+
     def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         """Call a tool; return the result."""
         answer = self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **more)

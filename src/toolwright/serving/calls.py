@@ -114,7 +114,7 @@ class Engine:
 
     def _input_required(self, caller: Caller, bound: str) -> dict[str, Any]:
         state = self.seal.sealed(_kept_of(caller), bound)
-        return {"resultType": "input_required", "inputRequests": caller.questions, "requestState": state}
+        return {"resultType": "input_required", "inputRequests": dict(caller.questions), "requestState": state}
 
     # --- the call ----------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Task:
         if self.error is not None:
             found["error"] = self.error
         if self.status == "input_required":
-            found["inputRequests"] = self.questions
+            found["inputRequests"] = dict(self.questions)
         return found
 
 

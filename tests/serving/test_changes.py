@@ -1,0 +1,234 @@
+"""Who is told of changes, within bounds; tasks that end, and tasks for which there is no room."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from serving.shelf import running
+from toolwright import Abort, Toolbox, ToolContext, tool
+from toolwright.serving import changes
+from toolwright.serving.asking import Caller
+from toolwright.serving.calls import Engine, Inquiry
+from toolwright.serving.changes import Changes
+from toolwright.serving.lists import Lists
+from toolwright.serving.tasks import Task, Tasks, TooManyTasks
+
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+
+class Ear:
+    """A session that hears, or is gone."""
+
+    def __init__(self, *, gone: bool = False) -> None:
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.gone = gone
+
+    async def _hear(self, what: str) -> None:
+        if self.gone:
+            raise OSError("gone")
+        self.heard.put_nowait(what)
+
+    async def send_tool_list_changed(self) -> None:
+        await self._hear("tools")
+
+    async def send_prompt_list_changed(self) -> None:
+        await self._hear("prompts")
+
+    async def send_resource_list_changed(self) -> None:
+        await self._hear("resources")
+
+    async def send_resource_updated(self, uri: str) -> None:
+        await self._hear(uri)
+
+
+@tool
+def newcomer() -> str:
+    """Come later."""
+    return "new"
+
+
+async def test_a_session_that_is_gone_costs_the_others_nothing():
+    box = Toolbox()
+    told, gone, alive = Changes(Lists(box)), Ear(gone=True), Ear()
+    told.joined("gone", gone)
+    told.joined("alive", alive)
+    told.subscribe("a://b", "gone", gone)
+    told.levels["gone"] = "debug"
+
+    box.add(newcomer)
+    async with asyncio.timeout(5):
+        heard = await alive.heard.get()
+    told.close()
+
+    assert heard == "tools"
+    assert set(told.sessions) == {"alive"}
+    assert not told.levels
+    assert told.subscribed == {"a://b": {}}
+
+
+async def test_after_the_end_nobody_is_told():
+    box = Toolbox()
+    told, ear = Changes(Lists(box)), Ear()
+    told.joined("one", ear)
+    box.touch("a://b")
+    told.close()
+    told.close()
+
+    box.add(newcomer)
+    await asyncio.sleep(0)
+
+    assert ear.heard.empty()
+
+
+async def test_t18_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "SESSIONS", 2)
+    monkeypatch.setattr(changes, "SUBSCRIPTIONS", 2)
+    told = Changes(Lists(Toolbox()))
+    for key in "abc":
+        told.joined(key, Ear())
+    taken = [told.subscribe(f"x://{number}", "b", Ear()) for number in range(3)]
+    told.forget("b")
+    after = told.subscribe("x://3", "c", Ear())
+    told.unsubscribe("x://3", "c")
+    told.unsubscribe("x://never", "c")
+    told.close()
+
+    assert list(told.sessions) == ["c"]
+    assert taken == [True, True, False]
+    assert after
+    assert told.subscribed == {}
+
+
+def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "SUBSCRIPTIONS", 0)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with running() as server:
+        opened = server.ask_in_session("initialize", hello)
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        refused = server.ask_in_session("resources/subscribe", {"uri": "config://app"}, session)
+        tasks = server.ask_in_session("tasks/get", {"taskId": "x"}, session)
+
+    assert "too many subscriptions" in refused.json["error"]["message"]
+    assert tasks.json["error"]["code"] == -32601
+
+
+# --- tasks -----------------------------------------------------------------------------------------
+
+
+async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.MonkeyPatch):
+    tasks = Tasks(most=2)
+    first, second = tasks.new("a"), tasks.new("a")
+    with pytest.raises(TooManyTasks):
+        tasks.new("a")
+
+    first.become("completed", result={})
+    third = tasks.new("a")
+
+    assert tasks.find(first.id, "a") is None
+    assert tasks.find(second.id, "a") is second
+    assert tasks.find(third.id, "b") is None
+    assert tasks.find(7, "a") is None
+
+
+async def test_a_task_that_is_done_long_ago_is_forgotten():
+    tasks = Tasks()
+    old = tasks.new("a")
+    old.become("completed")
+    old.updated -= 10_000
+
+    tasks.new("a")
+
+    assert tasks.find(old.id, "a") is None
+
+
+async def test_an_end_is_an_end():
+    tasks = Tasks()
+    task = tasks.new("a")
+
+    tasks.cancel(task)
+    task.become("completed", result={"late": True})
+
+    assert (task.status, task.result) == ("cancelled", None)
+
+
+async def test_a_task_waits_until_every_question_is_answered():
+    task = Task("t", "a")
+    asking = asyncio.create_task(task.ask({"x": {"method": "q"}, "y": {"method": "q"}}))
+    await asyncio.sleep(0)
+    task.take({"x": {"one": 1}, "strange": {}})
+    await asyncio.sleep(0)
+    seen = task.seen()
+    task.take({"y": {"two": 2}})
+
+    assert seen["status"] == "input_required"
+    assert set(seen["inputRequests"]) == {"y"}
+    assert await asking == {"x": {"one": 1}, "y": {"two": 2}}
+
+
+async def test_what_still_runs_is_called_off_at_the_end():
+    tasks, gone = Tasks(), asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    tasks.start(tasks.new("a"), work())
+    await asyncio.sleep(0)
+    await tasks.close()
+    await Tasks().close()
+
+    assert gone.is_set()
+
+
+@tool(meta={"mcp": {"task": "required"}})
+async def job(kind: str) -> str:
+    """End in some way."""
+    if kind == "abort":
+        raise Abort("stopped")
+    return kind
+
+
+@tool(meta={"mcp": {"task": "optional"}})
+async def asks(ctx: ToolContext) -> str:
+    """Ask what the client cannot answer."""
+    return await ctx.client.sample("?")
+
+
+def engine() -> Engine:
+    box = Toolbox(job, asks)
+    return Engine(box, Lists(box))
+
+
+async def ended(found: Engine, name: str, arguments: dict[str, Any]) -> Task:
+    begun = await found.call({"name": name, "arguments": arguments}, Inquiry(Caller(TASKS)))
+    task = found.tasks.find(begun["taskId"], "")
+    assert task is not None
+    assert task.work is not None
+    await task.work
+    return task
+
+
+async def test_a_task_ends_as_its_call_does():
+    found = engine()
+
+    fine = await ended(found, "job", {"kind": "fine"})
+    stopped = await ended(found, "job", {"kind": "abort"})
+    unable = await ended(found, "asks", {})
+
+    assert fine.seen()["result"]["content"][0]["text"] == "fine"
+    assert stopped.seen()["error"] == {"code": -32603, "message": "stopped"}
+    assert unable.seen()["error"]["code"] == -32021
+
+
+async def test_a_tool_that_needs_a_task_is_refused_to_who_cannot_wait_and_where_there_is_no_room():
+    found = engine()
+    with pytest.raises(MCPError, match="runs as a task"):
+        await found.call({"name": "job", "arguments": {"kind": "x"}}, Inquiry(Caller({})))
+
+    found.tasks.most = 0
+    with pytest.raises(MCPError, match="Too many tasks"):
+        await found.call({"name": "job", "arguments": {"kind": "x"}}, Inquiry(Caller(TASKS)))
