@@ -65,8 +65,9 @@ test-servers: $(READY) ## Use MCP servers that others wrote, all at once; instal
 soak: $(READY) ## Connect and close a thousand times, and count what is left
 	@$(BIN)/python tests/judges/soak.py
 
-load: $(READY) ## Put an MCP server under load by 64 clients for two minutes
-	@$(BIN)/python tests/judges/server_load.py
+SECONDS ?= 120
+load: $(READY) ## Put an MCP server under load by 64 clients for two minutes, or SECONDS
+	@$(BIN)/python tests/judges/server_load.py $(SECONDS)
 
 clients: $(READY) ## Have other MCP clients list and call our server; installs them into .judges
 	@$(BIN)/python tests/judges/server_clients.py

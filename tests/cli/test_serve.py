@@ -1,0 +1,91 @@
+"""`toolwright serve`, as a real process that is told to stop."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from toolwright.cli.serve import command
+
+DESK = """
+from toolwright import Toolbox, tool
+
+@tool
+def hours() -> str:
+    return "9 to 17"
+
+box = Toolbox(hours)
+"""
+TOKEN = "a-token-of-many-letters"  # noqa: S105 - of a test
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+@contextmanager
+def served(folder: Path, *words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    (folder / "desk.py").write_text(DESK, "utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = str(Path(sys.executable).with_name("toolwright"))
+    line = [program, "serve", "desk.py", "--transport", "http", "--port", str(port), *words]
+    env = {**os.environ, "TOOLWRIGHT_TOKEN": TOKEN}
+    process = subprocess.Popen(line, cwd=folder, env=env, stderr=subprocess.PIPE)
+    try:
+        ends, tick = time.monotonic() + 30, threading.Event()
+        while not listens(port) and time.monotonic() < ends:
+            tick.wait(0.05)
+        yield port, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def status(port: int, host: str, token: str | None = None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+    headers = {"host": host, "content-type": "application/json", "accept": "application/json, text/event-stream"}
+    connection.request("POST", "/tools", body, headers | ({"authorization": f"Bearer {token}"} if token else {}))
+    found = connection.getresponse()
+    found.read()
+    connection.close()
+    return found.status
+
+
+def test_over_http_the_token_of_the_environment_and_the_allowed_names_hold(tmp_path: Path):
+    words = ("--path", "/tools", "--allowed-host", "tools.example", "--allowed-origin", "https://page.example")
+    with served(tmp_path, *words) as (port, process):
+        found = [
+            status(port, "tools.example", TOKEN),
+            status(port, "tools.example"),
+            status(port, "evil.example", TOKEN),
+        ]
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+
+    assert found == [200, 401, 421]
+    assert process.returncode == 0
+    assert b"Serving 1 tools on http://127.0.0.1:" in said
+
+
+def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+
+    words = [str(tmp_path / "desk.py"), "--transport", "http", "--host", "0.0.0.0"]  # noqa: S104 - it is refused
+    done = CliRunner(env={"TOOLWRIGHT_TOKEN": ""}).invoke(command, words)
+
+    assert "allowed_hosts" in str(done.exception)
