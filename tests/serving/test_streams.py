@@ -45,9 +45,9 @@ async def stubborn() -> str:
 
 @tool
 async def surrogate(ctx: ToolContext) -> str:
-    """Log what cannot be written."""
-    ctx.log.warning("half \ud800")
-    return "logged"
+    """Report what cannot be written."""
+    await ctx.progress(1, None, "half \ud800")
+    return "done"
 
 
 BEGUN = asyncio.Event()
@@ -194,13 +194,13 @@ async def test_a_session_that_carries_the_other_eras_envelope_is_told_so():
 async def test_what_cannot_be_written_does_not_end_the_session():
     async with streams(Toolbox(surrogate)) as client:
         await greeted(client)
-        await client.asked("logging/setLevel", {"level": "debug"}, 1)
-        await client.send(request("tools/call", {"name": "surrogate", "arguments": {}}, 2))
+        params = {"name": "surrogate", "arguments": {}, "_meta": {"progressToken": "t"}}
+        await client.send(request("tools/call", params, 2))
         seen = [await client.read()]
         while seen[-1].get("id") != 2:
             seen.append(await client.read())
 
-    assert seen[-1]["result"]["content"][0]["text"] == "logged"
+    assert seen[-1]["result"]["content"][0]["text"] == "done"
 
 
 async def test_answers_and_notifications_without_a_session_are_ignored():
