@@ -247,16 +247,21 @@ class Link:
             await heard
 
     async def _hear(self, client: Any, uris: frozenset[str], begun: asyncio.Future[None]) -> None:
+        pause = FIRST_PAUSE
         try:
-            async with client.listen(resource_subscriptions=sorted(uris)) as changes:
-                begun.set_result(None)
-                async for _ in changes:
-                    pass  # `_heard` hears of each as well
-        except Exception:  # noqa: BLE001 - a server that ends it, or never began: the resource is as it was
-            self._subscribed = frozenset()
+            while True:
+                with suppress(Exception):
+                    async with client.listen(resource_subscriptions=sorted(uris)) as changes:
+                        _begin(begun)
+                        async for _ in changes:  # `_heard` hears of each as well
+                            pause = FIRST_PAUSE
+                _begin(begun)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                for uri in uris:
+                    self.on_change("nobody listened", uri)
         finally:
-            if not begun.done():
-                begun.set_result(None)
+            _begin(begun)
 
     async def close(self) -> None:
         """Close it, from whatever loop; does not take long, and never raises."""
@@ -291,6 +296,12 @@ def _trust() -> ssl.SSLContext:
 @cache
 def _version() -> str:
     return metadata.version("toolwright")
+
+
+def _begin(begun: asyncio.Future[None]) -> None:
+    """Let whoever waits for a beginning go on; there need not have been one."""
+    if not begun.done():
+        begun.set_result(None)
 
 
 def _served(target: Any) -> Any:
