@@ -1,9 +1,11 @@
 """Requests that nobody would send: every one is answered, none with a 500, and the server goes on."""
 
+import copy
 import http.client
 import json
 import os
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,8 @@ def mutated(chance: random.Random) -> tuple[bytes, dict[str, str]]:
     for _ in range(chance.randrange(4)):
         place = chance.choice([message, params, params["_meta"], params["arguments"]])
         if isinstance(place, dict) and place:
-            place[chance.choice([*place, "extra"])] = chance.choice(STRANGE)
+            # A copy: the next turn may change what this one put there.
+            place[chance.choice([*place, "extra"])] = copy.deepcopy(chance.choice(STRANGE))
         if not all(isinstance(params.get(key), dict) for key in ("_meta", "arguments")):
             break
     body = bytearray(json.dumps(message).encode())
@@ -70,8 +73,10 @@ def test_no_request_brings_a_500_or_makes_the_server_grow(fast: bool, fuzz_count
     chance = random.Random(7)  # noqa: S311 - the same requests each time
     count = max(500, fuzz_count // 5)
     worst: list[tuple[int, bytes]] = []
-    with running(fast=fast) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    with (
+        running(fast=fast) as server,
+        closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection,
+    ):
         middle = 0
         for number in range(count):
             status, body = exchange(connection, *mutated(chance))
@@ -79,7 +84,6 @@ def test_no_request_brings_a_500_or_makes_the_server_grow(fast: bool, fuzz_count
                 worst.append((status, body))
             if number == count // 2:
                 middle = resident()
-        connection.close()
         grown = resident() - middle
         alive = server.call("echo", {"text": "alive"})
 
