@@ -4,7 +4,7 @@ import pytest
 
 from adversaries.raw_http import served
 from toolwright import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
-from toolwright.errors import ConfigError
+from toolwright.errors import ConfigError, DefinitionError
 from toolwright.mcp.auth import FileTokens
 from toolwright.mcp.pins import approved_in
 
@@ -77,6 +77,21 @@ async def test_a_server_may_use_any_code_for_its_own_errors(code):
             result = await box.call("echo", {"text": "x"})
 
     assert result.error.reason == "no disk"
+
+
+@tool
+async def places(ctx: ToolContext) -> list[str]:
+    """Ask where we may work."""
+    return await ctx.client.roots()
+
+
+async def test_a_server_is_told_where_it_may_work(tmp_path):
+    async with Toolbox(McpServer.of("s", Toolbox(places)), roots=[tmp_path, "file:///srv"]) as box:
+        result = await box.call("places")
+
+    assert result.structured == {"result": [tmp_path.as_uri(), "file:///srv"]}
+    with pytest.raises(DefinitionError, match="is not a folder"):
+        Toolbox(roots=["https://example.com"])
 
 
 @tool

@@ -9,6 +9,7 @@ import pytest
 from adversaries.raw_http import served
 from serving.shelf import Running
 from toolwright import McpServer, Toolbox
+from toolwright.mcp import connection
 
 
 def at(server, **words):
@@ -160,6 +161,21 @@ async def test_each_identity_has_a_session_of_its_own():
     calls = [token for body, token in zip(server.bodies, server.tokens, strict=True) if body["method"] == "tools/call"]
     assert calls == ["Bearer alice", "Bearer bob", "Bearer alice"]
     assert server.seen.count("initialize") == 3
+
+
+async def test_identities_that_are_not_seen_any_more_give_their_connection_back(monkeypatch):
+    monkeypatch.setattr(connection, "IDENTITIES", 3)
+
+    with served("plain") as server:
+        async with Toolbox(at(server, auth=lambda context: context.get("token"))) as box:
+            for number in range(10):
+                await echoed(box, context={"token": f"t{number}"})
+            links = box._remotes.sources[0]._links  # noqa: SLF001 - what must stay small is inside
+            again = await echoed(box, context={"token": "t0"})
+            held = len(links)
+
+    assert held == 3
+    assert again.ok
 
 
 async def test_only_named_context_goes_to_the_server():

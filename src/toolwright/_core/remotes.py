@@ -11,6 +11,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
@@ -57,7 +58,7 @@ class Host:
     settings: Settings = field(default_factory=Settings)
     on_elicit: Asked | None = None
     on_sample: Asked | None = None
-    roots: Sequence[str] = ()
+    roots: Sequence[str | Path] = ()
 
     @property
     def forwards(self) -> bool:

@@ -50,6 +50,7 @@ class BoxWords(TypedDict, total=False):
     on_conflict: OnConflict
     on_elicit: Asked | None
     on_sample: Asked | None
+    roots: Sequence[str | Path]
     eager: bool
     settings: Settings
     name: str | None
@@ -80,6 +81,8 @@ class BoxPolicy:
     """Answers what a server asks the user."""
     on_sample: Asked | None = None
     """Answers what a server asks a model."""
+    roots: tuple[str | Path, ...] = ()
+    """Folders that servers are told they may work in."""
     eager: bool = True
     """Whether `async with` connects at once, or the first need does."""
     said_on_error: bool = False
@@ -112,8 +115,7 @@ class BoxPolicy:
         folder = given.pop("project_dir", None) or (config.project_dir if config is not None else None)
         context = ToolContext[Any]().merged(given.pop("context", None))
         given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
-        if "resolvers" in given:
-            given["resolvers"] = tuple(given["resolvers"])
+        given.update({key: tuple(given[key]) for key in ("resolvers", "roots") if key in given})
         if config is not None:
             given = {**_from_config(config), **given}
         if given.get("max_concurrency", 1) < 1:
@@ -126,6 +128,11 @@ class BoxPolicy:
         given.setdefault("max_concurrency", settings.max_concurrency)
         if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
             raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')
+        for root in map(str, given.get("roots", ())):
+            if "://" in root and not root.startswith("file://"):
+                raise DefinitionError(
+                    f"roots: {root!r} is not a folder. Give paths, or addresses that begin with file://."
+                )
         if not callable(approver := given.get("approver") or ask_for):
             raise DefinitionError(f"approver={approver!r}: give a function of the request.")
         if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):

@@ -55,7 +55,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._run: RunState | None = None
         self._owns_store = self._owns_remotes = True
         self._view: View = _unchanged
-        host = Host(policy.settings, policy.on_elicit, policy.on_sample)
+        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots)
         self._remotes = Remotes(host, policy.on_conflict)
         self._remotes.listen(self)
         self._problems: tuple[PluginError, ...] = ()

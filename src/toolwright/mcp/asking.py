@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
@@ -138,9 +139,15 @@ def _sampled_by(ask: Asked) -> Any:
 def _rooted_at(roots: Any) -> Any:
     async def list_roots(context: Any) -> ListRootsResult:
         del context
-        return ListRootsResult(roots=[Root(uri=uri) for uri in roots])
+        return ListRootsResult(roots=[Root(uri=_address_of(root)) for root in roots])
 
     return list_roots
+
+
+def _address_of(root: Any) -> Any:
+    """Return a root as the wire has it; a folder is one on this machine."""
+    text = str(root)
+    return text if "://" in text else Path(root).absolute().as_uri()
 
 
 async def _answer(value: Any) -> Any:

@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from mcp.shared.exceptions import MCPError
@@ -39,6 +38,8 @@ _T = TypeVar("_T")
 
 QUICK_FAILURES: Final = 3
 """After this many failures in a row we wait before the next try."""
+IDENTITIES: Final = 64
+"""How many identities have a connection of their own at once; beyond it, the one least used goes."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 _NOBODY: Final = ToolContext[Any]()
 
@@ -184,7 +185,7 @@ class Connection:
         for attempt in (1, 2):
             link = await self._link(key, headers)
             try:
-                return await link.run(partial(_with, work, link))
+                return await link.run(work)
             except ToolwrightError:
                 raise
             except Exception as error:
@@ -215,6 +216,7 @@ class Connection:
             with self._lock:
                 link = self._links.get(key)
                 if link is not None and link.usable:
+                    self._links[key] = self._links.pop(key)  # the last one used is the last one to go
                     return link
                 opening = self._opening.get(key)
                 mine = opening is None
@@ -261,6 +263,8 @@ class Connection:
             self._failures, self._not_before = 0, 0.0
             self._note(ok=True)
             self._opened(key, opening, link=link)
+            for gone in self._left_alone():
+                await self._evict(gone)
 
     def _opened(
         self,
@@ -278,6 +282,12 @@ class Connection:
             opening.set_result(link)
         else:
             opening.set_exception(error)
+
+    def _left_alone(self) -> list[str]:
+        """Return whose connections go: tokens change, and each would keep its connection for ever."""
+        with self._lock:
+            idle = [key for key, link in self._links.items() if not link.busy]
+            return idle[: max(0, len(self._links) - IDENTITIES)]
 
     def _failed(self, error: RemoteError) -> None:
         self._trouble = error
@@ -385,7 +395,3 @@ async def _outcome(future: concurrent.futures.Future[_T]) -> _T | None:
         if future.cancelled() and (task is None or not task.cancelling()):
             return None
         raise
-
-
-def _with(work: Callable[[Any, Link], Awaitable[_T]], link: Link, client: Any) -> Awaitable[_T]:
-    return work(client, link)

@@ -52,6 +52,8 @@ class Link:
         self.loop = asyncio.get_running_loop()
         self.passages = Passages()
         self.reason = "it is closed"
+        self.busy = 0
+        """How many requests are under way."""
         self._ready: asyncio.Future[None] = self.loop.create_future()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -200,7 +202,7 @@ class Link:
 
     # --- using it ----------------------------------------------------------------------------------
 
-    async def run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
+    async def run(self, work: Callable[[Any, Link], Awaitable[_T]]) -> _T:
         """Do something with the client, from whatever loop.
 
         Raises:
@@ -213,16 +215,19 @@ class Link:
             raise Lost(self.reason, seen=False)
         return await _on(self.loop, self._run(work))
 
-    async def _run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
+    async def _run(self, work: Callable[[Any, Link], Awaitable[_T]]) -> _T:
         client = self.client
         if client is None:
             raise Lost(self.reason, seen=False)
+        self.busy += 1
         try:
-            return await work(client)
+            return await work(client, self)
         except RuntimeError as error:
             if self.client is None:
                 raise Lost(self.reason, seen=True) from error
             raise
+        finally:
+            self.busy -= 1
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Hear of changes of these resources, and of no others."""

@@ -105,8 +105,9 @@ class RawRequest:
             return await passed(client, passage, (self.method, self.params), None, link.passages)
 
 
-async def pinged(client: Any) -> None:
+async def pinged(client: Any, link: Link) -> None:
     """Make a round trip."""
+    del link
     if client.protocol_version >= "2026":
         await client.session.send_discover(client.protocol_version)
     else:
