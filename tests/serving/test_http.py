@@ -163,7 +163,7 @@ def test_a_parameter_mirrored_in_a_header_must_agree(server: Running):
     assert (bad.status, bad.json["error"]["code"]) == (400, -32020)
 
 
-def test_a_client_that_hangs_up_calls_the_tool_off(server: Running):
+def test_h6_a_client_that_hangs_up_calls_the_tool_off(server: Running):
     """H6 of the fault catalogue."""
     CANCELLED.clear()
     body = json.dumps(

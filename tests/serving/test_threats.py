@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from serving.shelf import ACCEPT, ENVELOPE, Running, eventually, running, shelf
+from toolwright import Toolbox, tool
 from toolwright.serving import http as serving_http
 from toolwright.serving.app import asgi_app
 from toolwright.serving.guard import token_is
@@ -366,6 +367,56 @@ def test_f28_whatever_a_tool_raises_the_server_lives(server: Running, name: str,
 
     assert found["isError"] is True
     assert server.call("echo", {"text": "alive"})["isError"] is False
+
+
+@pytest.mark.parametrize("name", ["f34_async", "f35_sync"])
+def test_f34_f35_a_tool_that_takes_too_long_is_a_result(name: str):
+    release = threading.Event()
+
+    @tool(timeout=0.1, name="f34_async")
+    async def waits() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return "late"
+
+    @tool(timeout=0.1, name="f35_sync")
+    def blocks() -> str:
+        """Block a thread."""
+        release.wait(30)
+        return "late"
+
+    with running(Toolbox(waits, blocks)) as server:
+        found = server.call(name)
+        release.set()
+
+    assert found["isError"]
+    assert "0.1" in found["content"][0]["text"]
+
+
+def test_f38_stuck_tools_leave_the_others_and_the_protocol_alone():
+    release = threading.Event()
+
+    @tool
+    def stuck() -> str:
+        """Block a thread."""
+        release.wait(60)
+        return "late"
+
+    @tool
+    def quick() -> str:
+        """Answer."""
+        return "quick"
+
+    with running(Toolbox(stuck, quick)) as server, ThreadPoolExecutor(50) as pool:
+        held = [pool.submit(server.call, "stuck") for _ in range(50)]
+        found = server.call("quick")
+        listed = server.ask("tools/list").json["result"]["tools"]
+        release.set()
+        late = {each.result()["content"][0]["text"] for each in held}
+
+    assert found["content"][0]["text"] == "quick"
+    assert len(listed) == 2
+    assert late == {"late"}
 
 
 def test_f57_types_are_taken_as_declared(server: Running):

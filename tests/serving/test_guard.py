@@ -1,0 +1,176 @@
+"""Who may come in, by every header and every way of sending a body."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from serving.shelf import running
+from toolwright import McpServer, Toolbox
+from toolwright.errors import ConfigError
+from toolwright.serving.app import asgi_app
+from toolwright.serving.guard import Bearer, Guard, Refusal
+
+HOST = (b"host", b"localhost:8000")
+
+
+def refused(guard: Guard, *raw: tuple[bytes, bytes]) -> int | None:
+    found = guard.refuses(dict(raw), raw)
+    return None if found is None else found.status
+
+
+def test_t1_a_host_or_origin_that_is_there_twice_is_refused_also_when_it_is_known():
+    guard = Guard()
+    first = refused(guard, HOST, HOST)
+    known = refused(guard, HOST)
+    again = refused(guard, HOST, HOST)
+    others = refused(guard, HOST, (b"accept", b"a"), (b"accept", b"b"))
+
+    assert (first, known, again, others) == (400, None, 400, None)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "status"),
+    [
+        (("*",), b"anything.example", None),
+        (("localhost",), None, 421),
+        (("[::1]",), b"[::1]", None),
+        (("[::1]",), b"[::1]:8000", None),
+        (("localhost",), b"localhost:x", 421),
+    ],
+    ids=["all", "none", "ipv6", "ipv6 with a port", "port of letters"],
+)
+def test_t1_names_under_which_a_server_is_reached(hosts: Any, host: bytes | None, status: int | None):
+    raw = () if host is None else ((b"host", host),)
+
+    assert refused(Guard(frozenset(hosts)), *raw) == status
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "status"),
+    [
+        (("*",), b"https://page.example", None),
+        (("https://page.example",), b"https://page.example", None),
+        ((), b"http://localhost:8000", None),
+        ((), b"http://localhost:8001", 403),
+    ],
+    ids=["all", "named", "own", "another port"],
+)
+def test_t1_pages_that_may_call(origins: Any, origin: bytes, status: int | None):
+    assert refused(Guard(origins=frozenset(origins)), HOST, (b"origin", origin)) == status
+
+
+async def test_t16_a_check_may_be_async_and_give_more_than_a_name():
+    async def verify(token: str) -> dict[str, str] | None:
+        return {"user": "ada", "tenant": "x"} if token == "good" else None  # noqa: S105 - of a test
+
+    guard = Guard(bearer=Bearer(verify, "https://tools.example/mcp", scopes=["read"]))
+
+    assert await guard.principal({b"authorization": b"bearer good"}) == {"user": "ada", "tenant": "x"}
+    bad = await guard.principal({b"authorization": b"Bearer bad"})
+    assert isinstance(bad, Refusal)
+    challenge = dict(bad.headers)[b"www-authenticate"].decode()
+    assert 'error="invalid_token"' in challenge
+    assert 'scope="read"' in challenge
+    assert b"scopes_supported" in guard.metadata()
+
+
+async def test_without_a_check_everybody_is_nobody():
+    guard = Guard()
+
+    assert await guard.principal({}) == {}
+    assert guard.metadata() == b"{}"
+    assert guard.metadata_url is None
+
+
+def sender(*messages: Any) -> Any:
+    left = list(messages)
+
+    async def receive() -> Any:
+        if not left:
+            await asyncio.Event().wait()
+        return left.pop(0)
+
+    return receive
+
+
+def part(body: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+GONE = {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ((part(b"{}", more=False),), b"{}"),
+        ((part(b"{", more=True), part(b"}", more=False)), b"{}"),
+        ((GONE,), None),
+        ((part(b"{", more=True), GONE), None),
+        ((part(b"x" * 11, more=False),), 413),
+        ((part(b"x" * 6, more=True), part(b"x" * 6, more=True)), 413),
+        ((part(b"x", more=True),), 408),
+        ((), 408),
+    ],
+    ids=["whole", "parts", "gone", "gone in between", "large", "large in parts", "unfinished", "nothing"],
+)
+async def test_t11_t17_a_body_is_read_within_its_bounds(messages: Any, found: Any):
+    guard = Guard(body_bytes=10, body_seconds=0.05)
+
+    body = await guard.body({}, sender(*messages))
+
+    assert (body.status if isinstance(body, Refusal) else body) == found
+
+
+@pytest.mark.parametrize("length", [b"11", b"-1", b"many"])
+async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: bytes):
+    body = await Guard(body_bytes=10).body({b"content-length": length}, sender())
+
+    assert isinstance(body, Refusal)
+    assert body.status == 413
+
+
+async def test_t13_what_cannot_be_read_is_left_to_who_reads_it():
+    guard = Guard()
+
+    assert guard.ambiguous(b"not json") is None
+    assert guard.ambiguous(b'{"a": 1}') is None
+    assert guard.ambiguous(b'{"a": 1, "a": 2}') is not None
+
+
+def test_t2_another_place_is_not_found():
+    with running() as server:
+        elsewhere = server.send(b"{}", {"content-type": "application/json"}, path="/other")
+
+    assert elsewhere.status == 404
+    assert "/mcp" in elsewhere.json["error"]["message"]
+
+
+async def test_t2_a_websocket_is_closed():
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await asgi_app(Toolbox())({"type": "websocket"}, sender(), send)
+
+    assert sent == [{"type": "websocket.close", "code": 1000}]
+
+
+async def test_an_application_whose_server_is_required_and_away_does_not_start():
+    away = McpServer.http("away", "http://127.0.0.1:1/mcp", required=True)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await asgi_app(Toolbox(away))({"type": "lifespan"}, sender({"type": "lifespan.startup"}), send)
+
+    assert sent[0]["type"] == "lifespan.startup.failed"
+    assert "away" in sent[0]["message"]
+
+
+def test_a_key_for_states_that_is_too_short_is_refused():
+    with pytest.raises(ConfigError, match="state_key"):
+        asgi_app(Toolbox(), state_key="short")
