@@ -15,6 +15,7 @@ from mcp_types import (
     CreateMessageResult,
     ElicitResult,
     GetPromptResult,
+    InputRequiredResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -38,7 +39,7 @@ from mcp import Client, MCPError
 from serving.shelf import Running, running
 from toolwright import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
 from toolwright.clients import Elicit
-from toolwright.mcp import stdio
+from toolwright.mcp import passing, stdio
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -464,6 +465,65 @@ async def test_a_tool_that_calls_a_server_itself_keeps_its_own_result():
 
     assert found.content[0].text == "Ada Ada + Ada"
     assert asked == ["Your name?", "And another?", "Mine?"]
+
+
+def test_t16_each_user_of_a_gateway_is_that_user_behind_it():
+    """A connection for each identity; a new one does not know yet which parameters are mirrored in headers."""
+    users = {"a" * 16: "alice", "b" * 16: "bob", "s" * 16: "service"}
+    tokens = {user: token for token, user in users.items()}
+
+    def auth(ctx: ToolContext) -> str:
+        return tokens[ctx.get("user", "service")]
+
+    with (
+        running(auth=users.get) as inner,
+        running(Toolbox(McpServer.http("behind", inner.url, auth=auth)), auth=users.get) as outer,
+    ):
+        found = {
+            user: outer.call("who", headers={"authorization": f"Bearer {tokens[user]}"})["content"][0]["text"]
+            for user in ("alice", "bob")
+        }
+        mirrored = {"authorization": f"Bearer {tokens['bob']}", "mcp-param-place": "north"}
+        place = outer.call("region", {"place": "north"}, headers=mirrored)
+
+    assert found == {"alice": "alice", "bob": "bob"}
+    assert place["content"][0]["text"] == "north"
+
+
+async def test_a_server_that_only_wants_to_be_called_again_is():
+    states: list[str | None] = []
+
+    async def tools(ctx: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="later", input_schema={"type": "object"})])
+
+    async def call(ctx: Any, params: Any) -> Any:
+        states.append(params.request_state)
+        if len(states) < 3:
+            return InputRequiredResult(request_state=f"round {len(states)}")
+        return CallToolResult(content=[TextContent(type="text", text="now")])
+
+    gateway = Toolbox(McpServer.of("behind", Server("later", on_list_tools=tools, on_call_tool=call)))
+    async with gateway, Client(gateway.__mcp_server__()) as client:
+        found = await client.call_tool("later", {})
+
+    assert found.content[0].text == "now"
+    assert states == [None, "round 1", "round 2"]
+
+
+async def test_a_server_that_never_stops_asking_is_left(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(passing, "ROUNDS", 3)
+    monkeypatch.setattr(passing, "STATE_ONLY_SECONDS", 0.0)
+
+    async def tools(ctx: Any, params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="never", input_schema={"type": "object"})])
+
+    async def call(ctx: Any, params: Any) -> Any:
+        return InputRequiredResult(request_state="again")
+
+    gateway = Toolbox(McpServer.of("behind", Server("never", on_list_tools=tools, on_call_tool=call)))
+    async with gateway, Client(gateway.__mcp_server__()) as client:
+        with pytest.raises(MCPError, match="still asks after 3 rounds"):
+            await client.call_tool("never", {})
 
 
 DESK = """
