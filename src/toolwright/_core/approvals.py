@@ -13,7 +13,7 @@ from typing import Any
 
 from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict, key_from, needs_approval, preview_of
 from toolwright._core.context import CallState, context_from
-from toolwright._core.dispatch import Ask
+from toolwright._core.dispatch import NOTHING_ASKED, Ask
 from toolwright._core.faces import ContextLike
 from toolwright._core.gating import allow_experimental
 from toolwright._core.govern import Governed, plain_arguments, seen_arguments
@@ -90,6 +90,16 @@ class Approvals(ABC):
             ApprovalDenied: the request was changed, or was not made under this key.
         """
         return self._office.notary.decided(request, verdict)
+
+    def signed(self, decision: Decision) -> bool:
+        """Tell whether a decision was made under this toolbox's key, and not changed since."""
+        return self._office.notary.signed(decision)
+
+    def recall(self, call: ToolCall, result: ToolResult) -> None:
+        """Count a call of this run that was made before, in another process: limits and repeats go on from there."""
+        route = self._route_or_refusal(call.name)
+        if self._run is not None and isinstance(route, Route):
+            Governed(route, self._office, self._run, NOTHING_ASKED).recalled(call, result)
 
     async def resume(
         self,

@@ -51,6 +51,8 @@ class Reply:
     steps: tuple[Step, ...] = ()
     said: int = field(default=0, repr=False)
     """How many of the messages were there before the run."""
+    turns: int = field(default=0, repr=False)
+    """How many turns the model has taken in this run."""
 
     @property
     def text(self) -> str:
@@ -88,6 +90,7 @@ class Reply:
             "conversation": self.conversation,
             "finish": self.finish,
             "said": self.said,
+            "turns": self.turns,
             "messages": [message.to_dict() for message in self.messages],
             "pending": [request.to_dict() for request in self.pending],
         }
@@ -114,6 +117,7 @@ class Reply:
                 conversation=saved["conversation"],
                 run=saved["run"],
                 said=int(saved["said"]),
+                turns=int(saved["turns"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
