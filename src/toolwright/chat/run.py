@@ -142,7 +142,7 @@ class Run:
         return reply
 
     def _with_own_ids(self, reply: ModelReply) -> ModelReply:
-        """Give each call an id of its own: providers refuse a conversation in which one is there twice."""
+        """Give each call an id of its own, and a name: providers refuse a conversation without."""
         calls: list[ToolCall] = []
         for call in reply.calls:
             own, number = call.id or "call", 1
@@ -150,7 +150,8 @@ class Run:
                 number += 1
                 own = f"{call.id or 'call'}_{number}"
             self.ids.add(own)
-            calls.append(call if own == call.id else replace(call, id=own))
+            whole = own == call.id and call.name
+            calls.append(call if whole else replace(call, id=own, name=call.name or "unknown"))
         if all(mine is theirs for mine, theirs in zip(calls, reply.calls, strict=True)):
             return reply
         message = reply.message
