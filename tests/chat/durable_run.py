@@ -82,20 +82,23 @@ def answer(request):
     return [("look", {"n": step * 10}), ("look", {"n": step * 10 + 1}), ("pay", {"n": step})]
 
 
+async def sent(chat, text, run):
+    while True:
+        try:
+            return await chat.send(text, run=run, conversation="c")
+        except RunTaken:
+            await asyncio.sleep(0.005)
+
+
 async def main() -> None:
     Ledger.writing = writing
     model = ScriptedModel([answer] * 20)
     runtime, memory = SqliteRuntime(FOLDER / "runs.db"), SqliteMemory(FOLDER / "chat.db", 100)
     chat = Chat(model, Toolbox(look, pay), runtime=runtime, memory=memory)
-    while True:
-        try:
-            reply = await chat.send("go", run="r1", conversation="c")
-            break
-        except RunTaken:
-            await asyncio.sleep(0.005)
+    reply = await sent(chat, "go", "r1")
     results = [f"{r.name}:{'ok' if r.ok else r.error.code}" for m in reply.new for r in m.results]
     note(f"finish {reply.finish} {reply.text} {' '.join(results)}")
-    after = await chat.send("and now?", run="r2", conversation="c")
+    after = await sent(chat, "and now?", "r2")
     note(f"after {after.text}")
 
 
