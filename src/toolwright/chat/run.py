@@ -18,6 +18,7 @@ from typing import Any
 from toolwright._core.approve import ApprovalRequest, Decision
 from toolwright._core.batch import Batch
 from toolwright._core.context import ToolContext
+from toolwright._core.definition import ToolOptions
 from toolwright._core.exchange import Finished, ModelReply, ModelRequest, Usage
 from toolwright._core.govern import plain_arguments
 from toolwright._core.messages import Message, dump_result, load_result
@@ -129,6 +130,8 @@ class Run:
 
     async def _answered(self, request: ModelRequest) -> ModelReply:
         left = self._left()
+        if left is None and self.plan.emit is None:
+            return await self.plan.model.respond(request)
         async with asyncio.timeout(left):
             if self.plan.emit is None:
                 return await self.plan.model.respond(request)
@@ -194,20 +197,21 @@ class Run:
     async def next(self, turn: Turn) -> Turn:
         """Return the turn after this one; a choice that was forced holds once."""
         request = with_messages(turn.request, await self.shown(), tool_choice=None)
-        return replace(turn, request=request, number=turn.number + 1)
+        return Turn(request, turn.number + 1, turn.conversation, self)
 
     async def shown(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
         """Return what the model is shown next."""
         if self.plan.history:
-            return (*self.system, *(self.messages if messages is None else messages))
+            said = self.messages if messages is None else messages
+            return (*self.system, *said) if self.system else tuple(said)
         assert self.plan.memory is not None  # noqa: S101 - the chat has looked
         return (*self.system, *await self.plan.memory.load(self.plan.conversation or ""))
 
     async def perform(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls: side by side or in order, each once, each with a result."""
-        box, plan = self.plan.box, self.plan
         results: list[ToolResult] = []
         places = {id(call): place for place, call in enumerate(calls)}
+        left = self._left()
 
         async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
             del ends
@@ -216,9 +220,14 @@ class Run:
             self._tell(CallFinished(call, result))
             return result
 
-        batch = Batch(calls, results, _width(plan.strategy), self._left())
         try:
-            return await batch.run(run_one, [self._is_barrier(call, box) for call in calls])
+            if len(calls) == 1 and left is None:
+                # Most turns ask for one thing, which needs no turn of its own.
+                results.append(_cancelled(calls[0]))
+                results[0] = await run_one(calls[0], None)
+                return results
+            batch = Batch(calls, results, _width(self.plan.strategy), left)
+            return await batch.run(run_one, [self._is_barrier(call) for call in calls])
         except asyncio.CancelledError:
             # Whoever stops a run still gets a conversation in which every call has its result. A journal may know
             # better when the run is driven again, so that a memory waits for that.
@@ -253,9 +262,10 @@ class Run:
             result: ToolResult = await work()
             return result
 
-        effect = self._effect(number, place, call)
+        options = self._options(call.name)
+        effect = self._effect(f"{number}/{place}/{call.name}", call, options)
         try:
-            result: ToolResult = await self.driven.perform(effect, make, _RESULT, self._ask_about(call))
+            result: ToolResult = await self.driven.perform(effect, make, _RESULT, self._ask_about(call, options))
         except UnknownOutcome as unknown:
             return ToolResult(call.id, call.name, error=unknown, attempts=0)
         if result.call_id != call.id:
@@ -265,8 +275,14 @@ class Run:
             self.plan.box.recall(call, result)
         return result
 
-    def _ask_about(self, call: ToolCall) -> Ask | None:
-        reconcile = self.plan.box[call.name].options.reconcile if call.name in self.plan.box else None
+    def _options(self, name: str) -> ToolOptions | None:
+        try:
+            return self.plan.box[name].options
+        except KeyError:
+            return None
+
+    def _ask_about(self, call: ToolCall, options: ToolOptions | None) -> Ask | None:
+        reconcile = None if options is None else options.reconcile
         if reconcile is None:
             return None
 
@@ -292,15 +308,14 @@ class Run:
     async def _resumed(self, decision: Decision) -> ToolResult:
         return await self.plan.box.resume(decision, context=self.plan.context)
 
-    def _effect(self, number: int, place: int, call: ToolCall) -> Effect:
-        options = self.plan.box[call.name].options if call.name in self.plan.box else None
+    def _effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> Effect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
         again = options is None or options.repeatable
-        return Effect(self.plan.run, f"{number}/{place}/{call.name}", "tool", call.name, arguments, repeatable=again)
+        return Effect(self.plan.run, key, "tool", call.name, arguments, repeatable=again)
 
-    @staticmethod
-    def _is_barrier(call: ToolCall, box: Toolbox) -> bool:
-        return call.name in box and box[call.name].options.alone
+    def _is_barrier(self, call: ToolCall) -> bool:
+        options = self._options(call.name)
+        return options is not None and options.alone
 
     # --- the record ----------------------------------------------------------------------------------
 
@@ -336,8 +351,7 @@ class Run:
         self.finish = "cancelled"
         last = self.messages[-1] if self.messages else None
         if last is not None and last.calls:
-            gone = [ToolResult(c.id, c.name, error=ToolCancelled(c.name), attempts=0) for c in last.calls]
-            self.messages.append(Message("tool", results=gone))
+            self.messages.append(Message("tool", results=map(_cancelled, last.calls)))
 
     def reply(self) -> Reply:
         """Return what the run has come to."""
@@ -354,6 +368,10 @@ class Run:
             said=len(self.system) + self.said,
             turns=self.turns,
         )
+
+
+def _cancelled(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def _width(strategy: Strategy) -> int:
