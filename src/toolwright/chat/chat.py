@@ -215,6 +215,9 @@ class Chat:
         policy = self.policy
         box = self._box_for(words)
         await box.list()
+        if missing := [name for name in _names_in(words.get("tools")) if name not in box]:
+            there = ", ".join(sorted(each.name for each in self.box)[:20]) or "none"
+            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {there}.")
         context = policy.context
         if (given := context_from(words.get("context"))) is not None:
             context = given if context is None else context.merged(given)
@@ -256,11 +259,8 @@ class Chat:
     def _box_for(self, words: SendWords) -> Toolbox:
         box = self.box
         if (wanted := words.get("tools")) is not None:
-            names = [wanted] if isinstance(wanted, str) else wanted
-            if isinstance(names, list | tuple) and names and all(isinstance(item, str) for item in names):
-                box = box.select(*map(glob.escape, names))
-            else:
-                box = _box_of(wanted, *self._own)
+            names = _names_in(wanted)
+            box = box.select(*map(glob.escape, names)) if names else _box_of(wanted, *self._own)
         if (more := words.get("add_tools")) is not None:
             box = box | (more if isinstance(more, Toolbox) else Toolbox(*_sources(more)))
         return box
@@ -336,6 +336,14 @@ class _Prepared:
     new: list[Message]
     choice: ToolChoice | str | None
     resumed: Resumed | None = None
+
+
+def _names_in(tools: Any) -> Sequence[str]:
+    """Return the names of tools of the chat, where that is what was given."""
+    names = [tools] if isinstance(tools, str) else tools
+    if isinstance(names, list | tuple) and all(isinstance(item, str) for item in names):
+        return names
+    return ()
 
 
 def _sources(tools: Any) -> Sequence[Any]:
