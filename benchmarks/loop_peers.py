@@ -72,12 +72,10 @@ def openai_agents() -> Run:
     return run
 
 
-def langchain() -> Run:
-    """LangChain, the loop that its core leaves to the developer, over a model of our own."""
+def _langchain_model(steps: int) -> Any:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
-    from langchain_core.tools import StructuredTool
 
     class Steps(BaseChatModel):
         left: int
@@ -85,6 +83,10 @@ def langchain() -> Run:
         @property
         def _llm_type(self) -> str:
             return "steps"
+
+        def bind_tools(self, tools: Any, **words: Any) -> Any:
+            del tools, words
+            return self
 
         def _generate(self, messages: list[BaseMessage], *args: Any, **words: Any) -> ChatResult:
             del messages, args, words
@@ -99,10 +101,34 @@ def langchain() -> Run:
         async def _agenerate(self, messages: list[BaseMessage], *args: Any, **words: Any) -> ChatResult:
             return self._generate(messages, *args, **words)
 
+    return Steps(left=steps)
+
+
+def langchain() -> Run:
+    """LangChain, the agent that it makes, over a model of our own."""
+    from langchain.agents import create_agent
+    from langchain_core.messages import HumanMessage
+    from langchain_core.tools import StructuredTool
+
     tool = StructuredTool.from_function(coroutine=add)
 
     async def run(steps: int) -> object:
-        model, messages = Steps(left=steps), [HumanMessage("go")]
+        agent = create_agent(_langchain_model(steps), [tool])
+        asked = {"messages": [HumanMessage("go")]}
+        return (await agent.ainvoke(asked, {"recursion_limit": 3 * steps + 10}))["messages"][-1].content
+
+    return run
+
+
+def langchain_core() -> Run:
+    """LangChain, the loop that its core leaves to the developer, over a model of our own."""
+    from langchain_core.messages import HumanMessage
+    from langchain_core.tools import StructuredTool
+
+    tool = StructuredTool.from_function(coroutine=add)
+
+    async def run(steps: int) -> object:
+        model, messages = _langchain_model(steps), [HumanMessage("go")]
         while True:
             answer = await model.ainvoke(messages)
             messages.append(answer)
@@ -145,6 +171,7 @@ def llm() -> Run:
 PEERS: dict[str, Callable[[], Run]] = {
     "pydantic-ai, FunctionModel": pydantic_ai,
     "openai-agents, Runner": openai_agents,
-    "langchain-core, hand-written loop": langchain,
+    "langchain, create_agent": langchain,
+    "langchain-core, hand-written loop": langchain_core,
     "llm, chain": llm,
 }
