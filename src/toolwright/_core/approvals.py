@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from toolwright._core.faces import ContextLike
 from toolwright._core.gating import allow_experimental
 from toolwright._core.govern import Governed, plain_arguments, seen_arguments
 from toolwright._core.handles import Store
-from toolwright._core.limits import RunState, json_like
+from toolwright._core.limits import RunState, fingerprint, json_like
 from toolwright._core.office import Next, Office
 from toolwright._core.policy import INHERIT, Timeout, checked
 from toolwright._core.progress import OnProgress
@@ -26,7 +27,7 @@ from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end
 from toolwright._core.values import Arguments, Repair, ToolCall, ToolResult
-from toolwright.errors import ApprovalDenied, ToolCallError
+from toolwright.errors import ApprovalDenied, LimitExceeded, ToolCallError
 
 
 def office_of(policy: BoxPolicy) -> Office:
@@ -98,8 +99,14 @@ class Approvals(ABC):
     def recall(self, call: ToolCall, result: ToolResult) -> None:
         """Count a call of this run that was made before, in another process: limits and repeats go on from there."""
         route = self._route_or_refusal(call.name)
-        if self._run is not None and isinstance(route, Route):
-            Governed(route, self._office, self._run, NOTHING_ASKED).recalled(call, result)
+        if self._run is None or not isinstance(route, Route):
+            return
+        options, key = route.tool.options, Governed(route, self._office, self._run, NOTHING_ASKED).key
+        # What was over the limit then is over it now; what could not be read was no repeat.
+        with suppress(LimitExceeded, ValueError):
+            self._run.count(route.name, options.max_calls, key)
+            if options.repeats == "detect":
+                self._run.remember(fingerprint(route.name, plain_arguments(call)), result)
 
     async def resume(
         self,

@@ -10,7 +10,6 @@ import asyncio
 import os
 import time
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,7 +45,7 @@ from toolwright._core.result import shown
 from toolwright._core.route import Route, capped
 from toolwright._core.turns import Held, Refused
 from toolwright._core.values import Arguments, Text, ToolCall, ToolResult, result_of
-from toolwright.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled, ToolTimeout
+from toolwright.errors import ApprovalDenied, ApprovalRequired, ToolCallError, ToolCancelled, ToolTimeout
 
 
 class _Answered(Exception):
@@ -291,13 +290,6 @@ class Governed:
         if again is not None:
             note = "This call was made before with the same arguments and gave this same result. Do not make it again."
             raise _Answered(_noted(again, call.id, note))
-
-    def recalled(self, call: ToolCall, result: ToolResult) -> None:
-        """Count a call that was made before, and what came of it."""
-        if self.run is not None:
-            with suppress(LimitExceeded, ValueError):
-                self.run.count(self.route.name, self.route.tool.options.max_calls, self.key)
-                self._recorded(call, result)
 
     def _recorded(self, call: ToolCall, result: ToolResult) -> ToolResult:
         if self.run is None or self.route.tool.options.repeats == "allow":

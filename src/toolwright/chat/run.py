@@ -21,16 +21,17 @@ from toolwright._core.context import ToolContext
 from toolwright._core.definition import ToolOptions
 from toolwright._core.exchange import Finished, ModelReply, ModelRequest, Usage
 from toolwright._core.govern import plain_arguments
-from toolwright._core.messages import Message, dump_result, load_result
+from toolwright._core.messages import Message
 from toolwright._core.policy import Limits, Sequential, Strategy
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolCall, ToolResult
 from toolwright.chat.effects import Ask, Effect, NotDone, Reconciled, WasDone, Work
 from toolwright.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
+from toolwright.chat.forms import REPLY, RESULT
 from toolwright.chat.journal import result_with
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Finish, Reply, Step
-from toolwright.chat.runtime import Driven, Form
+from toolwright.chat.runtime import Driven
 from toolwright.chat.turns import Turn, with_messages
 from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome
 from toolwright.models.protocol import Model
@@ -120,7 +121,7 @@ class Run:
         began = time.perf_counter()
         model = self.plan.model
         effect = Effect(self.plan.run, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)})
-        reply: ModelReply = await self.driven.perform(effect, lambda: self._answered(turn.request), _REPLY)
+        reply: ModelReply = await self.driven.perform(effect, lambda: self._answered(turn.request), REPLY)
         reply = self._with_own_ids(reply)
         self.turns = turn.number
         self.usage += reply.usage
@@ -265,7 +266,7 @@ class Run:
         options = self._options(call.name)
         effect = self._effect(f"{number}/{place}/{call.name}", call, options)
         try:
-            result: ToolResult = await self.driven.perform(effect, make, _RESULT, self._ask_about(call, options))
+            result: ToolResult = await self.driven.perform(effect, make, RESULT, self._ask_about(call, options))
         except UnknownOutcome as unknown:
             return ToolResult(call.id, call.name, error=unknown, attempts=0)
         if result.call_id != call.id:
@@ -383,21 +384,3 @@ def _width(strategy: Strategy) -> int:
 def _is_over(result: ToolResult) -> bool:
     # By its code: one that was read from a journal is no `LimitExceeded` any more.
     return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message
-
-
-def _dump_reply(reply: ModelReply) -> dict[str, Any]:
-    usage = {name: getattr(reply.usage, name) for name in Usage.__slots__}
-    return {"message": reply.message.to_dict(), "finish": reply.finish, "usage": usage}
-
-
-def _load_reply(data: dict[str, Any]) -> ModelReply:
-    return ModelReply(Message.from_dict(data["message"]), data["finish"], Usage(**data["usage"]))
-
-
-def _dump_result(result: ToolResult) -> dict[str, Any] | None:
-    # A call that waits for a human was not made. It is asked about again, with a request that this process signs.
-    return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
-
-
-_REPLY = Form(_dump_reply, _load_reply)
-_RESULT = Form(_dump_result, load_result)
