@@ -169,3 +169,15 @@ async def test_a_saved_run_without_calls_is_damaged():
 
     with pytest.raises(ConfigError, match="its last turn has no calls"):
         await chat_of(["x"]).resume(saved)
+
+
+async def test_decisions_may_come_as_plain_data_and_nonsense_counts_for_nothing():
+    reply, saved = await paused()
+    chat = chat_of(["ok"])
+    plain = [chat.box.decide(request, Allow()).to_dict() for request in reply.pending]
+
+    waiting = await chat.resume(saved, [{"verdict": "allow"}, {}])
+    done = await chat.resume(saved, json.loads(json.dumps(plain)))
+
+    assert (waiting.finish, done.finish) == ("pending", "stop")
+    assert RAN == ["a", "b"]

@@ -27,7 +27,7 @@ from toolwright._core.toolbox import Toolbox
 from toolwright.chat.events import Done, Event
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Reply
-from toolwright.chat.resumed import Resumed
+from toolwright.chat.resumed import Resumed, genuine
 from toolwright.chat.run import Execute, Plan, Run
 from toolwright.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
@@ -172,12 +172,15 @@ class Chat:
     # --- going on later ------------------------------------------------------------------------------
 
     async def resume(
-        self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = (), **words: Unpack[SendWords]
+        self,
+        saved: Mapping[str, Any] | Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        **words: Unpack[SendWords],
     ) -> Reply:
         """Go on with a run that waits for approval: `reply.save()`, and a decision for each request.
 
-        A request without a decision that this application signed keeps waiting, and so does the run. Tools, context
-        and limits that the run was sent with are given again.
+        A request without a decision that this application signed keeps waiting, and so does the run. A decision may
+        come as the plain data that it was written as. Tools, context and limits are given again.
 
         Raises:
             ConfigError: it is not a saved run.
@@ -189,12 +192,15 @@ class Chat:
         words = {**words, "conversation": reply.conversation, "run": reply.run}
         prepared = await self._prepared((), words, None, reply.messages[:place])
         prepared.run.said = reply.said - len(prepared.run.system)
-        genuine = {d.request.id: d for d in decisions if prepared.run.plan.box.signed(d)}
-        prepared.resumed = Resumed(reply, reply.messages[place].results, genuine)
+        signed = genuine(prepared.run.plan.box, decisions)
+        prepared.resumed = Resumed(reply, reply.messages[place].results, signed)
         return await self._driven(prepared)
 
     def resume_sync(
-        self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = (), **words: Unpack[SendWords]
+        self,
+        saved: Mapping[str, Any] | Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        **words: Unpack[SendWords],
     ) -> Reply:
         """Run `resume` to its end, from code that is not async."""
         return run_to_end(self.resume(saved, decisions, **words))

@@ -6,16 +6,30 @@ Lives here: which of its calls are made now, and which results are there already
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from toolwright._core.approve import Decision
 from toolwright._core.exchange import ModelReply
+from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolResult
 from toolwright.chat.reply import Reply
 from toolwright.chat.run import Run
 from toolwright.chat.turns import Turn
-from toolwright.errors import ConfigError
+from toolwright.errors import ApprovalDenied, ConfigError
+
+
+def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
+    """Return the decisions that a toolbox signed, by their requests; what is none counts for nothing."""
+    found: dict[str, Decision] = {}
+    for given in decisions:
+        with suppress(ApprovalDenied):
+            decision = given if isinstance(given, Decision) else Decision.from_dict(given)
+            if box.signed(decision):
+                found[decision.request.id] = decision
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
