@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers check format bench conformance test-servers soak load clients fuzz clean
+.PHONY: help setup demo test test-providers check format bench conformance test-servers soak load clients fuzz kills clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ clients: $(READY) ## Have other MCP clients list and call our server; installs t
 
 fuzz: $(READY) ## Run the fuzz tests at full size
 	@$(BIN)/python -m pytest -m fuzz --full --timeout=3600 $(PYTEST_FLAGS)
+
+kills: $(READY) ## Kill a durable run at more than a hundred points, and go on with it
+	@$(BIN)/python -m pytest --full --timeout=3600 $(PYTEST_FLAGS) tests/chat/test_durable.py
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -19,6 +19,7 @@ import calls
 import define
 import environment
 import imports
+import loops
 import manifests
 import remotes
 from measure import Neighbours
@@ -30,6 +31,7 @@ SUBJECTS = {
     "call": calls.on_loop,
     "policy": calls.under_policy,
     "thread": calls.in_thread,
+    "loop": loops.table,
     "define": define.table,
     "import": imports.table,
     "mcp": remotes.table,

@@ -1,64 +1,106 @@
-"""A run that a test kills: `python durable_run.py JOURNAL LOG RUN`. Each call leaves a line before and after it."""
+"""A run that a test kills: `python durable_run.py FOLDER POINT`. Each call leaves a line before and after it.
+
+At the POINT-th thing that happens (a transaction begins or ends, a call begins or ends) the process kills itself, as
+`kill -9` would. POINT 0 is never. Where another process drives the run, this one waits for it.
+"""
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
 
-from toolwright import Toolbox, tool
-from toolwright.chat.chat import Chat
+from toolwright import Chat, SqliteMemory, Toolbox, tool
 from toolwright.chat.journal import SqliteRuntime
+from toolwright.chat.ledger import Ledger
+from toolwright.errors import RunTaken
 from toolwright.models.scripted import ScriptedModel
 
-JOURNAL, LOG, RUN = sys.argv[1:4]
+FOLDER, POINT = Path(sys.argv[1]), int(sys.argv[2])
+STEPS = 6
+_points = count(1)
+_lock = threading.Lock()
+_writing = Ledger.writing
+
+
+def point() -> None:
+    with _lock:
+        number = next(_points)
+    if number == POINT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def writing(self):
+    point()
+    with _writing(self) as db:
+        yield db
+        point()
+    point()
 
 
 def note(line: str) -> None:
-    handle = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    handle = os.open(FOLDER / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(handle, f"{line}\n".encode())
     os.close(handle)
+
+
+def leave_lines(kind: str, n: int) -> int:
+    point()
+    note(f"begin {kind} {n}")
+    point()
+    time.sleep(0.002)
+    note(f"end {kind} {n}")
+    point()
+    return n
 
 
 @tool(read_only=True)
 def look(n: int) -> int:
     """Look; may be done twice."""
-    note(f"begin look {n}")
-    time.sleep(0.01)
-    note(f"end look {n}")
-    return n
+    return leave_lines("look", n)
 
 
 @tool
 def pay(n: int) -> int:
     """Pay; must not be done twice."""
-    note(f"begin pay {n}")
-    time.sleep(0.01)
-    note(f"end pay {n}")
-    return n
+    return leave_lines("pay", n)
 
 
-def script():
-    for step in range(6):
-        yield [("look", {"n": step * 10 + place}) for place in range(2)] + [("pay", {"n": step})]
-    yield "done"
+def answer(request):
+    """Answer by what was said, so that it is the same in every process."""
+    asked = max(place for place, message in enumerate(request.messages) if message.role == "user")
+    step = sum(message.role == "assistant" for message in request.messages[asked:])
+    if request.messages[asked].text != "go":
+        return f"You said {[m.text for m in request.messages if m.role == 'user']}"
+    if step == STEPS:
+        return "done"
+    return [("look", {"n": step * 10}), ("look", {"n": step * 10 + 1}), ("pay", {"n": step})]
+
+
+async def sent(chat, text, run):
+    while True:
+        try:
+            return await chat.send(text, run=run, conversation="c")
+        except RunTaken:
+            await asyncio.sleep(0.005)
 
 
 async def main() -> None:
-    chat = Chat(ScriptedModel(_Following()), Toolbox(look, pay), runtime=SqliteRuntime(JOURNAL))
-    reply = await chat.send("go", run=RUN)
-    note(f"finish {reply.finish} {reply.text}")
-    for result in reply.results:
-        note(f"result {result.name} {result.ok} {'' if result.ok else result.error.code}")
+    Ledger.writing = writing
+    model = ScriptedModel([answer] * 20)
+    runtime, memory = SqliteRuntime(FOLDER / "runs.db"), SqliteMemory(FOLDER / "chat.db", 100)
+    chat = Chat(model, Toolbox(look, pay), runtime=runtime, memory=memory)
+    reply = await sent(chat, "go", "r1")
+    results = [f"{r.name}:{'ok' if r.ok else r.error.code}" for m in reply.new for r in m.results]
+    note(f"finish {reply.finish} {reply.text} {' '.join(results)}")
+    after = await sent(chat, "and now?", "r2")
+    note(f"after {after.text}")
 
 
-class _Following(list):
-    """A script that answers by what was said, so that it is the same in every process."""
-
-    def __init__(self):
-        turns = list(script())
-        super().__init__(
-            [lambda request: turns[sum(m.role == "assistant" for m in request.messages)]] * (len(turns) + 1)
-        )
-
-
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,90 +1,107 @@
-"""A run survives its process: kill -9 at many points, then the same run again."""
+"""A run survives its process: kill -9 at many points, then the same run again; and two processes at one run."""
 
+import asyncio
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from toolwright import Toolbox, tool
-from toolwright.chat.chat import Chat
+from toolwright import Message
 from toolwright.chat.journal import SqliteRuntime
-from toolwright.errors import RunTaken
-from toolwright.models.scripted import ScriptedModel
+from toolwright.chat.memory import SqliteMemory
+from toolwright.providers.conversation import check_conversation
 
-RUN = str(Path(__file__).with_name("durable_run.py"))
-KILLS = 8
-
-
-def started(folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, RUN, str(folder / "runs.db"), str(folder / "log"), "r1"])
+PROGRAM = str(Path(__file__).with_name("durable_run.py"))
+STEPS, POINTS = 6, 205
+"""How many turns with calls the run takes, and about how many things happen in it."""
 
 
-def lines(folder: Path) -> list[str]:
+def start(folder: Path, point: int = 0) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, PROGRAM, str(folder), str(point)])
+
+
+def lines(folder: Path, word: str) -> list[str]:
     log = folder / "log"
-    return log.read_text().splitlines() if log.exists() else []
+    return [line for line in log.read_text().splitlines() if line.startswith(word)] if log.exists() else []
 
 
-@pytest.mark.parametrize("seed", range(KILLS))
+def calls_begun(folder: Path) -> Counter[str]:
+    return Counter(line.removeprefix("begin ") for line in lines(folder, "begin"))
+
+
+def calls_done(folder: Path) -> set[str]:
+    """The calls that the journal knows the result of."""
+    if not (folder / "runs.db").exists():
+        return set()
+    runtime = SqliteRuntime(folder / "runs.db")
+    done = {f"{e.name} {e.arguments['n']}" for e in runtime.effects("r1") if e.kind == "tool" and e.state == "done"}
+    runtime.close()
+    return done
+
+
+def conversation(folder: Path) -> list[Message]:
+    memory = SqliteMemory(folder / "chat.db", 1000)
+    said = asyncio.run(memory.load("c"))
+    memory.close()
+    return list(said)
+
+
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(60 if metafunc.config.getoption("full") else 6))
+
+
+@pytest.mark.fuzz
 def test_a_run_that_is_killed_goes_on_and_does_nothing_twice_that_it_must_not(tmp_path, seed):
     chance = random.Random(seed)  # noqa: S311 - the seed is the test
-    for _ in range(3):
-        process = started(tmp_path)
-        enough = len(lines(tmp_path)) + chance.randint(1, 14)
-        while len(lines(tmp_path)) < enough and process.poll() is None:
-            time.sleep(0.002)
-        process.kill()
-        process.wait(30)
+    settled: dict[str, int] = {}
+    kills = 0
+    for _ in range(2):
+        ended = start(tmp_path, chance.randint(1, POINTS)).wait(60)
+        kills += ended != 0
+        settled |= {call: calls_begun(tmp_path)[call] for call in calls_done(tmp_path)}
 
-    before = len(lines(tmp_path))
-    assert started(tmp_path).wait(60) == 0
+    assert start(tmp_path).wait(60) == 0
 
-    seen = Counter(line for line in lines(tmp_path) if line.startswith("begin"))
-    assert all(count == 1 for line, count in seen.items() if " pay " in line)
-    ended = {line for line in lines(tmp_path) if line.startswith("end pay")}
-    last = lines(tmp_path)[before:]  # the one before may have come as far as its results
-    results = [line for line in last if line.startswith("result pay")]
-    assert len(results) == 6
-    told = sum("unknown_outcome" in line for line in results)
-    assert len(ended) >= 6 - told
-    assert "finish stop done" in last
-
-
-async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
-    first, second = SqliteRuntime(tmp_path / "runs.db"), SqliteRuntime(tmp_path / "runs.db")
-
-    async with first.drive("r"):
-        with pytest.raises(RunTaken):
-            async with second.drive("r"):
-                pass
-    async with second.drive("r"):
-        pass
-    first.close()
-    second.close()
+    begun = calls_begun(tmp_path)
+    assert all(begun[call] == times for call, times in settled.items()), "what was done is not done again"
+    assert all(times <= 1 for call, times in begun.items() if call.startswith("pay"))
+    assert all(times <= 1 + kills for times in begun.values())
+    [*_, finish] = lines(tmp_path, "finish")
+    _, why, text, *results = finish.split()
+    told = Counter(results)
+    assert (why, text) == ("stop", "done")
+    assert told["look:ok"] == 2 * STEPS
+    assert told["pay:ok"] + told["pay:unknown_outcome"] == STEPS
+    assert told["pay:unknown_outcome"] <= kills
+    assert len(lines(tmp_path, "end pay")) >= told["pay:ok"]
+    said = conversation(tmp_path)
+    assert [message.text for message in said if message.role == "user"] == ["go", "and now?"]
+    assert check_conversation(said) == []
+    assert len(said) == 2 + 2 * STEPS + 2, "nothing is lost, and nothing said twice"
+    assert lines(tmp_path, "after")[-1] == "after You said ['go', 'and now?']"
 
 
-async def test_what_was_done_is_read_from_the_journal(tmp_path):
-    ran = []
+def test_two_processes_at_one_run_make_every_call_once(tmp_path):
+    both = [start(tmp_path), start(tmp_path)]
 
-    @tool
-    def once(n: int) -> int:
-        """Run once."""
-        ran.append(n)
-        return n
+    codes = [process.wait(60) for process in both]
 
-    def chat():
-        model = ScriptedModel([[("once", {"n": 1})], "done"])
-        return Chat(model, Toolbox(once), runtime=SqliteRuntime(tmp_path / "runs.db"))
+    assert codes == [0, 0]
+    begun = calls_begun(tmp_path)
+    assert len(begun) == 3 * STEPS
+    assert set(begun.values()) == {1}
+    assert len(set(lines(tmp_path, "finish"))) == 1
 
-    first = await chat().send("go", run="r")
-    again = chat()
-    second = await again.send("go", run="r")
 
-    assert ran == [1]
-    assert first.text == second.text == "done"
-    assert again.model.requests == []
-    [record] = SqliteRuntime(tmp_path / "runs.db").runs()
-    assert (record.run, record.effects, record.held) == ("r", 3, False)
+def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(tmp_path):
+    first = start(tmp_path, POINTS // 2)
+    second = start(tmp_path)
+
+    assert {first.wait(60), second.wait(60)} <= {-9, 0}
+
+    assert start(tmp_path).wait(60) == 0
+    assert all(times == 1 for call, times in calls_begun(tmp_path).items() if call.startswith("pay"))

@@ -11,8 +11,9 @@ from toolwright import Message, ToolCall, ToolResult, tool
 from toolwright.chat.chat import Chat
 from toolwright.chat.memory import SqliteMemory, WindowMemory, windowed
 from toolwright.errors import ConfigError
+from toolwright.models import ModelRequest
 from toolwright.models.scripted import ScriptedModel
-from toolwright.providers.conversation import check_conversation
+from toolwright.providers import check_body, check_conversation, codec
 
 
 @tool(read_only=True)
@@ -136,3 +137,36 @@ async def test_a_damaged_message_is_no_silent_loss(tmp_path):
 def test_a_window_of_nothing_is_refused():
     with pytest.raises(ConfigError):
         WindowMemory(0)
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "gemini"])
+async def test_a_conversation_goes_on_with_another_provider(memory, provider):
+    """What one provider thought goes back to it alone; what was said goes to all."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret thought"}
+    item = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": 1}'}
+    question, asked, answered, told = turn(1)
+    asked = Message("assistant", (), asked.calls, provider_state={"provider": "openai", "items": [thought, item]})
+    await memory.append("c", [question, asked, answered, told])
+
+    said = [*await memory.load("c"), Message("user", "and now?")]
+    own, other = (json.dumps(codec(name).encode(ModelRequest(said), "m")) for name in ("openai", provider))
+
+    assert "secret thought" in own
+    assert "secret thought" not in other
+    assert all(text in other for text in ("question 1", "answer 1", "and now?"))
+    assert check_body(provider, json.loads(other)) == []
+
+
+async def test_a_memory_can_forget(memory):
+    await memory.append_once("c", "k", turn(1))
+    memory.forget("c")
+
+    await memory.append_once("c", "k", turn(2))
+
+    assert (await memory.load("c"))[0].text == "question 2"
+
+
+@pytest.mark.parametrize("words", [{"messages": 0}, {"tokens": 0}])
+def test_a_window_of_nothing_over_a_file_is_refused(tmp_path, words):
+    with pytest.raises(ConfigError, match="give 1 or more"):
+        SqliteMemory(tmp_path / "chat.db", **words)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolwright import Allow, Deny, Edit, Toolbox, tool
+from toolwright import Allow, Deny, Edit, ProjectDir, Toolbox, tool
 from toolwright.chat.chat import Chat
 from toolwright.errors import ConfigError
 from toolwright.models.scripted import ScriptedModel
@@ -96,8 +96,9 @@ async def test_a_decision_that_was_tampered_with_does_not_run_anything():
         decision["request"]["arguments"] = {"name": "everything"}
         forged.append(type(chat.box.decide(request, Allow())).from_dict(decision))
 
-    await chat.resume(saved, forged)
+    reply = await chat.resume(saved, forged)
 
+    assert reply.finish == "pending"
     assert RAN == []
 
 
@@ -116,3 +117,67 @@ async def test_a_decision_is_good_once():
 async def test_something_else_is_no_saved_run(saved):
     with pytest.raises(ConfigError):
         await chat_of([]).resume(saved)
+
+
+async def test_whoever_decides_for_a_chat_leaves_the_rules_of_its_toolbox_alone():
+    seen, hooked = [], []
+
+    async def hook(call, following):
+        hooked.append(call.name)
+        return await following(call)
+
+    box = Toolbox(look, approve="all", timeout=5.0, name="mine")
+    box.use(hook)
+    script = [[("look", {})], "done"]
+
+    reply = await Chat(ScriptedModel(script), box, approver=lambda request: seen.append(request.tool) or Allow()).send(
+        "x"
+    )
+
+    assert (seen, hooked, reply.text) == (["look"], ["look"], "done")
+    assert Chat(ScriptedModel(script), box, approver=lambda request: Allow()).box.name == "mine"
+    assert (await box.call("look")).error.code == "approval_required"
+
+
+async def test_whoever_decides_for_a_chat_decides_about_the_tools_of_a_request_too():
+    chat = Chat(ScriptedModel([[("erase", {"name": "a"})], "done"] * 2), (), approver=lambda request: Allow())
+
+    await chat.send("x", tools=[erase])
+    await chat.send("x", tools=Toolbox(erase))
+
+    assert RAN == ["a", "a"]
+
+
+async def test_a_configuration_for_a_chat_leaves_the_rules_of_its_toolbox_alone(tmp_path):
+    @tool
+    def where(project_dir: ProjectDir) -> str:
+        """Say where."""
+        return str(project_dir)
+
+    box = Toolbox(where, approve="all")
+    chat = Chat(ScriptedModel([[("where", {})]]), box, config={"project_dir": str(tmp_path)})
+
+    reply = await chat.send("x")
+
+    assert reply.finish == "pending"
+    assert (await chat.box.resume(chat.box.decide(reply.pending[0], Allow()))).text == str(tmp_path)
+
+
+async def test_a_saved_run_without_calls_is_damaged():
+    _, saved = await paused()
+    saved["messages"][1]["calls"] = []
+
+    with pytest.raises(ConfigError, match="its last turn has no calls"):
+        await chat_of(["x"]).resume(saved)
+
+
+async def test_decisions_may_come_as_plain_data_and_nonsense_counts_for_nothing():
+    reply, saved = await paused()
+    chat = chat_of(["ok"])
+    plain = [chat.box.decide(request, Allow()).to_dict() for request in reply.pending]
+
+    waiting = await chat.resume(saved, [{"verdict": "allow"}, {}])
+    done = await chat.resume(saved, json.loads(json.dumps(plain)))
+
+    assert (waiting.finish, done.finish) == ("pending", "stop")
+    assert RAN == ["a", "b"]

@@ -15,8 +15,10 @@ CALLED_BY_US_OR_BY_A_TOOL = {
     "ToolContext.progress",  # a tool calls it, inside a running call
     "Chat.stream",  # a stream has no end to run to; `send_sync` is its sync face
     "SqliteMemory.append",  # the chat calls it
+    "SqliteMemory.append_once",  # the chat calls it
     "SqliteMemory.load",  # the chat calls it
     "WindowMemory.append",  # the chat calls it
+    "WindowMemory.append_once",  # the chat calls it
     "WindowMemory.load",  # the chat calls it
 }
 

@@ -25,6 +25,16 @@ FIXTURES = {
             "response": {"toolCalls": [{"name": "get_weather", "arguments": {"city": "Oslo", "unit": "C"}}]},
         },
         {"match": {"userMessage": "weather in Oslo"}, "response": {"content": "It is 21 degrees in Oslo."}},
+        {
+            "match": {"userMessage": "Brno and Praha", "hasToolResult": False},
+            "response": {
+                "toolCalls": [
+                    {"name": "get_weather", "arguments": {"city": "Brno", "unit": "C"}},
+                    {"name": "get_weather", "arguments": {"city": "Praha", "unit": "F"}},
+                ]
+            },
+        },
+        {"match": {"userMessage": "Brno and Praha"}, "response": {"content": "Both are sunny."}},
     ]
 }
 

@@ -176,3 +176,16 @@ def test_a_second_tool_or_call_of_one_name_is_caught(provider):
 def test_a_checker_for_an_unknown_provider_is_an_error():
     with pytest.raises(UnsupportedProvider):
         check_body("mcp", {})
+
+
+def test_calls_of_one_name_without_ids_are_answered_in_order():
+    calls = [{"functionCall": {"name": "f", "args": {}}} for _ in range(2)]
+    answers = [{"functionResponse": {"name": "f", "response": {}}} for _ in range(3)]
+
+    def flaws(count):
+        contents = [{"role": "model", "parts": calls}, {"role": "user", "parts": answers[:count]}]
+        return [flaw.code for flaw in check_body("gemini", {"contents": contents})]
+
+    assert flaws(2) == []
+    assert flaws(1) == ["unanswered"]
+    assert flaws(3) == ["orphan"]

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from toolwright._core.approve import ApprovalRequest, Decision, Notary, Verdict, key_from, needs_approval, preview_of
 from toolwright._core.context import CallState, context_from
-from toolwright._core.dispatch import Ask
+from toolwright._core.dispatch import NOTHING_ASKED, Ask
 from toolwright._core.faces import ContextLike
 from toolwright._core.gating import allow_experimental
 from toolwright._core.govern import Governed, plain_arguments, seen_arguments
 from toolwright._core.handles import Store
-from toolwright._core.limits import RunState, json_like
+from toolwright._core.limits import RunState, fingerprint, json_like
 from toolwright._core.office import Next, Office
 from toolwright._core.policy import INHERIT, Timeout, checked
 from toolwright._core.progress import OnProgress
@@ -26,7 +27,7 @@ from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end
 from toolwright._core.values import Arguments, Repair, ToolCall, ToolResult
-from toolwright.errors import ApprovalDenied, ToolCallError
+from toolwright.errors import ApprovalDenied, LimitExceeded, ToolCallError
 
 
 def office_of(policy: BoxPolicy) -> Office:
@@ -90,6 +91,22 @@ class Approvals(ABC):
             ApprovalDenied: the request was changed, or was not made under this key.
         """
         return self._office.notary.decided(request, verdict)
+
+    def signed(self, decision: Decision) -> bool:
+        """Tell whether a decision was made under this toolbox's key, and not changed since."""
+        return self._office.notary.signed(decision)
+
+    def recall(self, call: ToolCall, result: ToolResult) -> None:
+        """Count a call of this run that was made before, in another process: limits and repeats go on from there."""
+        route = self._route_or_refusal(call.name)
+        if self._run is None or not isinstance(route, Route):
+            return
+        options, key = route.tool.options, Governed(route, self._office, self._run, NOTHING_ASKED).key
+        # What was over the limit then is over it now; what could not be read was no repeat.
+        with suppress(LimitExceeded, ValueError):
+            self._run.count(route.name, options.max_calls, key)
+            if options.repeats == "detect":
+                self._run.remember(fingerprint(route.name, plain_arguments(call)), result)
 
     async def resume(
         self,

@@ -168,9 +168,7 @@ class Notary:
         """
         request = decision.request
         self._check_request(request)
-        parts = (decision.verdict, decision.reason, decision.arguments)
-        expected = self.sign("decision", request.signature, *parts)
-        if not _same(expected, decision.signature):
+        if not _same(self._signature_of(decision), decision.signature):
             raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
         if request.expires is not None and time.time() > request.expires:
             raise ApprovalDenied(request.tool, "the request has expired")
@@ -185,6 +183,18 @@ class Notary:
                 raise ApprovalDenied(request.tool, "the decision was used before")
             self.used[request.id] = time.time()
         return _verdict_of(decision)
+
+    def signed(self, decision: Decision) -> bool:
+        """Tell whether a decision, and the request that it is about, are as they were signed."""
+        try:
+            self._check_request(decision.request)
+        except ApprovalDenied:
+            return False
+        return _same(self._signature_of(decision), decision.signature)
+
+    def _signature_of(self, decision: Decision) -> str:
+        parts = (decision.verdict, decision.reason, decision.arguments)
+        return self.sign("decision", decision.request.signature, *parts)
 
     def _check_request(self, request: ApprovalRequest) -> None:
         if not _same(self.sign("request", _unsigned(request)), request.signature):

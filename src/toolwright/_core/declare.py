@@ -89,6 +89,7 @@ class OptionWords(TypedDict, total=False):
     retry: Retry | Inherit | None
     approval: bool | Callable[[dict[str, Any], Any], Any]
     preview: Callable[..., Any] | None
+    reconcile: Callable[..., Any] | None
     skip_permission: bool
     overrides_builtin: bool
     sequential: bool | None

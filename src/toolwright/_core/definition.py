@@ -84,6 +84,8 @@ class ToolOptions:
     """Whether a human decides about each call: yes, or a predicate of (arguments, context)."""
     preview: Callable[..., Any] | None = None
     """Says what a call would do, from its arguments, for whoever decides. It must not do it."""
+    reconcile: Callable[..., Any] | None = None
+    """Finds out, from its arguments, whether a call that was interrupted was done. It must not do it."""
     skip_permission: bool = False
     """Exempt from the toolbox's approval rule."""
     overrides_builtin: bool = False

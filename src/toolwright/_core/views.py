@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Self
 
 from typing_extensions import TypedDict, Unpack
 
+from toolwright._core.approve import Approver
 from toolwright._core.augment import OnArguments, augmenter
 from toolwright._core.catalog import Catalog, as_named, matches
+from toolwright._core.config import Config
 from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.limits import RunState
+from toolwright._core.office import Office
 from toolwright._core.policy import Limits
 from toolwright._core.remotes import Remotes, View
+from toolwright._core.route import BoxPolicy
 from toolwright._core.tool import Tool
 from toolwright.errors import DefinitionError
 
@@ -37,6 +43,8 @@ class Views(ABC):
     _catalog: Catalog
     _remotes: Remotes
     _run: RunState | None
+    _office: Office
+    _policy: BoxPolicy
 
     @abstractmethod
     def _with(
@@ -125,6 +133,21 @@ class Views(ABC):
         Use it as a context manager; results that were cut and kept are gone when it ends.
         """
         return self._with(self._catalog, run=RunState(limits or Limits()))
+
+    def approved_by(self, approver: Approver) -> Self:
+        """Return a view about whose calls someone else decides; rules, hooks, limits and the key stay."""
+        twin = self._with(self._catalog)
+        twin._office = replace(self._office, approver=approver)  # noqa: SLF001 - one of ourselves
+        return twin
+
+    def configured(self, config: Config | Mapping[str, Any]) -> Self:
+        """Return a view whose tools are given this configuration; the policy stays."""
+        twin = self._with(self._catalog)
+        found = config if isinstance(config, Config) else Config(config)
+        folder = None if found.project_dir is None else Path(found.project_dir).absolute()
+        context = self._policy.context.within(found, folder)
+        twin._policy = replace(self._policy, context=context)  # noqa: SLF001 - as above
+        return twin
 
     def __or__(self, other: Views) -> Self:
         """Return a toolbox with the tools of both, under this one's policy."""

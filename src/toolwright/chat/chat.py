@@ -24,14 +24,14 @@ from toolwright._core.messages import Message
 from toolwright._core.policy import Limits, Parallel, Strategy
 from toolwright._core.sync import run_to_end
 from toolwright._core.toolbox import Toolbox
-from toolwright._core.values import ToolResult
 from toolwright.chat.events import Done, Event
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Reply
+from toolwright.chat.resumed import Resumed, genuine
 from toolwright.chat.run import Execute, Plan, Run
-from toolwright.chat.runtime import MemoryRuntime, Runtime
+from toolwright.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
-from toolwright.errors import ApprovalRequired, ConfigError, LimitExceeded
+from toolwright.errors import ConfigError, LimitExceeded
 from toolwright.models.named import model as model_of
 from toolwright.models.protocol import Model
 from toolwright.providers.conversation import repair
@@ -98,8 +98,8 @@ class Chat:
                 f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatWords.__annotations__))}."
             )
         self.model: Model = model_of(model) if isinstance(model, str) else model
-        approver, config = given.pop("approver", None), given.pop("config", None)
-        self.box = _box_of(tools, approver, config)
+        self._own = (given.pop("approver", None), given.pop("config", None))
+        self.box = _box_of(tools, *self._own)
         given["context"] = context_from(given.get("context"))
         given["advisors"] = tuple(given.get("advisors", ()))
         self.policy = _Policy(**given)
@@ -171,45 +171,39 @@ class Chat:
 
     # --- going on later ------------------------------------------------------------------------------
 
-    async def resume(self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = ()) -> Reply:
+    async def resume(
+        self,
+        saved: Mapping[str, Any] | Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        **words: Unpack[SendWords],
+    ) -> Reply:
         """Go on with a run that waits for approval: `reply.save()`, and a decision for each request.
 
-        A request without a decision keeps waiting, and so does the run.
+        A request without a decision that this application signed keeps waiting, and so does the run. A decision may
+        come as the plain data that it was written as. Tools, context and limits are given again.
 
         Raises:
             ConfigError: it is not a saved run.
         """
         reply = saved if isinstance(saved, Reply) else Reply.load(saved)
-        by_request = {decision.request.id: decision for decision in decisions}
-        last = next((m for m in reversed(reply.messages) if m.results), None)
-        if last is None or not reply.pending:
+        if not reply.pending or not any(message.results for message in reply.messages):
             raise ConfigError("This run does not wait for anything. Send the next message instead.")
-        waiting = {request.call_id: request for request in reply.pending}
-        results: list[ToolResult] = []
-        for result in last.results:
-            request = waiting.get(result.call_id)
-            if request is None:
-                results.append(result)
-            elif (decision := by_request.get(request.id)) is not None:
-                done = await self.box.resume(decision, context=self.policy.context)
-                results.append(done)
-            else:
-                results.append(ToolResult(result.call_id, result.name, error=ApprovalRequired(result.name, request)))
-        return await self._resumed(reply, results)
-
-    def resume_sync(self, saved: Mapping[str, Any] | Reply, decisions: Iterable[Decision] = ()) -> Reply:
-        """Run `resume` to its end, from code that is not async."""
-        return run_to_end(self.resume(saved, decisions))
-
-    async def _resumed(self, reply: Reply, results: list[ToolResult]) -> Reply:
         place = max(i for i, message in enumerate(reply.messages) if message.results)
-        before = reply.messages[:place]
-        asked = next(message for message in reversed(before) if message.calls)
-        words: SendWords = {"conversation": reply.conversation, "run": reply.run}
-        prepared = await self._prepared((), words, None, before)
+        words = {**words, "conversation": reply.conversation, "run": reply.run}
+        prepared = await self._prepared((), words, None, reply.messages[:place])
         prepared.run.said = reply.said - len(prepared.run.system)
-        prepared.answer = (asked, results)
+        signed = genuine(prepared.run.plan.box, decisions)
+        prepared.resumed = Resumed(reply, reply.messages[place].results, signed)
         return await self._driven(prepared)
+
+    def resume_sync(
+        self,
+        saved: Mapping[str, Any] | Reply,
+        decisions: Iterable[Decision | Mapping[str, Any]] = (),
+        **words: Unpack[SendWords],
+    ) -> Reply:
+        """Run `resume` to its end, from code that is not async."""
+        return run_to_end(self.resume(saved, decisions, **words))
 
     # --- the run -------------------------------------------------------------------------------------
 
@@ -227,6 +221,9 @@ class Chat:
         policy = self.policy
         box = self._box_for(words)
         await box.list()
+        if missing := [name for name in _names_in(words.get("tools")) if name not in box]:
+            there = ", ".join(sorted(each.name for each in self.box)[:20]) or "none"
+            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {there}.")
         context = policy.context
         if (given := context_from(words.get("context"))) is not None:
             context = given if context is None else context.merged(given)
@@ -257,7 +254,7 @@ class Chat:
             system = (Message("system", policy.system),)
         new = [message for message in new if message.role != "system"]
         before = await self._before(name, conversation)
-        run = Run(plan, _NOBODY, system, [*before], len(before))
+        run = Run(plan, NOT_DRIVEN, system, [*before], len(before))
         return _Prepared(run, new, words.get("tool_choice"))
 
     async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
@@ -268,11 +265,8 @@ class Chat:
     def _box_for(self, words: SendWords) -> Toolbox:
         box = self.box
         if (wanted := words.get("tools")) is not None:
-            names = [wanted] if isinstance(wanted, str) else wanted
-            if isinstance(names, list | tuple) and names and all(isinstance(item, str) for item in names):
-                box = box.select(*map(glob.escape, names))
-            else:
-                box = _box_of(wanted, None, None) if not isinstance(wanted, Toolbox) else wanted
+            names = _names_in(wanted)
+            box = box.select(*map(glob.escape, names)) if names else _box_of(wanted, *self._own)
         if (more := words.get("add_tools")) is not None:
             box = box | (more if isinstance(more, Toolbox) else Toolbox(*_sources(more)))
         return box
@@ -287,6 +281,7 @@ class Chat:
             async with self.policy.runtime.drive(run.plan.run) as driven:
                 run.driven = driven
                 await self._through(prepared)
+                await driven.end(run.finish, run.came_to)
         except asyncio.CancelledError:
             run.cancelled()
             # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
@@ -315,17 +310,18 @@ class Chat:
         inside = [advisor for advisor in inside if not isinstance(advisor, ToolLoop)]
         loop: Any = loops[0] if loops else ToolLoop()
         step = chained([*outside, loop], chained(inside, run.ask))
-        await run.record(prepared.new)
+        if prepared.resumed is None:
+            await run.begin(prepared.new)
+            await run.record(prepared.new)
         # What was cut off before is closed first: providers refuse a call without a result.
-        run.messages[:] = repair(run.messages)
-        request = ModelRequest(await run.shown(), run.plan.box, prepared.choice, policy.options)
+        closed = repair(run.messages)
+        request = ModelRequest(await run.shown(closed), run.plan.box, prepared.choice, policy.options)
         turn = Turn(request, 1, run.plan.conversation, run)
-        if prepared.answer is not None:
-            asked, results = prepared.answer
-            run.messages[:] = [*run.messages[: run.messages.index(asked) + 1]]
-            after = await run.answered(turn, ModelReply(asked, "calls"), results)
-            if after is None:
-                return None
+        if prepared.resumed is None:
+            run.messages[:] = closed
+        elif (after := await prepared.resumed.go_on(run, turn)) is None:
+            return None
+        else:
             turn = after
         if run.plan.limits.steps is not None and run.plan.limits.steps < 1:
             run.finish = "limit"
@@ -345,28 +341,23 @@ class _Prepared:
     run: Run
     new: list[Message]
     choice: ToolChoice | str | None
-    answer: tuple[Message, list[ToolResult]] | None = None
+    resumed: Resumed | None = None
 
 
-class _Nobody:
-    async def perform(self, effect: Any, work: Any, form: Any) -> Any:
-        del effect, work, form
-        raise AssertionError  # pragma: no cover - a run is driven before anything is performed
-
-
-_NOBODY = _Nobody()
+def _names_in(tools: Any) -> Sequence[str]:
+    """Return the names of tools of the chat, where that is what was given."""
+    names = [tools] if isinstance(tools, str) else tools
+    if isinstance(names, list | tuple) and all(isinstance(item, str) for item in names):
+        return names
+    return ()
 
 
 def _sources(tools: Any) -> Sequence[Any]:
     return tools if isinstance(tools, list | tuple) else [tools]
 
 
-def _box_of(tools: Any, approver: Approver | None, config: Any) -> Toolbox:
-    if isinstance(tools, Toolbox) and approver is None and config is None:
-        return tools
-    words: dict[str, Any] = {}
-    if approver is not None:
-        words["approver"] = approver
-    if config is not None:
-        words["config"] = config
-    return Toolbox(*_sources(tools), **words)
+def _box_of(tools: Any, approver: Approver | None, config: Config | Mapping[str, Any] | None) -> Toolbox:
+    if not isinstance(tools, Toolbox):
+        return Toolbox(*_sources(tools), approver=approver, config=config)
+    box = tools if approver is None else tools.approved_by(approver)
+    return box if config is None else box.configured(config)

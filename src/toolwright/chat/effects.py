@@ -1,7 +1,7 @@
 """What a run does to the world, as data: one model turn, or one tool call.
 
-Lives here: the value and its key within a run. Only data can be written down, sent elsewhere, and looked up later.
-Not here: doing it (`runtime`).
+Lives here: the value and its key within a run, and what can be said of one that was interrupted. Only data can be
+written down, sent elsewhere, and looked up later. Not here: doing it (`runtime`).
 """
 
 from __future__ import annotations
@@ -36,3 +36,20 @@ class Effect:
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
 """Does what an effect says, here and now."""
+
+
+@dataclass(frozen=True, slots=True)
+class WasDone:
+    """An interrupted call was done, and this is what it gave."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """An interrupted call was not done: it may be made again."""
+
+
+Reconciled: TypeAlias = WasDone | NotDone
+Ask: TypeAlias = Callable[[], Awaitable[Reconciled | None]]
+"""Finds out what became of an interrupted call; `None` where that cannot be known."""

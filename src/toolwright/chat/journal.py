@@ -1,40 +1,34 @@
 """A journal on disk: a run survives its process, and what was done is not done again.
 
 Lives here: `SqliteRuntime`, leases with a fencing number, and outcomes that nobody knows. `started` is written before
-an effect and `done` after it. Not here: what the effects are (`effects`).
+an effect and `done` after it. Not here: what the effects are (`effects`), or the file's tables (`ledger`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
-import threading
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolwright.chat.effects import Effect, Work
-from toolwright.chat.runtime import Driven, Form
-from toolwright.errors import RunTaken, UnknownOutcome
+from pydantic_core import to_json
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS runs (
-    run TEXT PRIMARY KEY, begun REAL NOT NULL, fence INTEGER NOT NULL DEFAULT 0,
-    holder TEXT, until REAL NOT NULL DEFAULT 0, state TEXT, finish TEXT
-);
-CREATE TABLE IF NOT EXISTS effects (
-    run TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, arguments TEXT NOT NULL,
-    repeatable INTEGER NOT NULL, attempt INTEGER NOT NULL, state TEXT NOT NULL, outcome TEXT, at REAL NOT NULL,
-    PRIMARY KEY (run, key)
-);
-"""
+from toolwright._core.messages import dump_result
+from toolwright._core.values import ToolResult
+from toolwright.chat.effects import Ask, Effect, NotDone, Reconciled, WasDone, Work
+from toolwright.chat.holders import is_gone, this_process
+from toolwright.chat.ledger import JOURNAL, Ledger
+from toolwright.chat.runtime import Driven, Facts, Form
+from toolwright.errors import ConfigError, RunTaken, UnknownOutcome
+
+__all__ = ["EffectRecord", "NotDone", "RunRecord", "SqliteRuntime", "WasDone"]
+
 LEASE_SECONDS: Final = 30.0
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +37,50 @@ class RunRecord:
 
     run: str
     begun: float
+    """In seconds since 1970."""
     finish: str | None
+    """How it ended; `None` where it did not."""
     effects: int
+    """How many model turns and calls it has begun."""
     held: bool
+    """Whether a process drives it."""
+    facts: Mapping[str, Any]
+    """What it was asked, and what was noted with it."""
+
+    @property
+    def state(self) -> str:
+        """How it stands: `running`, `interrupted`, or how it ended."""
+        return "running" if self.held else self.finish or "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRecord:
+    """What the journal knows of one model turn or call."""
+
+    key: str
+    kind: str
+    name: str
+    arguments: Mapping[str, Any]
+    repeatable: bool
+    attempt: int
+    state: str
+    """`started`, `done`, `waits` for approval, to be made `again`, or `unknown`, and the model was told so."""
+    outcome: Any
+    at: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON data."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class SqliteRuntime:
     """Keeps a journal in a SQLite file. Several processes may share it; each run is driven by one at a time."""
 
     def __init__(self, path: str | Path, *, lease: float = LEASE_SECONDS) -> None:
+        if lease <= 0:
+            raise ConfigError(f"SqliteRuntime(lease={lease!r}): give seconds above 0.")
         self.path, self.lease = Path(path), lease
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    @contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """Use the file; what is written is there when the block ends, or not at all."""
-        with self._lock:
-            connection = self._connection
-            if connection is None:
-                connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=FULL")
-                connection.executescript(_SCHEMA)
-                connection.execute(f"PRAGMA user_version={_VERSION}")
-                self._connection = connection
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        self.ledger = Ledger(self.path, "runs", JOURNAL)
 
     @asynccontextmanager
     async def drive(self, run: str) -> AsyncGenerator[Driven]:
@@ -83,128 +89,193 @@ class SqliteRuntime:
         Raises:
             RunTaken: another process drives it, and its lease has not run out.
         """
-        holder = f"{os.getpid()}-{os.urandom(6).hex()}"
-        fence = self._take(run, holder)
-        driven = _Journalled(self, run, fence)
+        fence = self._take(run)
         renewal = asyncio.get_running_loop().create_task(self._renewed(run, fence))
         try:
-            yield driven
+            yield _Journalled(self.ledger, run, fence)
         finally:
             renewal.cancel()
-            with self.transaction() as db:
+            await asyncio.wait((renewal,))
+            with self.ledger.writing() as db:
                 db.execute("UPDATE runs SET holder=NULL, until=0 WHERE run=? AND fence=?", (run, fence))
 
-    def _take(self, run: str, holder: str) -> int:
+    def _take(self, run: str) -> int:
         now = time.time()
-        with self.transaction() as db:
+        with self.ledger.writing() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, now))
-            fence, held, until = db.execute("SELECT fence, holder, until FROM runs WHERE run=?", (run,)).fetchone()
-            if held is not None and until > now and _alive(held):
-                raise RunTaken(run, until - now)
+            _refuse_taken(db, run, now)
             db.execute(
-                "UPDATE runs SET fence=?, holder=?, until=? WHERE run=?", (fence + 1, holder, now + self.lease, run)
+                "UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (this_process(), now + self.lease, run)
             )
-            return int(fence) + 1
+            [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (run,)).fetchone()
+        return int(fence)
 
     async def _renewed(self, run: str, fence: int) -> None:
         while True:
             await asyncio.sleep(self.lease / 3)
-            with self.transaction() as db:
+            # A file that is busy for long is tried again; whoever takes the run over meanwhile is seen by its fence.
+            with suppress(sqlite3.OperationalError), self.ledger.writing() as db:
                 db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (time.time() + self.lease, run, fence))
 
-    # --- what a run was asked, and how it ended ------------------------------------------------------
+    # --- what is known of runs -----------------------------------------------------------------------
 
-    def save(self, run: str, state: Any, finish: str | None = None) -> None:
-        """Keep what is needed to drive a run again."""
-        with self.transaction() as db:
+    def note(self, run: str, facts: Mapping[str, Any]) -> None:
+        """Keep facts with a run, as JSON data, beside what a chat keeps there."""
+        with self.ledger.writing() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
-            db.execute("UPDATE runs SET state=?, finish=? WHERE run=?", (json.dumps(state), finish, run))
+            _merge(db, run, facts)
 
-    def load(self, run: str) -> Any:
-        """Return what was kept of a run.
+    def run(self, run: str) -> RunRecord:
+        """Return what is known of a run.
 
         Raises:
             KeyError: there is no such run.
         """
-        with self.transaction() as db:
-            found = db.execute("SELECT state FROM runs WHERE run=?", (run,)).fetchone()
-        if found is None or found[0] is None:
+        found = self._records(run)
+        if not found:
             raise KeyError(f"There is no run {run!r} in {str(self.path)!r}.")
-        return json.loads(found[0])
+        return found[0]
 
     def runs(self) -> list[RunRecord]:
         """Return every run, the oldest first."""
-        with self.transaction() as db:
+        return self._records(None)
+
+    def _records(self, run: str | None) -> list[RunRecord]:
+        with self.ledger.reading() as db:
             rows = db.execute(
                 "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
-                "r.until FROM runs r ORDER BY r.begun, r.run"
+                "r.until, r.state FROM runs r WHERE ?1 IS NULL OR r.run=?1 ORDER BY r.begun, r.run",
+                (run,),
             ).fetchall()
         now = time.time()
         return [
-            RunRecord(run, begun, finish, effects, bool(holder) and until > now and _alive(holder))
-            for run, begun, finish, effects, holder, until in rows
+            RunRecord(name, begun, finish, effects, _held(holder, until, now), json.loads(facts or "{}"))
+            for name, begun, finish, effects, holder, until, facts in rows
         ]
 
-    def effects(self, run: str) -> list[dict[str, Any]]:
+    def effects(self, run: str) -> list[EffectRecord]:
         """Return what a run did, in order."""
-        with self.transaction() as db:
+        with self.ledger.reading() as db:
             rows = db.execute(
-                "SELECT key, kind, name, arguments, attempt, state, outcome FROM effects WHERE run=? ORDER BY at, key",
+                "SELECT key, kind, name, arguments, repeatable, attempt, state, outcome, at FROM effects WHERE run=? "
+                "ORDER BY at, rowid",
                 (run,),
             ).fetchall()
-        names = ("key", "kind", "name", "arguments", "attempt", "state", "outcome")
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [
+            EffectRecord(key, kind, name, json.loads(arguments), bool(again), attempt, state, _json(outcome), at)
+            for key, kind, name, arguments, again, attempt, state, outcome, at in rows
+        ]
+
+    def unknown(self, run: str) -> list[EffectRecord]:
+        """Return the calls of a run that were interrupted, and must not be made again without a word."""
+        return [effect for effect in self.effects(run) if effect.state == "started" and not effect.repeatable]
+
+    def reconcile(self, run: str, key: str, outcome: Reconciled) -> None:
+        """Say what became of an interrupted call: `WasDone(value)`, or `NotDone()`, after which it is made again.
+
+        Raises:
+            KeyError: there is no such run, or no such call in it.
+            ConfigError: the call was not interrupted, or the model was told already that nobody knows.
+            RunTaken: a process drives the run.
+        """
+        with self.ledger.writing() as db:
+            _refuse_taken(db, run, time.time())
+            found = db.execute("SELECT name, state FROM effects WHERE run=? AND key=?", (run, key)).fetchone()
+            if found is None:
+                raise KeyError(f"There is no call {key!r} in the run {run!r}. `runtime.effects({run!r})` lists them.")
+            name, state = found
+            if state != "started":
+                raise ConfigError(
+                    f"The call {key!r} of the run {run!r} is {state!r}, not interrupted. There is nothing to reconcile."
+                )
+            if isinstance(outcome, NotDone):
+                # Not deleted: the number of attempts stays known.
+                db.execute("UPDATE effects SET state='again' WHERE run=? AND key=?", (run, key))
+            else:
+                told = json.dumps(dump_result(result_with(name, outcome.value)))
+                db.execute("UPDATE effects SET state='done', outcome=? WHERE run=? AND key=?", (told, run, key))
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self.ledger.close()
 
 
 class _Journalled:
-    def __init__(self, runtime: SqliteRuntime, run: str, fence: int) -> None:
-        self.runtime, self.run, self.fence = runtime, run, fence
+    """One run, driven under one fence."""
 
-    async def perform(self, effect: Effect, work: Work, form: Form) -> Any:
-        found = self._begun(effect)
+    keeps = True
+
+    def __init__(self, ledger: Ledger, run: str, fence: int) -> None:
+        self.ledger, self.run, self.fence = ledger, run, fence
+
+    async def begin(self, facts: Facts) -> Mapping[str, Any] | None:
+        with self.ledger.writing() as db:
+            self._check(db)
+            [state] = db.execute("SELECT state FROM runs WHERE run=?", (self.run,)).fetchone()
+            known: dict[str, Any] = json.loads(state or "{}")
+            if "asked" in known:
+                db.execute("UPDATE runs SET finish=NULL WHERE run=?", (self.run,))
+                return known
+            _merge(db, self.run, facts())
+        return None
+
+    async def end(self, finish: str, facts: Facts) -> None:
+        with self.ledger.writing() as db:
+            self._check(db)
+            _merge(db, self.run, facts())
+            db.execute("UPDATE runs SET finish=? WHERE run=?", (finish, self.run))
+
+    async def perform(self, effect: Effect, work: Work, form: Form, ask: Ask | None = None) -> Any:
+        try:
+            found = self._begun(effect)
+        except UnknownOutcome:
+            said = None if ask is None else await ask()
+            if said is None:
+                self._write(effect, "unknown", None)
+                raise
+            if isinstance(said, WasDone):
+                self._write(effect, "done", json.dumps(form.dump(said.value)))
+                return said.value
+            found = self._begun(effect, again=True)
         if found is not None:
             return form.load(json.loads(found))
         outcome = await work()
-        self._write(effect, "done", json.dumps(form.dump(outcome)))
+        told = form.dump(outcome)
+        self._write(
+            effect, "waits" if told is None else "done", None if told is None else json.dumps(told, default=str)
+        )
         return outcome
 
-    def _begun(self, effect: Effect) -> str | None:
+    def _begun(self, effect: Effect, *, again: bool = False) -> str | None:
         """Write down that an effect begins; return its outcome where it has one already."""
-        with self.runtime.transaction() as db:
+        arguments = json.dumps(dict(effect.arguments), default=str)
+        with self.ledger.writing() as db:
             self._check(db)
             row = db.execute(
-                "SELECT state, outcome, attempt, repeatable FROM effects WHERE run=? AND key=?", (self.run, effect.key)
+                "SELECT state, outcome, attempt, name, arguments FROM effects WHERE run=? AND key=?",
+                (self.run, effect.key),
             ).fetchone()
+            if row is not None and effect.kind == "tool" and row[3:] != (effect.name, arguments):
+                raise ConfigError(
+                    f"The run {self.run!r} did something else at {effect.key!r} before: {row[3]} {row[4]}. "
+                    "Its code, its tools or its messages have changed. Start another run."
+                )
             if row is not None and row[0] == "done":
                 return str(row[1])
-            if row is not None and not effect.repeatable:
+            if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
                 raise UnknownOutcome(effect.name, effect.key)
-            attempt = 1 if row is None else row[2] + 1
+            attempt = 1 if row is None else row[2] + (row[0] != "waits")
+            fresh = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
             db.execute(
-                "INSERT OR REPLACE INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?)",
-                (
-                    self.run,
-                    effect.key,
-                    effect.kind,
-                    effect.name,
-                    json.dumps(dict(effect.arguments), default=str),
-                    effect.repeatable,
-                    attempt,
-                    time.time(),
-                ),
+                "INSERT INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?) "
+                "ON CONFLICT (run, key) DO UPDATE SET state='started', attempt=excluded.attempt",
+                (self.run, effect.key, *fresh, time.time()),
             )
         return None
 
-    def _write(self, effect: Effect, state: str, outcome: str) -> None:
-        with self.runtime.transaction() as db:
+    def _write(self, effect: Effect, state: str, outcome: str | None) -> None:
+        with self.ledger.writing() as db:
             self._check(db)
             db.execute(
                 "UPDATE effects SET state=?, outcome=? WHERE run=? AND key=?", (state, outcome, self.run, effect.key)
@@ -217,12 +288,30 @@ class _Journalled:
             raise RunTaken(self.run, 0.0)
 
 
-def _alive(holder: str) -> bool:
-    """Tell whether the process that holds a run is still there; one on another machine is taken to be."""
-    try:
-        os.kill(int(holder.partition("-")[0]), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, ValueError):
-        return True
-    return True
+def result_with(name: str, value: Any, call_id: str = "") -> ToolResult:
+    """Return the result of a call that was done elsewhere, or before."""
+    text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
+    return ToolResult(call_id, name, value=value, text=text)
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _held(holder: str | None, until: float, now: float) -> bool:
+    return holder is not None and until > now and not is_gone(holder)
+
+
+def _refuse_taken(db: sqlite3.Connection, run: str, now: float) -> None:
+    found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
+    if found is None:
+        raise KeyError(f"There is no run {run!r}.")
+    holder, until = found
+    if _held(holder, until, now):
+        raise RunTaken(run, until - now)
+
+
+def _merge(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
+    [state] = db.execute("SELECT state FROM runs WHERE run=?", (run,)).fetchone()
+    merged = {**json.loads(state or "{}"), **facts}
+    db.execute("UPDATE runs SET state=? WHERE run=?", (json.dumps(merged), run))

@@ -1,19 +1,19 @@
 """What was said before: conversations that are kept, and how much of one a model is shown.
 
 Lives here: the protocol, a window in memory, a file that survives. A window never parts a call from its result.
-Not here: who says what (`loop`).
+Not here: who says what (`run`), or the file (`ledger`).
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from toolwright._core.messages import Message
+from toolwright.chat.ledger import MEMORY, Ledger
 from toolwright.errors import ConfigError
 from toolwright.providers.conversation import repair
 
@@ -32,6 +32,14 @@ class Memory(Protocol):
         ...
 
 
+class KeyedMemory(Memory, Protocol):
+    """Keeps conversations, and knows what it has kept already; a run that is driven again says nothing twice."""
+
+    async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
+        """Keep what was said, unless something was kept under this key before."""
+        ...
+
+
 class WindowMemory:
     """Keeps conversations in this process, and shows the last messages of each."""
 
@@ -40,6 +48,7 @@ class WindowMemory:
             raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): give 1 or more.")
         self.messages, self.tokens = messages, tokens
         self._kept: dict[str, list[Message]] = {}
+        self._keys: dict[str, set[str]] = {}
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, whole turns only."""
@@ -49,60 +58,60 @@ class WindowMemory:
         """Keep what was said."""
         self._kept.setdefault(conversation, []).extend(messages)
 
+    async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
+        """Keep what was said, unless something was kept under this key before."""
+        keys = self._keys.setdefault(conversation, set())
+        if key not in keys:
+            keys.add(key)
+            await self.append(conversation, messages)
+
     def forget(self, conversation: str) -> None:
         """Forget a conversation."""
         self._kept.pop(conversation, None)
+        self._keys.pop(conversation, None)
 
 
 class SqliteMemory:
     """Keeps conversations in a SQLite file; several processes may share it."""
 
     def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
+        if messages < 1 or (tokens is not None and tokens < 1):
+            raise ConfigError(f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): give 1 or more.")
         self.path, self.messages, self.tokens = Path(path), messages, tokens
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    def _file(self) -> sqlite3.Connection:
-        if self._connection is None:
-            connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS messages "
-                "(id INTEGER PRIMARY KEY, conversation TEXT NOT NULL, message TEXT NOT NULL)"
-            )
-            connection.execute("CREATE INDEX IF NOT EXISTS by_conversation ON messages (conversation, id)")
-            connection.execute("PRAGMA user_version=1")
-            self._connection = connection
-        return self._connection
+        self._ledger = Ledger(path, "conversations", MEMORY)
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, whole turns only."""
-        with self._lock:
-            rows = self._file().execute(
-                "SELECT message FROM messages WHERE conversation=? ORDER BY id", (conversation,)
-            )
+        with self._ledger.reading() as db:
+            rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id", (conversation,))
             found = [Message.from_dict(json.loads(text)) for (text,) in rows]
         return windowed(repair(found), self.messages, self.tokens)
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said; all of it or nothing."""
-        rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
-        with self._lock:
-            file = self._file()
-            file.execute("BEGIN IMMEDIATE")
-            try:
-                file.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
-            except BaseException:
-                file.execute("ROLLBACK")
-                raise
-            file.execute("COMMIT")
+        with self._ledger.writing() as db:
+            _insert(db, conversation, messages)
+
+    async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
+        """Keep what was said, unless something was kept under this key before."""
+        with self._ledger.writing() as db:
+            if db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
+                _insert(db, conversation, messages)
+
+    def forget(self, conversation: str) -> None:
+        """Forget a conversation."""
+        with self._ledger.writing() as db:
+            db.execute("DELETE FROM messages WHERE conversation=?", (conversation,))
+            db.execute("DELETE FROM kept WHERE conversation=?", (conversation,))
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._ledger.close()
+
+
+def _insert(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
+    rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
+    db.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
 
 
 def windowed(messages: Sequence[Message], most: int, tokens: int | None) -> list[Message]:

@@ -6,7 +6,7 @@ Lives here: `Reply`, and how a run that waits is saved. Not here: going on with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolwright._core.approve import ApprovalRequest
@@ -32,7 +32,7 @@ class Step:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Reply:
     """What a run came to."""
 
@@ -49,8 +49,16 @@ class Reply:
     conversation: str | None = None
     run: str = ""
     steps: tuple[Step, ...] = ()
-    said: int = field(default=0, repr=False)
+    said: int = 0
     """How many of the messages were there before the run."""
+    turns: int = 0
+    """How many turns the model has taken in this run."""
+
+    def __repr__(self) -> str:
+        # Short: Python 3.11 makes one of whatever `asyncio.run` returns, and a conversation may be long.
+        text = self.text
+        told = f"{text[:60]}…" if len(text) > 60 else text  # noqa: PLR2004 - a line
+        return f"<Reply {self.finish}: {told!r}, {len(self.messages)} messages>"
 
     @property
     def text(self) -> str:
@@ -88,6 +96,7 @@ class Reply:
             "conversation": self.conversation,
             "finish": self.finish,
             "said": self.said,
+            "turns": self.turns,
             "messages": [message.to_dict() for message in self.messages],
             "pending": [request.to_dict() for request in self.pending],
         }
@@ -114,6 +123,7 @@ class Reply:
                 conversation=saved["conversation"],
                 run=saved["run"],
                 said=int(saved["said"]),
+                turns=int(saved["turns"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error

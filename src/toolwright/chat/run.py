@@ -7,27 +7,36 @@ that goes through the runtime; nothing else here touches the world. Not here: wh
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from toolwright._core.approve import ApprovalRequest
+from toolwright._core.approve import ApprovalRequest, Decision
 from toolwright._core.batch import Batch
 from toolwright._core.context import ToolContext
+from toolwright._core.definition import ToolOptions
 from toolwright._core.exchange import Finished, ModelReply, ModelRequest, Usage
-from toolwright._core.messages import Message, dump_result, load_result
+from toolwright._core.govern import plain_arguments
+from toolwright._core.messages import Message
 from toolwright._core.policy import Limits, Sequential, Strategy
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolCall, ToolResult
-from toolwright.chat.effects import Effect
+from toolwright.chat.effects import Ask, Effect, NotDone, Reconciled, WasDone, Work
 from toolwright.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
+from toolwright.chat.forms import REPLY, RESULT
+from toolwright.chat.journal import result_with
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Finish, Reply, Step
-from toolwright.chat.runtime import Driven, Form
+from toolwright.chat.runtime import Driven
 from toolwright.chat.turns import Turn, with_messages
-from toolwright.errors import ApprovalRequired, LimitExceeded, ToolCancelled, UnknownOutcome
+from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome
 from toolwright.models.protocol import Model
+
+_log = logging.getLogger("toolwright")
 
 Execute = bool | Callable[[ModelRequest, ModelReply], bool]
 
@@ -66,11 +75,44 @@ class Run:
     usage: Usage = field(default_factory=Usage)
     pending: tuple[ApprovalRequest, ...] = ()
     finish: Finish = "stop"
+    turns: int = 0
+    """How many turns the model has taken, in every process that drove the run."""
     ids: set[str] = field(default_factory=set)
     """The ids of calls that the conversation holds."""
 
     def __post_init__(self) -> None:
-        self.ids.update(call.id for message in self.messages for call in message.calls)
+        self.know(self.messages)
+
+    def know(self, messages: Sequence[Message]) -> None:
+        """Take what was said before."""
+        self.messages, self.said = [*messages], len(messages)
+        self.ids = {call.id for message in messages for call in message.calls}
+
+    async def begin(self, new: Sequence[Message]) -> None:
+        """Write down what the run is asked; where it was begun before, go back to what was said until then.
+
+        Raises:
+            ConfigError: the run was begun with something else.
+        """
+
+        def facts() -> dict[str, Any]:
+            said = {"asked": new, "before": self.messages, "system": self.system}
+            plain = {name: [message.to_dict() for message in messages] for name, messages in said.items()}
+            return {**plain, "model": self.plan.model.name, "conversation": self.plan.conversation}
+
+        known = await self.driven.begin(facts)
+        if known is None:
+            return
+        if known["asked"] != [message.to_dict() for message in new]:
+            raise ConfigError(
+                f"The run {self.plan.run!r} was begun with another message. Send the same again, or name another run."
+            )
+        self.know([Message.from_dict(message) for message in known["before"]])
+
+    def came_to(self) -> dict[str, Any]:
+        """Return what is written down of the end."""
+        reply = self.reply()
+        return {"text": reply.text, "turns": self.turns, "saved": reply.save() if self.pending else None}
 
     # --- asking the model ----------------------------------------------------------------------------
 
@@ -79,8 +121,9 @@ class Run:
         began = time.perf_counter()
         model = self.plan.model
         effect = Effect(self.plan.run, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)})
-        reply: ModelReply = await self.driven.perform(effect, lambda: self._answered(turn.request), _REPLY)
+        reply: ModelReply = await self.driven.perform(effect, lambda: self._answered(turn.request), REPLY)
         reply = self._with_own_ids(reply)
+        self.turns = turn.number
         self.usage += reply.usage
         names = tuple(call.name for call in reply.calls)
         self.steps.append(Step(turn.number, reply.text, names, time.perf_counter() - began))
@@ -88,6 +131,8 @@ class Run:
 
     async def _answered(self, request: ModelRequest) -> ModelReply:
         left = self._left()
+        if left is None and self.plan.emit is None:
+            return await self.plan.model.respond(request)
         async with asyncio.timeout(left):
             if self.plan.emit is None:
                 return await self.plan.model.respond(request)
@@ -101,7 +146,7 @@ class Run:
         return reply
 
     def _with_own_ids(self, reply: ModelReply) -> ModelReply:
-        """Give each call an id of its own: providers refuse a conversation in which one is there twice."""
+        """Give each call an id of its own, and a name: providers refuse a conversation without."""
         calls: list[ToolCall] = []
         for call in reply.calls:
             own, number = call.id or "call", 1
@@ -109,7 +154,8 @@ class Run:
                 number += 1
                 own = f"{call.id or 'call'}_{number}"
             self.ids.add(own)
-            calls.append(call if own == call.id else replace(call, id=own))
+            whole = own == call.id and call.name
+            calls.append(call if whole else replace(call, id=own, name=call.name or "unknown"))
         if all(mine is theirs for mine, theirs in zip(calls, reply.calls, strict=True)):
             return reply
         message = reply.message
@@ -152,63 +198,141 @@ class Run:
     async def next(self, turn: Turn) -> Turn:
         """Return the turn after this one; a choice that was forced holds once."""
         request = with_messages(turn.request, await self.shown(), tool_choice=None)
-        return replace(turn, request=request, number=turn.number + 1)
+        return Turn(request, turn.number + 1, turn.conversation, self)
 
-    async def shown(self) -> tuple[Message, ...]:
+    async def shown(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
         """Return what the model is shown next."""
         if self.plan.history:
-            return (*self.system, *self.messages)
+            said = self.messages if messages is None else messages
+            return (*self.system, *said) if self.system else tuple(said)
         assert self.plan.memory is not None  # noqa: S101 - the chat has looked
         return (*self.system, *await self.plan.memory.load(self.plan.conversation or ""))
 
     async def perform(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls: side by side or in order, each once, each with a result."""
-        box, plan = self.plan.box, self.plan
         results: list[ToolResult] = []
         places = {id(call): place for place, call in enumerate(calls)}
+        left = self._left()
 
         async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
             del ends
-            effect = self._effect(number, places[id(call)], call)
             self._tell(CallStarted(call))
-            try:
-                result: ToolResult = await self.driven.perform(effect, lambda: self._called(call), _RESULT)
-            except UnknownOutcome as unknown:
-                result = ToolResult(call.id, call.name, error=unknown, attempts=0)
+            result = await self._performed(number, places[id(call)], call, lambda: self._called(call))
             self._tell(CallFinished(call, result))
             return result
 
-        batch = Batch(calls, results, _width(plan.strategy), self._left())
         try:
-            return await batch.run(run_one, [self._is_barrier(call, box) for call in calls])
+            if len(calls) == 1 and left is None:
+                # Most turns ask for one thing, which needs no turn of its own.
+                results.append(_cancelled(calls[0]))
+                results[0] = await run_one(calls[0], None)
+                return results
+            batch = Batch(calls, results, _width(self.plan.strategy), left)
+            return await batch.run(run_one, [self._is_barrier(call) for call in calls])
         except asyncio.CancelledError:
-            # Whoever stops a run still gets a conversation in which every call has its result.
-            await self.record([Message("tool", results=tuple(results))])
+            # Whoever stops a run still gets a conversation in which every call has its result. A journal may know
+            # better when the run is driven again, so that a memory waits for that.
+            await self.record([Message("tool", results=tuple(results))], keep=not self.driven.keeps)
             self.results.extend(results)
             raise
+
+    async def decided(
+        self, number: int, asked: Message, waiting: Mapping[str, ApprovalRequest], decisions: Mapping[str, Decision]
+    ) -> list[ToolResult]:
+        """Run the calls of a turn that were decided about; what was not keeps waiting."""
+        results: list[ToolResult] = []
+        for place, call in enumerate(asked.calls):
+            request = waiting.get(call.id)
+            if request is None:
+                continue
+            decision = decisions.get(request.id)
+            if decision is None:
+                error = ApprovalRequired(call.name, request)
+                results.append(ToolResult(call.id, call.name, error=error, attempts=0))
+            else:
+                results.append(await self._performed(number, place, call, partial(self._resumed, decision)))
+        return results
+
+    async def _performed(self, number: int, place: int, call: ToolCall, work: Work) -> ToolResult:
+        """Return what came of a call: from the journal, by making it now, or that nobody knows."""
+        made = False
+
+        async def make() -> ToolResult:
+            nonlocal made
+            made = True
+            result: ToolResult = await work()
+            return result
+
+        options = self._options(call.name)
+        effect = self._effect(f"{number}/{place}/{call.name}", call, options)
+        try:
+            result: ToolResult = await self.driven.perform(effect, make, RESULT, self._ask_about(call, options))
+        except UnknownOutcome as unknown:
+            return ToolResult(call.id, call.name, error=unknown, attempts=0)
+        if result.call_id != call.id:
+            result = ToolResult(**{**vars(result), "call_id": call.id})
+        if not made:
+            # What was done in another process counts, too: a run that is driven again does not get more.
+            self.plan.box.recall(call, result)
+        return result
+
+    def _options(self, name: str) -> ToolOptions | None:
+        try:
+            return self.plan.box[name].options
+        except KeyError:
+            return None
+
+    def _ask_about(self, call: ToolCall, options: ToolOptions | None) -> Ask | None:
+        reconcile = None if options is None else options.reconcile
+        if reconcile is None:
+            return None
+
+        async def ask() -> Reconciled | None:
+            try:
+                given = (plain_arguments(call), self.plan.context or ToolContext[Any]())
+                said = reconcile(*given[: len(inspect.signature(reconcile).parameters)])
+                said = await said if inspect.isawaitable(said) else said
+            except Exception as error:  # noqa: BLE001 - foreign code; what it cannot tell is not known
+                _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
+                return None
+            if isinstance(said, WasDone):
+                return WasDone(result_with(call.name, said.value, call.id))
+            return said if isinstance(said, NotDone) else None
+
+        return ask
 
     async def _called(self, call: ToolCall) -> ToolResult:
         emit = self.plan.emit
         told = None if emit is None else (lambda report: emit(CallProgress(report)))
         return await self.plan.box.call(call, context=self.plan.context, on_progress=told)
 
-    def _effect(self, number: int, place: int, call: ToolCall) -> Effect:
-        options = self.plan.box[call.name].options if call.name in self.plan.box else None
+    async def _resumed(self, decision: Decision) -> ToolResult:
+        return await self.plan.box.resume(decision, context=self.plan.context)
+
+    def _effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> Effect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
         again = options is None or options.repeatable
-        return Effect(self.plan.run, f"{number}/{place}/{call.name}", "tool", call.name, arguments, repeatable=again)
+        return Effect(self.plan.run, key, "tool", call.name, arguments, repeatable=again)
 
-    @staticmethod
-    def _is_barrier(call: ToolCall, box: Toolbox) -> bool:
-        return call.name in box and box[call.name].options.alone
+    def _is_barrier(self, call: ToolCall) -> bool:
+        options = self._options(call.name)
+        return options is not None and options.alone
 
     # --- the record ----------------------------------------------------------------------------------
 
     async def record(self, messages: Sequence[Message], *, keep: bool = True) -> None:
         """Add to the conversation, and to what is kept of it."""
+        place = len(self.messages) - self.said
         self.messages.extend(messages)
-        if keep and self.plan.memory is not None:
-            await self.plan.memory.append(self.plan.conversation or "", messages)
+        memory, name = self.plan.memory, self.plan.conversation or ""
+        if not keep or memory is None:
+            return
+        once: Any = getattr(memory, "append_once", None)
+        if self.driven.keeps and once is not None:
+            # A run that is driven again says the same things again.
+            await once(name, f"{self.plan.run}/{place}", messages)
+        else:
+            await memory.append(name, messages)
 
     def over(self, number: int) -> bool:
         """Tell whether the run has used up its turns or its time."""
@@ -228,8 +352,7 @@ class Run:
         self.finish = "cancelled"
         last = self.messages[-1] if self.messages else None
         if last is not None and last.calls:
-            gone = [ToolResult(c.id, c.name, error=ToolCancelled(c.name), attempts=0) for c in last.calls]
-            self.messages.append(Message("tool", results=gone))
+            self.messages.append(Message("tool", results=map(_cancelled, last.calls)))
 
     def reply(self) -> Reply:
         """Return what the run has come to."""
@@ -244,7 +367,12 @@ class Run:
             self.plan.run,
             tuple(self.steps),
             said=len(self.system) + self.said,
+            turns=self.turns,
         )
+
+
+def _cancelled(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def _width(strategy: Strategy) -> int:
@@ -254,17 +382,5 @@ def _width(strategy: Strategy) -> int:
 
 
 def _is_over(result: ToolResult) -> bool:
-    return isinstance(result.error, LimitExceeded) and "for this run" in str(result.error)
-
-
-def _dump_reply(reply: ModelReply) -> dict[str, Any]:
-    usage = {name: getattr(reply.usage, name) for name in Usage.__slots__}
-    return {"message": reply.message.to_dict(), "finish": reply.finish, "usage": usage}
-
-
-def _load_reply(data: dict[str, Any]) -> ModelReply:
-    return ModelReply(Message.from_dict(data["message"]), data["finish"], Usage(**data["usage"]))
-
-
-_REPLY = Form(_dump_reply, _load_reply)
-_RESULT = Form(dump_result, load_result)
+    # By its code: one that was read from a journal is no `LimitExceeded` any more.
+    return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message

@@ -12,7 +12,7 @@ import click
 
 from toolwright._core.approve import Allow, Decision
 from toolwright._core.exchange import TextDelta
-from toolwright.chat.chat import Chat
+from toolwright.chat.chat import Chat, Said
 from toolwright.chat.events import CallFinished, CallStarted, Done
 from toolwright.chat.memory import WindowMemory
 from toolwright.chat.reply import Reply
@@ -51,14 +51,8 @@ def command(
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     if prompt:
-        reply = asyncio.run(_answered(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        if as_json:
-            print_json({**reply.save(), "text": reply.text})
-        elif not is_terminal():
-            click.echo(reply.text)
-        if reply.finish == "pending":
-            print_error("The run waits for approval. Run it in a terminal, or with --yes.")
-            raise click.exceptions.Exit(TOOL_ERROR)
+        reply = asyncio.run(answered(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
+        tell(reply, as_json=as_json)
         return
     asyncio.run(_conversation(chat, memory, yes=yes))
 
@@ -71,6 +65,17 @@ def chosen_model() -> tuple[str, str]:
     return "offline", (
         "Using the offline stand-in, which only matches words: no key is set. Name a model with --model."
     )
+
+
+def tell(reply: Reply, *, as_json: bool) -> None:
+    """Print what a run came to; exits with a failure where it waits for someone."""
+    if as_json:
+        print_json({**reply.save(), "text": reply.text})
+    elif not is_terminal():
+        click.echo(reply.text)
+    if reply.finish == "pending":
+        print_error("The run waits for approval. Run it in a terminal, or with --yes.")
+        raise click.exceptions.Exit(TOOL_ERROR)
 
 
 async def _conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
@@ -97,7 +102,7 @@ async def _said(said: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> No
         click.echo(HELP)
     elif said:
         try:
-            await _answered(chat, said, yes=yes, quiet=False)
+            await answered(chat, said, yes=yes, quiet=False)
         except ToolwrightError as error:
             print_error(str(error))
 
@@ -109,9 +114,10 @@ async def _save(chat: Chat, path: str) -> None:
     click.echo(f"Saved {len(messages)} messages in {path}.", err=True)
 
 
-async def _answered(chat: Chat, prompt: str, *, yes: bool, quiet: bool) -> Reply:
+async def answered(chat: Chat, said: Said, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
+    """Say something, show what happens, ask about calls that need it, and return what it came to."""
     reply: Reply | None = None
-    async for event in chat.stream(prompt):
+    async for event in chat.stream(said, run=run):
         if isinstance(event, Done):
             reply = event.reply
         elif not quiet:

@@ -29,6 +29,8 @@ COMMANDS = {
     "mcp": "Look at MCP servers and use their tools.",
     "lock": "Write down the definitions that are approved.",
     "new": "Write a starter project.",
+    "run": "Have a model do one thing with the tools of a target.",
+    "runs": "Look at runs that were kept, and go on with them.",
     "serve": "Serve the tools of a target over MCP.",
 }
 """Subcommand → its line in the help; the module of the same name holds `command`."""

@@ -15,6 +15,7 @@ from toolwright._core.sync import run_to_end
 from toolwright.models.sender import Sender
 from toolwright.providers.codec import Codec
 from toolwright.providers.json_mode import JsonModeCodec, late_events
+from toolwright.providers.kept import Kept
 
 
 class RemoteModel:
@@ -26,6 +27,7 @@ class RemoteModel:
         self.codec = codec
         self.model = name.partition(":")[2]
         """As the provider knows it."""
+        self._kept = Kept()
         self._sender, self._options = sender, ModelRequest((), (), None, options).options
 
     def _merged(self, request: ModelRequest) -> ModelRequest:
@@ -42,7 +44,7 @@ class RemoteModel:
             ModelError: there is none; says why, and whether the same request may succeed later.
         """
         asked = self._merged(request)
-        body = self.codec.encode(asked, self.model)
+        body = self.codec.encode(asked, self.model, kept=self._kept)
         return self.codec.decode(await self._sender.post(body), self.codec.offered(asked).names)
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
@@ -61,7 +63,7 @@ class RemoteModel:
             ModelError: there is none, or it was cut; says why.
         """
         asked = self._merged(request)
-        body = self.codec.encode(asked, self.model, stream=True)
+        body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
         reader = self.codec.reader(self.codec.offered(asked).names)
         async for told in self._sender.events(body):
             for event in reader.feed(told):

@@ -6,6 +6,7 @@ Lives here: the format, plain and streaming. Not here: sending.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -82,7 +83,7 @@ class MessagesCodec(Codec):
 
     @override
     def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        body: Body = {"model": model, "max_tokens": _MOST_TOKENS, "messages": self._messages(request, offer.names)}
+        body: Body = {"model": model, "max_tokens": _MOST_TOKENS, "messages": self._messages(request, offer)}
         system = [joined(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["system"] = text
@@ -97,10 +98,10 @@ class MessagesCodec(Codec):
         body.update(fields_of(request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name))
         return body
 
-    def _messages(self, request: ModelRequest, names: Names) -> list[Body]:
+    def _messages(self, request: ModelRequest, offer: Offer) -> list[Body]:
         turns: list[Body] = []
         for message in request.messages:
-            blocks = list(self._blocks(message, names))
+            blocks = list(offer.written(message, partial(self._blocks, message, offer.names)))
             role = "assistant" if message.role == "assistant" else "user"
             if not blocks:
                 continue

@@ -103,7 +103,8 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
 
 def _check_steps(steps: Iterator[_Step], provider: str) -> list[Flaw]:
     found: list[Flaw] = []
-    open_calls: dict[Any, _Step] = {}
+    # Gemini's calls need no ids: those of one name are answered in order.
+    open_calls: dict[Any, list[_Step]] = {}
     seen: set[Any] = set()
     rule = _ANTHROPIC_IDS if provider == "anthropic" else _OPENAI_IDS
     for step in steps:
@@ -118,11 +119,16 @@ def _check_steps(steps: Iterator[_Step], provider: str) -> list[Flaw]:
             if key in seen and not unnamed:
                 found.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
             seen.add(key)
-            open_calls[key] = step
-        elif (call := open_calls.pop(key, None)) is None:
+            # An id that was used twice is told above, and is one call still.
+            open_calls[key] = [*open_calls.get(key, ()), step] if unnamed else [step]
+        elif not (calls := open_calls.pop(key, [])):
             found.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
-        elif step.name is not None and call.name != step.name:
-            found.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
+        else:
+            call = calls.pop(0)
+            if calls:
+                open_calls[key] = calls
+            if step.name is not None and call.name != step.name:
+                found.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
     found += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from toolwright._core.definition import ToolDefinition
@@ -19,6 +20,7 @@ from toolwright._core.values import ToolCall, ToolResult
 from toolwright.errors import ConfigError, ModelError
 from toolwright.providers.conversation import repair
 from toolwright.providers.fit import checked_strict
+from toolwright.providers.kept import Kept
 from toolwright.providers.names import Names, wire_id
 from toolwright.providers.native import native_tool
 from toolwright.providers.offer import Offer, Terms, offer_of
@@ -127,10 +129,16 @@ class Codec(Format):
             raise ConfigError('tool_choice="required", and there are no tools. Offer some, or leave it out.')
         return offer
 
-    def encode(self, request: ModelRequest, model: str, *, stream: bool = False) -> Body:
-        """Return the body of a request. Calls without results, and the like, are put in order first."""
-        in_order = ModelRequest(repair(request.messages), (), request.tool_choice, request.options)
-        body = self.body(in_order, self.offered(request), model)
+    def encode(self, request: ModelRequest, model: str, *, stream: bool = False, kept: Kept | None = None) -> Body:
+        """Return the body of a request. Calls without results, and the like, are put in order first.
+
+        With `kept`, parts of the body are shared with those of earlier requests; do not change it then.
+        """
+        right = kept is not None and kept.right(request.messages)
+        messages = request.messages if right else repair(request.messages)
+        in_order = ModelRequest(messages, (), request.tool_choice, request.options)
+        offer = self.offered(request)
+        body = self.body(in_order, offer if kept is None else replace(offer, kept=kept), model)
         if stream:
             body = self.streaming(body)
         return {**body, **request.options.get("body", {})}

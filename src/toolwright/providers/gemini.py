@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -98,7 +99,7 @@ class GeminiCodec(Codec):
 
     @override
     def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        body: Body = {"contents": self._contents(request, offer.names, signed=not _UNSIGNED.match(model))}
+        body: Body = {"contents": self._contents(request, offer, signed=not _UNSIGNED.match(model))}
         system = [joined(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["systemInstruction"] = {"parts": [{"text": text}]}
@@ -116,10 +117,10 @@ class GeminiCodec(Codec):
             body["generationConfig"] = settings
         return body
 
-    def _contents(self, request: ModelRequest, names: Names, *, signed: bool) -> list[Body]:
+    def _contents(self, request: ModelRequest, offer: Offer, *, signed: bool) -> list[Body]:
         turns: list[Body] = []
         for message in request.messages:
-            parts = list(self._parts(message, names, signed=signed))
+            parts = list(offer.written(message, partial(self._parts, message, offer.names, signed=signed)))
             role = "model" if message.role == "assistant" else "user"
             if not parts:
                 continue

@@ -7,14 +7,16 @@ Not here: the wire form (each provider's module).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from toolwright._core.definition import ToolDefinition
 from toolwright._core.exports import Strict
+from toolwright._core.messages import Message
 from toolwright._core.native import Native
 from toolwright.errors import LossyDefinition
+from toolwright.providers.kept import Kept
 from toolwright.providers.names import Names
 from toolwright.providers.report import Narrowed
 
@@ -30,11 +32,17 @@ class Offer:
     names: Names
     native: tuple[Native, ...] = ()
     strict: Strict = "auto"
+    kept: Kept | None = None
+    """Where the messages of earlier turns are kept as they were written."""
+
+    def written(self, message: Message, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
+        """Return how a message is written: as it was before, or as it is made now."""
+        return tuple(make()) if self.kept is None else self.kept.items(message, self.names, make)
 
     def only(self, wanted: Sequence[str]) -> Offer:
         """Return an offer of these tools alone."""
         kept = tuple(pair for pair in self.tools if pair[0].name in wanted)
-        return Offer(kept, self.names, self.native, self.strict)
+        return Offer(kept, self.names, self.native, self.strict, self.kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ Lives here: the format, plain and streaming. Not here: Chat Completions (`openai
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -53,7 +54,8 @@ class ResponsesCodec(Codec):
         said = [message for message in request.messages if message.role != "system"]
         first = request.messages.index(said[0]) if said else len(request.messages)
         head, rest = request.messages[:first], request.messages[first:]
-        body: Body = {"model": model, "input": [item for m in rest for item in self._items(m, offer.names)]}
+        items = [item for m in rest for item in offer.written(m, partial(self._items, m, offer.names))]
+        body: Body = {"model": model, "input": items}
         if head and (text := "\n\n".join(filter(None, (joined(m.content) for m in head)))):
             body["instructions"] = text
         if not body["input"]:

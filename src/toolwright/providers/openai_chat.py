@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -75,7 +76,11 @@ class ChatCodec(Codec):
     def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
         body: Body = {
             "model": model,
-            "messages": [m for said in request.messages for m in self.messages(said, offer.names)],
+            "messages": [
+                item
+                for said in request.messages
+                for item in offer.written(said, partial(self.messages, said, offer.names))
+            ],
         }
         if not body["messages"]:
             body["messages"] = [{"role": "user", "content": FILLER}]

@@ -60,10 +60,10 @@ class FaultyModel:
     def call(self, request: ModelRequest, arguments: Any = None, name: str | None = None) -> ToolCall:
         """Return a call of some tool that was offered, with arguments of about the right kind."""
         if not request.tools:
-            return ToolCall(self.id(), name or "nothing", {})
+            return ToolCall(self.id(), "nothing" if name is None else name, {})
         tool = self.chance.choice(request.tools)
         made = {key: _value(part, self.chance) for key, part in tool.input_schema.get("properties", {}).items()}
-        return ToolCall(self.id(), name or tool.name, made if arguments is None else arguments)
+        return ToolCall(self.id(), tool.name if name is None else name, made if arguments is None else arguments)
 
 
 def _value(schema: Any, chance: random.Random) -> Any:

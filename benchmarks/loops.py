@@ -1,0 +1,157 @@
+"""Measure a whole run: a model that asks for one call in each step, and answers after N of them.
+
+Lives here: loops over a model in memory, ours and those of others, and over HTTP on this machine; what a step costs,
+and whether it costs more in a long run. Not here: how tables are laid out (`measure`).
+"""
+
+import asyncio
+import gc
+import multiprocessing
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import loop_peers
+import loop_wire
+from measure import Row, Table
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+from samples import add
+from typing_extensions import TypedDict
+
+from toolwright import Chat, Limits, Message, Toolbox, ToolCall, tool
+from toolwright.models import ModelReply, ModelRequest
+
+STEPS = (50, 200, 800)
+COLUMNS = (*(f"cpu µs a step, N={steps}" for steps in STEPS), "growth", *(f"x floor, N={n}" for n in STEPS[::2]))
+GROWTH = 1.2
+"""How much more a step may cost in the longest run than in the shortest, in memory."""
+TIMES_FLOOR = 2.0
+"""How many times the hand-written loop a step may cost over HTTP, in the longest run."""
+TEXT = '{"a": 1, "b": 2}'
+
+Run = Callable[[int], Awaitable[object]]
+Judge = Callable[[Sequence[float]], tuple[str, str]]
+
+
+def table(rounds: int, *, with_peers: bool) -> list[Table]:
+    """Measure loops in memory, and over HTTP."""
+    runs: dict[str, Run] = {"floor: hand-written loop, pydantic-core": floor, "toolwright": ours}
+    notes: list[str] = []
+    if with_peers:
+        for name, make in loop_peers.PEERS.items():
+            try:
+                runs[name] = make()
+                asyncio.run(runs[name](2))
+            except Exception as error:  # noqa: BLE001 - a peer that cannot do it is a line of the report
+                runs.pop(name, None)
+                notes.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+    memory = Table("A run in memory", COLUMNS, _rows(runs, rounds, _constant), notes)
+    return [memory, _over_the_wire(rounds)]
+
+
+def _over_the_wire(rounds: int) -> Table:
+    with multiprocessing.get_context("spawn").Manager() as manager:
+        found = manager.Queue()
+        process = multiprocessing.get_context("spawn").Process(target=loop_wire.serve, args=(found,), daemon=True)
+        process.start()
+        try:
+            rows = _rows(loop_wire.runs(found.get(timeout=30)), rounds, _near_the_floor)
+        finally:
+            process.kill()
+            process.join()
+    return Table("The same over HTTP, Chat Completions", COLUMNS, rows)
+
+
+def _constant(figures: Sequence[float]) -> tuple[str, str]:
+    return f"growth ≤ {GROWTH:g}", "ok" if figures[len(STEPS)] <= GROWTH else "over"
+
+
+def _near_the_floor(figures: Sequence[float]) -> tuple[str, str]:
+    return f"≤ {TIMES_FLOOR:g} x, N={STEPS[-1]}", "ok" if figures[-1] <= TIMES_FLOOR else "over"
+
+
+def _rows(runs: Mapping[str, Run], rounds: int, judge: Judge) -> list[Row]:
+    taken: dict[tuple[str, int], list[float]] = {(name, steps): [] for name in runs for steps in STEPS}
+    for turn in range(rounds + 1):
+        for steps in STEPS:
+            for name, run in runs.items():
+                used = asyncio.run(_once(run, steps))
+                if turn:  # the first round loads and compiles what is put off
+                    taken[name, steps].append(used / steps * 1e6)
+    floor = next(iter(runs))
+    return [_row(name, taken, floor, judge) for name in runs]
+
+
+async def _once(run: Run, steps: int) -> float:
+    gc.collect()
+    start = time.process_time()
+    await run(steps)
+    return time.process_time() - start
+
+
+def _row(name: str, taken: Mapping[tuple[str, int], list[float]], floor: str, judge: Judge) -> Row:
+    # Ratios are taken within one round, so that a busy machine counts for both.
+    figures = [statistics.median(taken[name, steps]) for steps in STEPS]
+    figures.append(_ratio(taken[name, STEPS[-1]], taken[name, STEPS[0]]))
+    figures += [_ratio(taken[name, steps], taken[floor, steps]) for steps in STEPS[::2]]
+    return Row(name, figures, *(judge(figures) if name == "toolwright" else ("", "")))
+
+
+def _ratio(these: Sequence[float], those: Sequence[float]) -> float:
+    return statistics.median(this / that for this, that in zip(these, those, strict=True))
+
+
+# --- in memory ---------------------------------------------------------------------------------------
+
+
+async def floor(steps: int) -> object:
+    """Ask, read the arguments, call, write the result, and again: what no library can beat."""
+    validate = _VALIDATE
+    history: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for step in range(steps):
+        history.append({"role": "assistant", "id": f"c{step}", "arguments": TEXT})
+        values = validate(TEXT)
+        history.append({"role": "tool", "id": f"c{step}", "content": to_json(await add(**values)).decode()})
+    return history
+
+
+class _Arguments(TypedDict):
+    a: int
+    b: int
+
+
+_VALIDATE = TypeAdapter(_Arguments).validator.validate_json
+
+
+class StepModel:
+    """A model of ours that asks for a call until it has seen enough results."""
+
+    name = "steps"
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    async def respond(self, request: ModelRequest) -> ModelReply:
+        """Ask for one call, or answer."""
+        del request
+        if not self.left:
+            return ModelReply(Message("assistant", "done"))
+        self.left -= 1
+        return ModelReply(Message("assistant", (), [ToolCall(f"c{self.left}", "add", TEXT)]), "calls")
+
+    def stream(self, request: ModelRequest) -> Any:
+        """Stay out of it: a run that nobody listens to does not stream."""
+        raise NotImplementedError
+
+
+_ADD = tool(read_only=True, repeats="allow")(add)
+
+
+async def ours(steps: int) -> object:
+    """Run a chat."""
+    limits = Limits(steps=None, calls=None, per_tool=None)
+    reply = await Chat(StepModel(steps), Toolbox(_ADD), limits=limits).send("go")
+    assert len(reply.results) == steps  # noqa: S101 - a run that ended early would look fast
+    return reply

@@ -1,0 +1,122 @@
+"""A SQLite file of our own → transactions in it, one at a time in this process.
+
+Lives here: opening, settings, versions of the tables. Not here: what is written there (`journal`, `memory`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from toolwright.errors import ConfigError
+
+BUSY_SECONDS: Final = 10.0
+"""How long a write waits for that of another process."""
+
+JOURNAL: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS runs (
+        run TEXT PRIMARY KEY, begun REAL NOT NULL, fence INTEGER NOT NULL DEFAULT 0,
+        holder TEXT, until REAL NOT NULL DEFAULT 0, state TEXT, finish TEXT
+    );
+    CREATE TABLE IF NOT EXISTS effects (
+        run TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, arguments TEXT NOT NULL,
+        repeatable INTEGER NOT NULL, attempt INTEGER NOT NULL, state TEXT NOT NULL, outcome TEXT, at REAL NOT NULL,
+        PRIMARY KEY (run, key)
+    );
+    """,
+)
+MEMORY: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS messages (
+        id INTEGER PRIMARY KEY, conversation TEXT NOT NULL, message TEXT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS by_conversation ON messages (conversation, id);
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS kept (
+        conversation TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (conversation, key)
+    ) WITHOUT ROWID;
+    """,
+)
+"""The steps from one version of the tables to the next; the version of a file is how many were taken."""
+
+_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
+
+
+class Ledger:
+    """A SQLite file that several processes may share."""
+
+    def __init__(self, path: str | Path, part: str, steps: Sequence[str]) -> None:
+        self.path, self.part, self.steps = Path(path), part, steps
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+
+    @contextmanager
+    def writing(self) -> Generator[sqlite3.Connection]:
+        """Use the file; what is written is there when the block ends, or not at all."""
+        with self._lock:
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Connection]:
+        """Look into the file; nobody waits for that."""
+        with self._lock:
+            yield self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                self._connection = self._connected()
+            except sqlite3.Error as error:
+                raise ConfigError(
+                    f"{str(self.path)!r} cannot be used as a SQLite file: {error}. Give another path."
+                ) from error
+        return self._connection
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        # In one transaction: another process may open the same file just now.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_VERSIONS)
+        [version] = connection.execute(_VERSION, (self.part,)).fetchone()
+        if version > len(self.steps):
+            connection.execute("ROLLBACK")
+            raise ConfigError(
+                f"{str(self.path)!r} was written by a later version of this package: its {self.part} have version "
+                f"{version}, and we know {len(self.steps)}. Update the package."
+            )
+        for step in self.steps[version:]:
+            for statement in filter(str.strip, step.split(";")):
+                connection.execute(statement)
+        connection.execute("INSERT OR REPLACE INTO versions VALUES (?, ?)", (self.part, len(self.steps)))
+        connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None

@@ -1,0 +1,57 @@
+"""A saved run and decisions → the turn after the calls that waited.
+
+Lives here: which of its calls are made now, and which results are there already. Not here: checking a signature
+(`_core.approve`), or what follows (`run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from toolwright._core.approve import Decision
+from toolwright._core.exchange import ModelReply
+from toolwright._core.toolbox import Toolbox
+from toolwright._core.values import ToolResult
+from toolwright.chat.reply import Reply
+from toolwright.chat.run import Run
+from toolwright.chat.turns import Turn
+from toolwright.errors import ApprovalDenied, ConfigError
+
+
+def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
+    """Return the decisions that a toolbox signed, by their requests; what is none counts for nothing."""
+    found: dict[str, Decision] = {}
+    for given in decisions:
+        with suppress(ApprovalDenied):
+            decision = given if isinstance(given, Decision) else Decision.from_dict(given)
+            if box.signed(decision):
+                found[decision.request.id] = decision
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resumed:
+    """A run that waited, what its last turn came to so far, and what was decided, by request."""
+
+    reply: Reply
+    results: Sequence[ToolResult]
+    decisions: Mapping[str, Decision]
+
+    async def go_on(self, run: Run, turn: Turn) -> Turn | None:
+        """Make the calls that were allowed; return the next turn, or `None` where the run waits still, or is over.
+
+        Raises:
+            ConfigError: the saved run has no calls that could wait.
+        """
+        asked = run.messages[-1] if run.messages else None
+        if asked is None or not asked.calls:
+            raise ConfigError("This saved run is damaged: its last turn has no calls. Save it again.")
+        waiting = {request.call_id: request for request in self.reply.pending}
+        run.turns = self.reply.turns
+        made = {r.call_id: r for r in await run.decided(run.turns, asked, waiting, self.decisions)}
+        results = [made.get(result.call_id, result) for result in self.results]
+        before = Turn(turn.request, run.turns, turn.conversation, run)
+        return await run.answered(before, ModelReply(asked, "calls"), results)

@@ -1,0 +1,381 @@
+"""What a journal knows: outcomes that nobody knew, leases, limits that go on, runs that are not what they were."""
+
+import asyncio
+import time
+
+import pytest
+
+from toolwright import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
+from toolwright.chat.holders import this_process
+from toolwright.chat.journal import NotDone, SqliteRuntime, WasDone
+from toolwright.errors import ConfigError, ModelError, RunTaken
+from toolwright.models.scripted import ScriptedModel
+from toolwright.providers.conversation import check_conversation
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    made = SqliteRuntime(tmp_path / "runs.db")
+    yield made
+    made.close()
+
+
+class Bank:
+    """Pays, and holds on in the middle of it where it is told to."""
+
+    def __init__(self, **options):
+        self.paid = []
+        self.hold = True
+        self.begun = asyncio.Event()
+
+        @tool(**options)
+        async def pay(n: int) -> str:
+            """Pay."""
+            self.paid.append(n)
+            self.begun.set()
+            if self.hold:
+                await asyncio.Event().wait()
+            return f"paid {n}"
+
+        self.box = Toolbox(pay)
+
+    def chat(self, runtime, **words):
+        def answer(request):
+            last = request.messages[-1]
+            return last.results[0].text if last.results else [("pay", {"n": 5})]
+
+        return Chat(ScriptedModel([answer] * 9), self.box, runtime=runtime, **words)
+
+    async def interrupt(self, runtime, **words):
+        """Begin a run, and end it in the middle of its call."""
+        sending = asyncio.ensure_future(self.chat(runtime, **words).send("go", run="r", conversation="c"))
+        await self.begun.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        self.hold = False
+
+
+async def test_an_outcome_that_nobody_knows_is_told_to_the_model(runtime):
+    bank = Bank()
+    await bank.interrupt(runtime)
+
+    [unknown] = runtime.unknown("r")
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert (unknown.key, unknown.state, unknown.arguments) == ("1/0/pay", "started", {"n": 5})
+    assert bank.paid == [5]
+    assert reply.results[0].error.code == "unknown_outcome"
+    assert "whether it was done is not known" in reply.text
+    assert check_conversation(reply.messages) == []
+
+
+async def test_someone_may_say_that_it_was_done(runtime):
+    bank = Bank()
+    await bank.interrupt(runtime)
+
+    runtime.reconcile("r", "1/0/pay", WasDone("paid 5, says the bank"))
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert bank.paid == [5]
+    assert reply.text == "paid 5, says the bank"
+    assert reply.results[0].call_id == reply.calls[0].id
+
+
+async def test_someone_may_say_that_it_was_not_done(runtime):
+    bank = Bank()
+    await bank.interrupt(runtime)
+
+    runtime.reconcile("r", "1/0/pay", NotDone())
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert bank.paid == [5, 5]
+    assert reply.text == "paid 5"
+    assert runtime.effects("r")[1].attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "paid", "text"),
+    [
+        (lambda arguments: WasDone(arguments["n"] * 2), [5], "10"),
+        (lambda arguments, context: WasDone(f"{arguments['n']} for {context['user']}"), [5], "5 for ada"),
+        (lambda arguments: NotDone(), [5, 5], "paid 5"),
+    ],
+    ids=["it was done", "with the context", "it was not done"],
+)
+async def test_a_tool_may_find_out_itself(runtime, said, paid, text):
+    bank = Bank(reconcile=said)
+    await bank.interrupt(runtime, context={"user": "ada"})
+
+    reply = await bank.chat(runtime, context={"user": "ada"}).send("go", run="r", conversation="c")
+
+    assert (bank.paid, reply.text) == (paid, text)
+
+
+async def test_a_tool_may_ask_somebody(runtime):
+    async def ask(arguments):
+        await asyncio.sleep(0)
+        return WasDone({"receipt": arguments["n"]})
+
+    bank = Bank(reconcile=ask)
+    await bank.interrupt(runtime)
+
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert reply.text == '{"receipt":5}'
+
+
+def fails(arguments):
+    raise OSError("the bank is closed")
+
+
+@pytest.mark.parametrize("said", [fails, lambda arguments: None, lambda arguments: "done?"])
+async def test_what_a_tool_cannot_find_out_stays_unknown(runtime, said):
+    bank = Bank(reconcile=said)
+    await bank.interrupt(runtime)
+
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert bank.paid == [5]
+    assert reply.results[0].error.code == "unknown_outcome"
+
+
+async def test_what_the_model_was_told_is_not_changed_afterwards(runtime):
+    bank = Bank()
+    await bank.interrupt(runtime)
+    first = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    with pytest.raises(ConfigError, match="is 'unknown', not interrupted"):
+        runtime.reconcile("r", "1/0/pay", NotDone())
+    second = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert first.text == second.text
+    assert bank.paid == [5]
+
+
+async def test_what_cannot_be_reconciled_is_said(runtime):
+    bank = Bank()
+    bank.hold = False
+    await bank.chat(runtime).send("go", run="r")
+
+    with pytest.raises(KeyError, match="no run 'x'"):
+        runtime.reconcile("x", "1/0/pay", NotDone())
+    with pytest.raises(KeyError, match="no call '9/9/pay'"):
+        runtime.reconcile("r", "9/9/pay", NotDone())
+    with pytest.raises(ConfigError, match="is 'done', not interrupted"):
+        runtime.reconcile("r", "1/0/pay", NotDone())
+    async with runtime.drive("r"):
+        with pytest.raises(RunTaken):
+            runtime.reconcile("r", "1/0/pay", NotDone())
+
+
+async def test_a_call_that_may_be_repeated_is_made_again(runtime):
+    bank = Bank(idempotent=True)
+    await bank.interrupt(runtime)
+
+    reply = await bank.chat(runtime).send("go", run="r", conversation="c")
+
+    assert (bank.paid, reply.text) == ([5, 5], "paid 5")
+
+
+async def test_what_was_done_is_read_from_the_journal(runtime):
+    bank = Bank()
+    bank.hold = False
+    first = await bank.chat(runtime).send("go", run="r")
+    again = bank.chat(runtime)
+
+    second = await again.send("go", run="r")
+
+    assert bank.paid == [5]
+    assert first.text == second.text == "paid 5"
+    assert again.model.requests == []
+    record = runtime.run("r")
+    assert (record.effects, record.held, record.state, record.facts["text"]) == (3, False, "stop", "paid 5")
+
+
+@pytest.mark.parametrize("memory", [WindowMemory(50), None], ids=["window", "sqlite"])
+async def test_a_memory_is_told_once_by_a_run_that_is_driven_twice(runtime, memory, tmp_path):
+    kept = memory or SqliteMemory(tmp_path / "chat.db", 50)
+    bank = Bank()
+    await kept.append("c", [Message("user", "before"), Message("assistant", "yes")])
+    await bank.interrupt(runtime, memory=kept)
+
+    reply = await bank.chat(runtime, memory=kept).send("go", run="r", conversation="c")
+
+    said = await kept.load("c")
+    assert [message.text for message in said if message.role == "user"] == ["before", "go"]
+    assert check_conversation(said) == []
+    assert said[-1].text == reply.text
+    assert reply.messages == (*said,)
+
+
+async def test_a_memory_of_ones_own_needs_no_more_than_two_methods(runtime):
+    class Plain:
+        def __init__(self):
+            self.kept = []
+
+        async def load(self, conversation):
+            return tuple(self.kept)
+
+        async def append(self, conversation, messages):
+            self.kept.extend(messages)
+
+    bank, memory = Bank(), Plain()
+    bank.hold = False
+
+    await bank.chat(runtime, memory=memory).send("go", run="r")
+
+    assert [message.role for message in memory.kept] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_a_run_is_not_taken_for_another(runtime):
+    bank = Bank()
+    bank.hold = False
+    await bank.chat(runtime).send("go", run="r")
+
+    with pytest.raises(ConfigError, match="begun with another message"):
+        await bank.chat(runtime).send("stop", run="r")
+
+
+async def test_a_call_that_is_another_than_before_is_not_answered_with_its_result(runtime):
+    bank = Bank()
+    bank.hold = False
+    await bank.chat(runtime).send("go", run="r")
+
+    async def other(turn, following):
+        reply = await following(turn)
+        calls = [(call.name, {"n": 6}) for call in reply.calls]
+        return reply if not calls else (await ScriptedModel([calls]).respond(turn.request))
+
+    with pytest.raises(ConfigError, match="did something else at '1/0/pay'"):
+        await bank.chat(runtime, advisors=[other]).send("go", run="r")
+
+
+async def test_calls_of_another_process_count_towards_the_limits(runtime):
+    made = []
+
+    @tool
+    def step(n: int) -> int:
+        """Take a step."""
+        made.append(n)
+        return n
+
+    def endless(request):
+        turn = sum(message.role == "assistant" for message in request.messages)
+        if turn == 3 and len(made) == 3:
+            raise ModelError("scripted", "cut off")
+        return [("step", {"n": turn})]
+
+    def chat():
+        limits = Limits(steps=20, calls=5)
+        return Chat(ScriptedModel([endless] * 30), Toolbox(step), runtime=runtime, limits=limits)
+
+    with pytest.raises(ModelError):
+        await chat().send("go", run="r")
+    made.append("another process")
+    reply = await chat().send("go", run="r")
+    again = await chat().send("go", run="r")
+
+    assert reply.finish == again.finish == "limit"
+    assert made == [0, 1, 2, "another process", 3, 4]
+
+
+async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
+    first, second = SqliteRuntime(tmp_path / "runs.db"), SqliteRuntime(tmp_path / "runs.db")
+
+    async with first.drive("r"):
+        with pytest.raises(RunTaken):
+            async with second.drive("r"):
+                pass
+        assert second.run("r").state == "running"
+    async with second.drive("r"):
+        pass
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("holder", "until"),
+    [
+        pytest.param(this_process, -1.0, id="the lease ran out"),
+        pytest.param(lambda: this_process().rpartition(" ")[0] + " 1", 1000.0, id="its number was given again"),
+    ],
+)
+async def test_a_run_whose_driver_is_gone_is_taken_over(runtime, holder, until):
+    runtime.note("r", {})
+    with runtime.ledger.writing() as db:
+        db.execute("UPDATE runs SET holder=?, until=?", (holder(), time.time() + until))
+
+    async with runtime.drive("r"):
+        assert runtime.run("r").held
+
+
+async def test_a_driver_that_was_overtaken_writes_nothing_more(runtime, tmp_path):
+    other = SqliteRuntime(tmp_path / "runs.db")
+    bank = Bank()
+    sending = asyncio.ensure_future(bank.chat(runtime).send("go", run="r"))
+    await bank.begun.wait()
+    with runtime.ledger.writing() as db:
+        db.execute("UPDATE runs SET until=0")
+    bank.hold = False
+
+    reply = await bank.chat(other).send("go", run="r")
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    assert bank.paid == [5]
+    assert reply.results[0].error.code == "unknown_outcome"
+    other.close()
+
+
+async def test_a_lease_is_renewed_while_a_run_goes_on(tmp_path):
+    runtime, other = SqliteRuntime(tmp_path / "runs.db", lease=0.2), SqliteRuntime(tmp_path / "runs.db")
+    async with runtime.drive("r"):
+        [before] = until(other)
+        while until(other) == [before]:  # noqa: ASYNC110 - the file tells of it, and the test's time-out bounds it
+            await asyncio.sleep(0)
+
+        assert until(other)[0] > before
+    runtime.close()
+    other.close()
+
+
+def until(runtime):
+    with runtime.ledger.reading() as db:
+        return [moment for (moment,) in db.execute("SELECT until FROM runs")]
+
+
+async def test_a_run_that_waits_is_asked_about_again(runtime):
+    """The request is signed anew: the process that signed the first one may be gone, and its key with it."""
+    ran = []
+
+    @tool(destructive=True)
+    def erase(name: str) -> str:
+        """Erase."""
+        ran.append(name)
+        return "erased"
+
+    def chat():
+        return Chat(ScriptedModel([[("erase", {"name": "a"})], "done"]), Toolbox(erase), runtime=runtime)
+
+    first = await chat().send("go", run="r")
+    later = chat()
+    later.model.script.pop(0)
+    second = await later.send("go", run="r")
+    done = await later.resume(second, [later.box.decide(second.pending[0], Allow())])
+    again = await chat().send("go", run="r")
+
+    assert (first.finish, second.finish, done.finish, again.finish) == ("pending", "pending", "stop", "stop")
+    assert ran == ["a"]
+    assert done.text == again.text == "done"
+
+
+def test_a_lease_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="give seconds above 0"):
+        SqliteRuntime(tmp_path / "runs.db", lease=0)
+
+
+def test_a_run_that_is_none_is_said(runtime):
+    with pytest.raises(KeyError, match="There is no run 'x'"):
+        runtime.run("x")

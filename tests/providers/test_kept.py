@@ -1,0 +1,113 @@
+"""Each message is looked at and written once, and the body is the same as if it were written anew."""
+
+import json
+
+import pytest
+
+from providers.samples import CHATS, get_weather
+from toolwright import Message, Toolbox, ToolCall, ToolResult, tool
+from toolwright.models import ModelRequest
+from toolwright.providers import codec
+from toolwright.providers.kept import Kept
+
+BOX = Toolbox(get_weather)
+
+
+def turns(count):
+    said = [Message("system", "Be kind."), Message("user", "go")]
+    for number in range(count):
+        call = ToolCall(f"c{number}", "get_weather", {"city": f"City {number}"})
+        said += [
+            Message("assistant", f"turn {number}", [call]),
+            Message("tool", results=[ToolResult(call.id, call.name, text=f"sunny {number}")]),
+        ]
+    return said
+
+
+def plain(body):
+    return json.loads(json.dumps(body))
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_the_body_of_every_turn_is_what_it_would_be_without(provider):
+    made, kept, said = codec(provider), Kept(), turns(6)
+    for end in range(2, len(said) + 1, 2):
+        request = ModelRequest(said[:end], BOX)
+
+        assert plain(made.encode(request, "m", kept=kept)) == plain(made.encode(request, "m"))
+
+
+def test_a_message_is_written_once():
+    kept, made = Kept(), []
+    message = Message("user", "go")
+    names = codec("openai").offer((), ()).names
+
+    for _ in range(3):
+        kept.items(message, names, lambda: made.append(message) or [1])
+
+    assert made == [message]
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_another_conversation_with_the_same_model_is_another_body(provider):
+    made, kept = codec(provider), Kept()
+    made.encode(ModelRequest(turns(3), BOX), "m", kept=kept)
+    other = ModelRequest([Message("user", "something else"), *turns(2)[2:]], BOX)
+
+    assert plain(made.encode(other, "m", kept=kept)) == plain(made.encode(other, "m"))
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_tools_of_other_names_are_written_under_them(provider):
+    @tool(name="wetter für heute")
+    def today(city: str) -> str:
+        """Weather."""
+        return city
+
+    made, kept = codec(provider), Kept()
+    call = ToolCall("c", "wetter für heute", {"city": "Oslo"})
+    said = [Message("user", "go"), Message("assistant", (), [call])]
+    said.append(Message("tool", results=[ToolResult("c", call.name, text="sunny")]))
+    made.encode(ModelRequest(said, BOX), "m", kept=kept)
+    request = ModelRequest(said, Toolbox(today))
+
+    assert plain(made.encode(request, "m", kept=kept)) == plain(made.encode(request, "m"))
+
+
+def test_what_comes_after_a_right_conversation_is_looked_at():
+    kept, said = Kept(), turns(2)
+    assert kept.right(tuple(said))
+
+    dangling = Message("assistant", (), [ToolCall("c9", "get_weather", {})])
+    again = [
+        Message("assistant", (), [ToolCall("c0", "get_weather", {})]),
+        Message("tool", results=[ToolResult("c0", "get_weather", text="x")]),
+    ]
+
+    assert not kept.right((*said, dangling))
+    assert not kept.right((*said, *again))
+    assert kept.right((*said, Message("user", "more")))
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_what_is_not_in_order_is_repaired(provider):
+    made, kept = codec(provider), Kept()
+    said = [*turns(2), Message("assistant", (), [ToolCall("c9", "get_weather", {})])]
+
+    body = made.encode(ModelRequest(said, BOX), "m", kept=kept)
+
+    assert plain(body) == plain(made.encode(ModelRequest(said, BOX), "m"))
+
+
+def test_messages_of_long_ago_are_let_go():
+    kept, names = Kept(), codec("openai").offer((), ()).names
+    for number in range(2000):
+        message = Message("user", str(number))
+        kept.right((message,))
+        kept.items(message, names, lambda: [1])
+
+    made = []
+    kept.items(Message("user", "new"), names, lambda: made.append(1) or [1])
+
+    assert made == [1]
+    assert kept.count < 600
