@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers local-eval check format bench conformance test-servers soak load clients fuzz clean
+.PHONY: help setup demo test test-providers local-eval search-eval check format bench conformance test-servers soak load clients fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ $(JUDGES)/.corpus: $(READY)
 
 local-eval: $(JUDGES)/.corpus ## Measure how well the local model calls tools, on half of BFCL (10 to 20 minutes)
 	@$(BIN)/python tests/judges/local_model.py $(EVAL_FLAGS)
+
+search-eval: $(JUDGES)/.corpus ## Measure what a search among 500 tools finds and saves
+	@$(BIN)/python tests/judges/tool_search.py
 
 check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)

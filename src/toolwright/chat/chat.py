@@ -30,6 +30,7 @@ from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Reply
 from toolwright.chat.run import Execute, Plan, Run
 from toolwright.chat.runtime import MemoryRuntime, Runtime
+from toolwright.chat.search import Search, Searching
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
 from toolwright.errors import ApprovalRequired, ConfigError, LimitExceeded
 from toolwright.models.named import model as model_of
@@ -55,6 +56,7 @@ class ChatWords(TypedDict, total=False):
     config: Config | Mapping[str, Any] | None
     runtime: Runtime
     options: Mapping[str, Any]
+    search: Search | str | None
 
 
 class SendWords(TypedDict, total=False):
@@ -82,6 +84,7 @@ class _Policy:
     history: bool = True
     runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it keeps nothing
     options: Mapping[str, Any] | None = None
+    search: Search | None = None
 
 
 class Chat:
@@ -102,6 +105,7 @@ class Chat:
         self.box = _box_of(tools, approver, config)
         given["context"] = context_from(given.get("context"))
         given["advisors"] = tuple(given.get("advisors", ()))
+        given["search"] = Search.of(given.get("search"))
         self.policy = _Policy(**given)
         if not self.policy.history and self.policy.memory is None:
             raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
@@ -227,6 +231,8 @@ class Chat:
         policy = self.policy
         box = self._box_for(words)
         await box.list()
+        if (searching := Searching.over(box, policy.search)) is not None:
+            box = box | Toolbox(searching.tool)
         context = policy.context
         if (given := context_from(words.get("context"))) is not None:
             context = given if context is None else context.merged(given)
@@ -258,7 +264,7 @@ class Chat:
         new = [message for message in new if message.role != "system"]
         before = await self._before(name, conversation)
         run = Run(plan, _NOBODY, system, [*before], len(before))
-        return _Prepared(run, new, words.get("tool_choice"))
+        return _Prepared(run, new, words.get("tool_choice"), searching=searching)
 
     async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
         if conversation is not None:
@@ -313,6 +319,7 @@ class Chat:
         outside = [advisor for advisor in policy.advisors if placement_of(advisor) == "before_loop"]
         loops = [advisor for advisor in inside if isinstance(advisor, ToolLoop)]
         inside = [advisor for advisor in inside if not isinstance(advisor, ToolLoop)]
+        inside += [] if prepared.searching is None else [prepared.searching]
         loop: Any = loops[0] if loops else ToolLoop()
         step = chained([*outside, loop], chained(inside, run.ask))
         await run.record(prepared.new)
@@ -346,6 +353,7 @@ class _Prepared:
     new: list[Message]
     choice: ToolChoice | str | None
     answer: tuple[Message, list[ToolResult]] | None = None
+    searching: Searching | None = None
 
 
 class _Nobody:

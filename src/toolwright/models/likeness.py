@@ -86,6 +86,11 @@ def stem(word: str) -> str:
     return word
 
 
+def kin_of(word: str) -> frozenset[str]:
+    """Return the stems that mean about the same, the word's own among them; nothing where none are known."""
+    return _KIN.get(word, frozenset())
+
+
 def bag_of(tool: ToolDefinition) -> dict[str, float]:
     """Return the stems of what a tool says of itself, each with the weight of its best place."""
     bag: dict[str, float] = {}
@@ -129,7 +134,7 @@ def _score(asked: Sequence[str], bag: Mapping[str, float], weights: Mapping[str,
         if word in bag:
             score += weights[word] * bag[word]
         elif len(word) >= _BEGINNING:
-            kin = _KIN.get(word, ())
+            kin = kin_of(word)
             near = [w for w in bag if w[:_BEGINNING] == word[:_BEGINNING] or w in kin]
             score += max((_ALIKE * bag[w] * weights[w] for w in near), default=0.0)
     return score

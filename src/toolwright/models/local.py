@@ -29,6 +29,7 @@ from toolwright._core.exchange import (
     ModelRequest,
     TextDelta,
 )
+from toolwright._core.handles import FIND_TOOLS
 from toolwright._core.messages import Message
 from toolwright._core.values import ToolCall
 from toolwright.errors import ConfigError
@@ -39,8 +40,6 @@ from toolwright.models.telling import calls_before, told
 from toolwright.models.weights import INSTALL, weights_at
 from toolwright.models.writer import Bounds, harmless
 
-FIND_TOOLS: Final = "find_tools"
-"""The tool that looks for tools; what it finds is chosen from at once."""
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
 _MOST_SAID: Final = 80
 _LONGEST_TALK: Final = 4000
