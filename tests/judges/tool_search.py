@@ -13,7 +13,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from live.corpus import normal, questions
-
 from toolwright import Toolbox, ToolDefinition
 from toolwright.build.tokens import tokens_of
 from toolwright.chat.search import Search, Searching

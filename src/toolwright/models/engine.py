@@ -50,6 +50,11 @@ class Engine:
         """Where everything here is called: requests wait for each other, and nobody else for them."""
         self._servers: tuple[Any, ...] = ()
 
+    @property
+    def address(self) -> str | None:
+        """Where llama.cpp listens, on the loopback interface and behind a key; `None` until it is loaded."""
+        return str(self._servers[0].listening_address) if self._servers else None
+
     def session(self, is_over: Callable[[], bool]) -> Session:
         """Return a writer for one request, which ends as soon as `is_over` says so.
 

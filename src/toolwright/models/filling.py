@@ -8,7 +8,7 @@ Not here: which tool (`choosing`), or the grammars themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -77,6 +77,7 @@ class _Sheet:
     """Those that no parameter has taken."""
     lists: list[list[Any]]
     said: set[str] = field(default_factory=set)
+    claims: dict[str, Found] = field(default_factory=dict)
     left: str = ""
     """The text without what other parameters have taken."""
 
@@ -91,6 +92,7 @@ class _Sheet:
         # What must be there has the first pick of the numbers; a tool with hundreds of parameters is filled in part.
         order = [*(name for name in parts if name in required), *(name for name in parts if name not in required)]
         strings = sum(_kind(parts[name], self.root) == "string" for name in order if name in required)
+        self.claims = self.claimed(order)
         for place, name in enumerate(order):
             part = resolved(parts[name], self.root)
             must = name in required
@@ -148,13 +150,24 @@ class _Sheet:
         ]
         if not usable:
             return part["default"] if "default" in part else self.free(name, part)
-        # A number beside the parameter's own words is meant for it: "3 bedrooms" among prices.
-        own = set(stems(name))
-        beside = [found for found in usable if own & {stem(word) for word in found.near[:1]}]
-        beside = beside or [found for found in usable if own & set(map(stem, found.near))]
-        taken = (beside or usable)[0]
+        mine = [found for found in usable if self.claims.get(name) is found]
+        free = [found for found in usable if not any(found is other for other in self.claims.values())]
+        taken = (mine or free or usable)[0]
         self.numbers.remove(taken)
         return _plain(taken)
+
+    def claimed(self, names: Sequence[str]) -> dict[str, Found]:
+        """Return the numbers that stand beside a parameter's own words: in "3 bedrooms for 500" the 3 is `bedrooms`."""
+        claims: dict[str, Found] = {}
+        # The word after a number says more than the others around it.
+        for reach in (1, None):
+            for name in names:
+                own = set(stems(name))
+                left = [found for found in self.numbers if not any(found is other for other in claims.values())]
+                beside = [found for found in left if own & set(map(stem, found.near[:reach]))]
+                if name not in claims and beside:
+                    claims[name] = beside[0]
+        return claims
 
     def truth(self, name: str, part: Mapping[str, Any]) -> Any:
         own = set(stems(name))
@@ -189,7 +202,7 @@ class _Sheet:
         if kind == "string" and (grammar := pieces_of(harmless(self.text))) is not None:
             values = self.asked(name, part, Bounds(grammar=grammar, most=96))
             # A model this small repeats itself until the grammar ends the list.
-            return values if values is NOTHING else list(dict.fromkeys(values))
+            return list(dict.fromkeys(map(str, values))) if isinstance(values, list) else NOTHING
         return self.free(name, part)
 
     def free(self, name: str, part: Mapping[str, Any]) -> Any:

@@ -97,7 +97,8 @@ def bounded(schema: Any, depth: int = 0) -> Any:
     if kind == "string" and "enum" not in made and "const" not in made and "pattern" not in made:
         made["maxLength"] = min(_number(made.get("maxLength"), LONGEST_STRING), LONGEST_STRING)
     elif kind == "array":
-        made["maxItems"] = min(_number(made.get("maxItems"), LONGEST_LIST), max(LONGEST_LIST, made.get("minItems", 0)))
+        most = min(_number(made.get("maxItems"), LONGEST_LIST), LONGEST_LIST)
+        made["maxItems"] = max(most, _number(made.get("minItems"), 0))
     elif kind == "object" and "properties" in made:
         made["additionalProperties"] = False
     return made

@@ -55,10 +55,11 @@ _SAME: Final = (
     *(("price", "cost", "quote", "expensive"), ("delete", "remove", "cancel", "erase"), ("create", "make", "new")),
     *(("buy", "purchase", "order"), ("search", "look", "list", "lookup"), ("send", "mail", "write"), ("big", "size")),
     *(("weather", "forecast", "temperature", "warm", "cold"), ("time", "clock", "hour"), ("rate", "exchange")),
-    *(("sum", "add", "plus"), ("product", "article", "item", "goods"), ("money", "currency", "dollar", "euro")),
+    *(("sum", "add", "plus"), ("product", "article", "item"), ("money", "currency", "dollar", "euro")),
     *(("route", "direction", "way"), ("book", "reserve", "reservation"), ("compute", "calculate"), ("fix", "repair")),
 )
 _BEGINNING: Final = 4
+NOTHING_SHARED: Final = -1.0
 _LENGTH: Final = 0.03
 """What a tool pays for a long description, which would match anything."""
 
@@ -118,14 +119,18 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def likeness(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
-    """Return how like each tool a text is; 0 is not at all, 1 is as good as word for word."""
+    """Return how like each tool a text is; below 0 is hardly, 1 is as good as word for word."""
     bags = [bag_of(tool) for tool in tools]
     known = Counter(word for bag in bags for word in bag)
     weights = {word: math.log(1 + (len(bags) + 1) / (0.5 + known[word])) for word in {*known, *stems(text)}}
     # What has digits in it is a value, and says nothing about the tool: "TEA-01", "3", "2024-05-01".
     asked = sorted(set(stems(_CODE.sub(" ", text))))
     total = sum(weights[word] for word in asked) or 1.0
-    return [_score(asked, bag, weights) / total - _LENGTH * math.log1p(len(bag)) for bag in bags]
+    scores = [_score(asked, bag, weights) / total for bag in bags]
+    return [
+        score - _LENGTH * math.log1p(len(bag)) if score else NOTHING_SHARED
+        for score, bag in zip(scores, bags, strict=True)
+    ]
 
 
 def _score(asked: Sequence[str], bag: Mapping[str, float], weights: Mapping[str, float]) -> float:

@@ -42,7 +42,8 @@ from toolwright.models.writer import Bounds, harmless
 
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
 _MOST_SAID: Final = 80
-_LONGEST_TALK: Final = 4000
+_LONGEST_TALK: Final = 1600
+"""Characters of a conversation that are read again for each answer: a second of waiting for each 500."""
 _FOLLOW_UP: Final = 8
 """A text of no more words than this may be about the tool that was called before: "And in Brno?"."""
 
