@@ -7,6 +7,7 @@ from toolwright.chat.search import Search, found_in
 from toolwright.errors import ConfigError, DefinitionError
 from toolwright.models import ScriptedModel
 from toolwright.models.index import ToolIndex
+from toolwright.providers import codec
 
 ALWAYS = Search(budget=0, most=2)
 
@@ -114,6 +115,23 @@ async def test_a_tool_of_ones_own_by_that_name_takes_the_place_of_the_search():
 
     assert reply.results[0].text == "hammer"
     assert offered(model)[0] == ["find_tools", "get_weather"]
+
+
+async def test_a_provider_with_a_search_of_its_own_gets_every_tool_and_the_marks():
+    model = ScriptedModel([[("cancel_order", {"order": "A-17"})]])
+    model.codec = codec("anthropic")
+    chat = Chat(model, box(), search=Search(budget=0, keep=("get_weather",), native=True))
+
+    reply = await chat.send("Cancel order A-17")
+
+    assert offered(model) == [["cancel_order", "convert_currency", "get_weather"]]
+    assert model.requests[0].options == {"defer": ("cancel_order", "convert_currency")}
+    assert reply.finish == "pending"
+
+
+def test_a_provider_without_a_search_is_refused_when_the_chat_is_built():
+    with pytest.raises(ConfigError, match="has no search of its own"):
+        Chat("offline", box(), search=Search(native=True))
 
 
 def test_a_tool_by_that_name_has_to_say_that_it_means_it():

@@ -105,7 +105,7 @@ class Chat:
         self.box = _box_of(tools, approver, config)
         given["context"] = context_from(given.get("context"))
         given["advisors"] = tuple(given.get("advisors", ()))
-        given["search"] = Search.of(given.get("search"))
+        given["search"] = Search.of(given.get("search"), self.model)
         self.policy = _Policy(**given)
         if not self.policy.history and self.policy.memory is None:
             raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")

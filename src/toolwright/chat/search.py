@@ -25,6 +25,7 @@ from toolwright.build.tokens import tokens_of
 from toolwright.chat.turns import Next, Turn, with_messages
 from toolwright.errors import ConfigError
 from toolwright.models.index import ToolIndex
+from toolwright.models.protocol import Model
 
 _LONGEST_NOTE: Final = 200
 _REMEMBERED: Final = 8
@@ -41,6 +42,8 @@ class Search:
     """How many tools one search finds at most."""
     keep: tuple[str, ...] = ()
     """Tools that are always offered."""
+    native: bool = False
+    """Leave the search to the provider, which is sent every definition and loads those that it finds."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", tuple(self.keep))
@@ -48,12 +51,18 @@ class Search:
             raise ConfigError(f"Search(budget={self.budget!r}, most={self.most!r}): give 0 or more, and 1 or more.")
 
     @classmethod
-    def of(cls, wanted: Search | str | None) -> Search | None:
+    def of(cls, wanted: Search | str | None, model: Model) -> Search | None:
         """Read what `Chat(search=...)` was given.
 
         Raises:
-            ConfigError: it is neither "auto", a `Search` nor nothing.
+            ConfigError: it is neither "auto", a `Search` nor nothing, or the model's provider has no search.
         """
+        if (
+            isinstance(wanted, Search)
+            and wanted.native
+            and getattr(getattr(model, "codec", None), "search", None) is None
+        ):
+            raise ConfigError(f"Search(native=True): {model.name} has no search of its own. Leave `native` out.")
         if wanted is None or isinstance(wanted, Search):
             return wanted
         if wanted != "auto":
@@ -90,9 +99,20 @@ class Searching:
         choice = request.tool_choice
         wanted = [*found_in(request.messages), *(choice.names if choice is not None else ())]
         offered = self.offered(request.tools, wanted)
+        if self.terms.native:
+            return await following(self._deferred(turn, offered))
         turn.run.hidden = frozenset(tool.name for tool in request.tools) - {tool.name for tool in offered}
         narrowed = with_messages(request, request.messages, tools=offered)
         return await following(Turn(narrowed, turn.number, turn.conversation, turn.run))
+
+    @staticmethod
+    def _deferred(turn: Turn, offered: Sequence[ToolDefinition]) -> Turn:
+        request = turn.request
+        there = {tool.name for tool in offered}
+        tools = tuple(tool for tool in request.tools if tool.name != FIND_TOOLS)
+        options = {**request.options, "defer": tuple(tool.name for tool in tools if tool.name not in there)}
+        narrowed = with_messages(request, request.messages, tools=tools, options=options)
+        return Turn(narrowed, turn.number, turn.conversation, turn.run)
 
     def offered(self, tools: Iterable[ToolDefinition], wanted: Iterable[str]) -> tuple[ToolDefinition, ...]:
         """Return the tools of a turn: those that are always there, then what was found, in the order it was found."""
