@@ -49,6 +49,10 @@ def test_a_word_that_means_the_same_counts_less_than_the_word_itself():
     assert kin_of("xylophon") == frozenset()
 
 
+def test_the_usual_question_for_a_price_is_one():
+    assert likeness("How much is TEA-02?", [PRICE])[0] > 0.05
+
+
 def test_numbers_and_codes_do_not_hide_what_is_asked():
     assert likeness("the cost of TEA-99, CUP-01 and 17 more", [PRICE])[0] > 0.05
 

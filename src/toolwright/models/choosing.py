@@ -49,8 +49,7 @@ def allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -> list[
 def chosen(writer: Writer, text: str, tools: Sequence[ToolDefinition], *, must: bool = False) -> ToolDefinition | None:
     """Return the tool that a text asks for; with `must`, always one of them.
 
-    Raises:
-        ModelError: never for a doubt; a model that cannot be asked leaves it to the words.
+    A model that cannot be asked leaves it to the words.
     """
     best = shortlist(text[-_LONGEST_TEXT:], tools)
     if not best or (best[0].score < NEVER and not must):

@@ -44,8 +44,7 @@ _LONGEST_TEXT, _LONGEST_NOTE, _MOST_PARAMETERS, _DEEPEST = 1500, 160, 40, 3
 def filled(writer: Writer, tool: ToolDefinition, text: str) -> dict[str, Any] | None:
     """Return arguments for a tool, out of a text; `None` where nothing that fits could be found.
 
-    Raises:
-        ModelError: the model cannot be asked at all.
+    A value that the model fails to write is replaced like one that does not fit.
     """
     schema, text = tool.input_schema, text[-_LONGEST_TEXT:]
     about = f"Function: {harmless(tool.name)}: {_note(tool.description)}\nRequest: {harmless(text)}\n"

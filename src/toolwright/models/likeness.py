@@ -16,6 +16,8 @@ from toolwright._core.definition import ToolDefinition
 
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 _CODE: Final = re.compile(r"\S*\d\S*")
+_HOW_MUCH: Final = re.compile(r"\bhow much (?:is|are|does|do|for)\b", re.IGNORECASE)
+"""The usual way to ask for a price names none: its words are among the common ones."""
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMMON: Final = frozenset(
     {
@@ -122,9 +124,9 @@ def likeness(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
     """Return how like each tool a text is; below 0 is hardly, 1 is as good as word for word."""
     bags = [bag_of(tool) for tool in tools]
     known = Counter(word for bag in bags for word in bag)
-    weights = {word: math.log(1 + (len(bags) + 1) / (0.5 + known[word])) for word in {*known, *stems(text)}}
     # What has digits in it is a value, and says nothing about the tool: "TEA-01", "3", "2024-05-01".
-    asked = sorted(set(stems(_CODE.sub(" ", text))))
+    asked = sorted(set(stems(_CODE.sub(" ", _HOW_MUCH.sub("price", text)))))
+    weights = {word: math.log(1 + (len(bags) + 1) / (0.5 + known[word])) for word in {*known, *asked}}
     total = sum(weights[word] for word in asked) or 1.0
     scores = [_score(asked, bag, weights) / total for bag in bags]
     return [
