@@ -36,6 +36,7 @@ from toolwright.errors import ConfigError
 from toolwright.models.choosing import allowed, chosen
 from toolwright.models.engine import Session, engine_of
 from toolwright.models.filling import filled
+from toolwright.models.instances import fits
 from toolwright.models.telling import calls_before, told
 from toolwright.models.weights import INSTALL, weights_at
 from toolwright.models.writer import Bounds, harmless
@@ -67,10 +68,11 @@ class LocalModel:
             ModelError: the file could not be loaded, or llama.cpp failed.
             ConfigError: the request has tools that a provider would run.
         """
+        reply: ModelReply | None = None
         async for event in self.stream(request):
-            if isinstance(event, Finished):
-                return event.reply
-        raise AssertionError  # pragma: no cover - the last event of every stream
+            reply = event.reply if isinstance(event, Finished) else None
+        assert reply is not None  # noqa: S101 - the last event of every stream
+        return reply
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
@@ -91,9 +93,14 @@ class LocalModel:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
                 loop.call_soon_threadsafe(queue.put_nowait, TextDelta(text))
 
+        def end(done: asyncio.Future[ModelReply]) -> None:
+            # Whoever has stopped listening does not ask what went wrong; asyncio would complain that nobody did.
+            _ = done.cancelled() or done.exception()
+            queue.put_nowait(None)
+
         engine = engine_of(self.path)
         future = loop.run_in_executor(engine.thread, lambda: self._turn(request, engine.session(over.is_set), tell))
-        future.add_done_callback(lambda _: queue.put_nowait(None))
+        future.add_done_callback(end)
         try:
             while (event := await queue.get()) is not None:
                 yield event
@@ -115,12 +122,14 @@ class LocalModel:
         text = last.text if last.role == "user" else _asked(request.messages)
         tools = allowed(request.tools, request.tool_choice)
         must = request.tool_choice is not None and request.tool_choice.mode == "required"
-        tool = _tool_for(writer, text, tools, request.messages, must=must)
-        if tool is None and not searched:
-            tool = next((one for one in tools if one.name == FIND_TOOLS), None)
+        search = next(
+            (tool for tool in tools if tool.name == FIND_TOOLS and fits({"query": text}, tool.input_schema)), None
+        )
+        useful = [tool for tool in tools if tool is not search]
+        tool = _tool_for(writer, text, useful, request.messages, must=must) or (None if searched else search)
         if tool is None:
             return _talk(request, writer, tell)
-        arguments: Any = {"query": text} if tool.name == FIND_TOOLS else filled(writer, tool, text)
+        arguments: Any = {"query": text} if tool is search else filled(writer, tool, text)
         if arguments is None:
             return _said(f"I found no arguments for {tool.name} that fit.", writer, tell)
         call = ToolCall(f"local_{next(self._ids)}", tool.name, arguments)
@@ -138,12 +147,11 @@ def _asked(messages: Sequence[Message]) -> str:
 def _tool_for(
     writer: Session, text: str, tools: Sequence[ToolDefinition], messages: Sequence[Message], *, must: bool
 ) -> ToolDefinition | None:
-    useful = [tool for tool in tools if tool.name != FIND_TOOLS]
-    tool = chosen(writer, text, useful, must=must and bool(useful))
+    tool = chosen(writer, text, tools, must=must)
     before = calls_before(messages)
     if tool is None and before and text.casefold().startswith(("and ", "what about", "how about")):
         short = len(text.split()) <= _FOLLOW_UP
-        tool = next((one for one in useful if short and one.name == before[-1].name), None)
+        tool = next((one for one in tools if short and one.name == before[-1].name), None)
     return tool
 
 
