@@ -181,6 +181,6 @@ def refuse_builtin_name(tool: Any) -> None:
     """
     if isinstance(tool, Tool) and tool.name.casefold() in BUILT_IN and not tool.options.overrides_builtin:
         raise DefinitionError(
-            f"{tool.origin}: {tool.name!r} is the name of a built-in tool. "
+            f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "
             "Rename yours, or mean it with `overrides_builtin=True`."
         )
