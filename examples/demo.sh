@@ -2,10 +2,22 @@
 set -eu
 
 show() {
-    printf '$ toolwright %s\n' "$*"
+    printf '$ toolwright'
+    for word in "$@"; do
+        case $word in
+        *' '*) printf ' "%s"' "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
     toolwright "$@"
 }
 
 show list examples/shop.py:box
 show call examples/shop.py:box quote_price sku=TEA-01 quantity=3
-show chat examples/shop.py:box "What is the price of 3 TEA-01?" --model offline
+show chat examples/shop.py:box "What is the price of 3 TEA-01?" --model local
+show chat examples/shop.py:box "How much does TEA-99 cost?" --model local
+# Whoever sits in front of a terminal may go on.
+if [ -t 0 ] && [ -t 1 ]; then
+    show chat examples/shop.py:box --model local
+fi

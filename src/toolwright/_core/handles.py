@@ -21,6 +21,9 @@ from toolwright._core.values import Text
 from toolwright.errors import DefinitionError, ToolError
 
 READ_RESULT: Final = "read_result"
+FIND_TOOLS: Final = "find_tools"
+"""The tool that looks for tools; a chat with a large toolbox offers it."""
+BUILT_IN: Final = frozenset({READ_RESULT, FIND_TOOLS})
 _LONGEST_READ: Final = 64 * 1024
 _MATCHES: Final = 50
 _numbers = itertools.count(1)
@@ -176,8 +179,8 @@ def refuse_builtin_name(tool: Any) -> None:
     Raises:
         DefinitionError: it does.
     """
-    if isinstance(tool, Tool) and tool.name.casefold() == READ_RESULT and not tool.options.overrides_builtin:
+    if isinstance(tool, Tool) and tool.name.casefold() in BUILT_IN and not tool.options.overrides_builtin:
         raise DefinitionError(
-            f"{tool.origin}: {READ_RESULT!r} is the name of a built-in tool. "
+            f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "
             "Rename yours, or mean it with `overrides_builtin=True`."
         )

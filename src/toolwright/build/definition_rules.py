@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Final, get_type_hints
 
 from toolwright._core.declare import OptionWords, Param, ToolWords
-from toolwright._core.handles import READ_RESULT
+from toolwright._core.handles import BUILT_IN
 from toolwright.build.declared import Declared
 from toolwright.build.findings import Finding, Place
 from toolwright.build.hints import Fit, constant, text_of
@@ -139,7 +139,7 @@ def _options(look: Look) -> Iterator[Finding]:
             yield look.say("TW116", word, f"@{declared.kind} has no option {name!r}{hint}")
         elif (wrong := _wrong_value(name, constant(word.value))) is not None:
             yield look.say("TW117", word, f"{name}={ast.unparse(word.value)}: {wrong}")
-    taken = declared.name is not None and declared.name.casefold() == READ_RESULT and declared.kind == "tool"
+    taken = declared.name is not None and declared.name.casefold() in BUILT_IN and declared.kind == "tool"
     if taken and declared.closed and not declared.says("overrides_builtin"):
         yield look.say("TW122", declared.place, f"{declared.name!r} is the name of a built-in tool")
 

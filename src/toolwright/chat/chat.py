@@ -30,6 +30,7 @@ from toolwright.chat.reply import Reply
 from toolwright.chat.resumed import Resumed, genuine
 from toolwright.chat.run import Execute, Plan, Run
 from toolwright.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
+from toolwright.chat.search import Search, Searching
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
 from toolwright.errors import ConfigError, LimitExceeded
 from toolwright.models.named import model as model_of
@@ -55,6 +56,7 @@ class ChatWords(TypedDict, total=False):
     config: Config | Mapping[str, Any] | None
     runtime: Runtime
     options: Mapping[str, Any]
+    search: Search | str | None
 
 
 class SendWords(TypedDict, total=False):
@@ -82,6 +84,7 @@ class _Policy:
     history: bool = True
     runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it keeps nothing
     options: Mapping[str, Any] | None = None
+    search: Search | None = None
 
 
 class Chat:
@@ -102,6 +105,7 @@ class Chat:
         self.box = _box_of(tools, *self._own)
         given["context"] = context_from(given.get("context"))
         given["advisors"] = tuple(given.get("advisors", ()))
+        given["search"] = Search.of(given.get("search"), self.model)
         self.policy = _Policy(**given)
         if not self.policy.history and self.policy.memory is None:
             raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
@@ -224,6 +228,8 @@ class Chat:
         if missing := [name for name in _names_in(words.get("tools")) if name not in box]:
             there = ", ".join(sorted(each.name for each in self.box)[:20]) or "none"
             raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {there}.")
+        if (searching := Searching.over(box, policy.search)) is not None:
+            box = box | Toolbox(searching.tool)
         context = policy.context
         if (given := context_from(words.get("context"))) is not None:
             context = given if context is None else context.merged(given)
@@ -255,7 +261,7 @@ class Chat:
         new = [message for message in new if message.role != "system"]
         before = await self._before(name, conversation)
         run = Run(plan, NOT_DRIVEN, system, [*before], len(before))
-        return _Prepared(run, new, words.get("tool_choice"))
+        return _Prepared(run, new, words.get("tool_choice"), searching=searching)
 
     async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
         if conversation is not None:
@@ -308,6 +314,7 @@ class Chat:
         outside = [advisor for advisor in policy.advisors if placement_of(advisor) == "before_loop"]
         loops = [advisor for advisor in inside if isinstance(advisor, ToolLoop)]
         inside = [advisor for advisor in inside if not isinstance(advisor, ToolLoop)]
+        inside += [] if prepared.searching is None else [prepared.searching]
         loop: Any = loops[0] if loops else ToolLoop()
         step = chained([*outside, loop], chained(inside, run.ask))
         if prepared.resumed is None:
@@ -342,6 +349,7 @@ class _Prepared:
     new: list[Message]
     choice: ToolChoice | str | None
     resumed: Resumed | None = None
+    searching: Searching | None = None
 
 
 def _names_in(tools: Any) -> Sequence[str]:

@@ -33,7 +33,7 @@ from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Finish, Reply, Step
 from toolwright.chat.runtime import Driven
 from toolwright.chat.turns import Turn, with_messages
-from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome
+from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome, UnknownTool
 from toolwright.models.protocol import Model
 
 _log = logging.getLogger("toolwright")
@@ -79,6 +79,8 @@ class Run:
     """How many turns the model has taken, in every process that drove the run."""
     ids: set[str] = field(default_factory=set)
     """The ids of calls that the conversation holds."""
+    hidden: frozenset[str] = frozenset()
+    """Tools of the toolbox that are not offered in this turn, and so cannot be called."""
 
     def __post_init__(self) -> None:
         self.know(self.messages)
@@ -302,6 +304,10 @@ class Run:
         return ask
 
     async def _called(self, call: ToolCall) -> ToolResult:
+        box = self.plan.box
+        if self.hidden and call.name in box and box[call.name].name in self.hidden:
+            known = [tool.name for tool in box if tool.name not in self.hidden]
+            return ToolResult(call.id, call.name, error=UnknownTool(call.name, known), attempts=0)
         emit = self.plan.emit
         told = None if emit is None else (lambda report: emit(CallProgress(report)))
         return await self.plan.box.call(call, context=self.plan.context, on_progress=told)

@@ -21,20 +21,23 @@ from toolwright.cli.main import TOOL_ERROR
 from toolwright.cli.target import toolbox_at
 from toolwright.cli.terminal import harmless, is_terminal, print_error, print_json
 from toolwright.errors import ToolwrightError
+from toolwright.models.weights import INSTALL, is_installed
 
 KEYS: Final = {
     "OPENAI_API_KEY": "openai:gpt-5",
     "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",
     "GEMINI_API_KEY": "gemini:gemini-2.5-flash",
+    "GOOGLE_API_KEY": "gemini:gemini-2.5-flash",
+    "OPENAI_BASE_URL": "openai-chat:default",
 }
-"""Which model a key in the environment means, where none is named."""
+"""Which model a key or an address in the environment means, where none is named; the first one that is set."""
 HELP: Final = "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
 
 
 @click.command("chat")
 @click.argument("target", required=False)
 @click.argument("prompt", required=False)
-@click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, offline.")
+@click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, local, offline.")
 @click.option("--system", help="What the model is told first.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
@@ -47,7 +50,10 @@ def command(
     if why:
         click.echo(why, err=True)
     memory = WindowMemory(100)
-    chat = Chat(chosen, box, system=system, memory=memory)
+    try:
+        chat = Chat(chosen, box, system=system, memory=memory)
+    except ImportError as missing:
+        raise click.ClickException(str(missing)) from missing
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     if prompt:
@@ -62,8 +68,14 @@ def chosen_model() -> tuple[str, str]:
     for key, name in KEYS.items():
         if os.environ.get(key):
             return name, f"Using {name}, because {key} is set. Name another with --model."
+    if is_installed():
+        return "local", (
+            "Using the local model, because no key is set: very small, on this machine, and often wrong. "
+            "Name another with --model."
+        )
     return "offline", (
-        "Using the offline stand-in, which only matches words: no key is set. Name a model with --model."
+        "Using the offline stand-in, which only matches words: no key is set. Name a model with --model, "
+        f"or install the local one: {INSTALL}"
     )
 
 

@@ -25,7 +25,7 @@ from toolwright.providers.codec import Codec
 from toolwright.providers.json_mode import CODEC as JSON_MODE
 from toolwright.providers.registry import codec
 
-KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "offline", "scripted")
+KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
 
 
 class ModelWords(TypedDict, total=False):
@@ -63,6 +63,10 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
         raise UnsupportedProvider(name, KINDS)
     if kind == "offline":
         return OfflineModel()
+    if kind == "local":
+        # Its modules stand on jsonschema and on each other: whoever names another model does not pay for them.
+        local: Model = import_module("toolwright.models.local").LocalModel(rest or None)
+        return local
     if not rest:
         raise ConfigError(f"{name!r} names no model. Write {kind}:NAME.")
     if unknown := words.keys() - ModelWords.__annotations__.keys():

@@ -65,6 +65,7 @@ class MessagesCodec(Codec):
     """Anthropic's Messages API."""
 
     name = "anthropic"
+    search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     terms = Terms(provider="anthropic", fit=fit_anthropic, rule=r"[A-Za-z0-9_-]{1,64}", longest=64)
 
     @override

@@ -95,6 +95,9 @@ class Reader(ABC):
 class Codec(Format):
     """How one API writes conversations."""
 
+    search: ClassVar[Body | None] = None
+    """The provider's own search among tools that it does not load at once; `None` where it has none."""
+
     @abstractmethod
     def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
         """Return the request for messages that are in order."""
@@ -139,9 +142,25 @@ class Codec(Format):
         in_order = ModelRequest(messages, (), request.tool_choice, request.options)
         offer = self.offered(request)
         body = self.body(in_order, offer if kept is None else replace(offer, kept=kept), model)
+        if deferred := frozenset(request.options.get("defer") or ()):
+            body = self._deferring(body, deferred, request)
         if stream:
             body = self.streaming(body)
         return {**body, **request.options.get("body", {})}
+
+    def _deferring(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
+        if self.search is None:
+            raise ConfigError(f"{self.name} has no search of its own among tools. Leave `defer` out.")
+        # A tool that must be called has to be there.
+        forced = request.tool_choice.names if request.tool_choice is not None else ()
+        names = self.offered(request).names
+        later = {names.alias(name) for name in deferred if name not in forced}
+        tools = [
+            {**tool, "defer_loading": True} if tool.get("name") in later else tool for tool in body.get("tools", ())
+        ]
+        return (
+            {**body, "tools": [dict(self.search), *tools]} if any("defer_loading" in tool for tool in tools) else body
+        )
 
     def decode(self, body: Any, names: Names | None = None) -> ModelReply:
         """Read the body of an answer.

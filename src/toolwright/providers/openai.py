@@ -31,6 +31,7 @@ class ResponsesCodec(Codec):
     """OpenAI's Responses API."""
 
     name = "openai"
+    search = {"type": "tool_search"}  # noqa: RUF012 - never changed
     terms = Terms(provider="openai", fit=fit_openai, rule=r"[A-Za-z0-9_-]{1,128}", longest=128)
 
     @override

@@ -1,0 +1,130 @@
+"""A text → the values that stand in it: numbers, lists of numbers, quoted words, choices.
+
+Lives here: reading, and nothing else; what was read is what stands there, or its plain meaning ("two", "5%").
+Not here: which parameter a value is for (`filling`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+_NUMBER: Final = re.compile(
+    r"(?<![\w.,/^-])(?P<sign>-?)[$€£]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<part>\.\d+)?"
+    r"(?P<scale>\s?(?:%|percent\b|thousand\b|million\b|billion\b))?(?![\d/])(?!-\d|x\d)",
+    re.IGNORECASE,
+)
+_SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
+_COUNTED: Final = {
+    "zero": 0,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "thirteen": 13,
+    "fourteen": 14,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "hundred": 100,
+    "dozen": 12,
+}
+_COUNT_WORD: Final = re.compile(r"\b(" + "|".join(_COUNTED) + r")\b", re.IGNORECASE)
+_CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*\b")
+_QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
+_LIST: Final = re.compile(r"\[[^\[\]]{0,500}\]|\(\s*-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?){1,50}\s*\)")
+_NAME: Final = re.compile(r"(?<!^)(?<![.!?:]\s)\b[A-Z][\w-]*(?: [A-Z][\w-]*)+")
+_WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A number, and the words around it."""
+
+    value: float
+    near: tuple[str, ...]
+    """The next words first, then the ones before."""
+
+
+def numbers_in(text: str) -> list[Found]:
+    """Return the numbers of a text in their order, those in words last; "5%" gives 0.05 and 5, in this order."""
+    found: list[tuple[int, int, float]] = []
+    for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
+        plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
+        scale = (match["scale"] or "").strip().lower()
+        if scale in ("%", "percent"):
+            found.append((*match.span(), round(plain / 100, 10)))
+        found.append((*match.span(), plain * _SCALES.get(scale, 1)))
+    found += [(*match.span(), float(_COUNTED[match[1].lower()])) for match in _COUNT_WORD.finditer(text)]
+    return [Found(value, _around(text, start, end)) for start, end, value in found]
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, ...]:
+    after = [word.casefold() for word in _WORD.findall(text[end : end + 40])][:2]
+    before = [word.casefold() for word in _WORD.findall(text[max(0, start - 40) : start])][-3:]
+    return (*after, *reversed(before))
+
+
+def lists_in(text: str) -> list[list[Any]]:
+    """Return the lists that are written out in a text: `[1, 2, 3]`, `(1, 2)`."""
+    found = []
+    for match in _LIST.findall(text):
+        inner = match[1:-1].strip()
+        try:
+            found.append(from_json(f"[{inner}]"))
+        except ValueError:
+            found.append([_bare(item) for item in inner.split(",") if item.strip()])
+    return [value for value in found if value]
+
+
+def _bare(item: str) -> str:
+    return item.strip().strip("'\"")
+
+
+def quoted_in(text: str) -> list[str]:
+    """Return what stands in quotation marks."""
+    return [next(filter(None, groups)) for groups in _QUOTED.findall(text)]
+
+
+def codes_in(text: str) -> list[str]:
+    """Return what looks like the number of an article, an order or a flight: capitals with digits."""
+    return list(dict.fromkeys(_CODE.findall(text)))
+
+
+def whole_name(value: str, text: str) -> str:
+    """Return the whole of a name that a value is a part of: "New York City" where the value is "New York"."""
+    for match in _NAME.finditer(text):
+        name = match[0]
+        if value != name and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", name) and value[:1].isupper():
+            return name
+    return value
+
+
+def choices_in(text: str, choices: Iterable[Any]) -> list[Any]:
+    """Return the choices that a text names, the longest first."""
+    words = [word.casefold() for word in _WORD.findall(text)]
+    named = []
+    for choice in choices:
+        own = [word.casefold() for word in _WORD.findall(str(choice))]
+        if isinstance(choice, str) and own and _holds(words, own):
+            named.append((len(own), choice))
+    return [choice for _, choice in sorted(named, key=lambda pair: -pair[0])]
+
+
+def _holds(words: Sequence[str], own: Sequence[str]) -> bool:
+    size = len(own)
+    return any(words[place : place + size] == list(own) for place in range(len(words) - size + 1))

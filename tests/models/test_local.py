@@ -1,0 +1,248 @@
+"""The model in the box, as it is: SmolLM2 through llama.cpp, on one thread."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+import pytest
+
+from toolwright import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSearch, WindowMemory, model, tool
+from toolwright.chat.search import Search
+from toolwright.errors import ConfigError, ModelError
+from toolwright.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
+from toolwright.models.engine import Engine, Stopped, engine_of
+from toolwright.models.grammars import any_of, piece_of, pieces_of
+from toolwright.models.weights import weights_at
+from toolwright.models.writer import Bounds
+
+
+@tool(read_only=True)
+def get_weather(city: Annotated[str, "City name"], unit: Literal["C", "F"] = "C") -> str:
+    """Current weather in a city."""
+    return f"21 {unit} in {city}"
+
+
+@tool(read_only=True)
+def quote_price(sku: Annotated[str, "Article number"], quantity: int = 1) -> float:
+    """Quote the price of an article in euros."""
+    return 4.5 * quantity
+
+
+BOX = Toolbox(get_weather, quote_price)
+
+
+@pytest.fixture(scope="module")
+def session():
+    return engine_of(weights_at(None)).session(lambda: False)
+
+
+# --- a conversation ------------------------------------------------------------------------------
+
+
+async def test_it_calls_a_tool_and_says_what_came_of_it():
+    reply = await Chat("local", BOX).send("What is the price of 3 TEA-01?")
+
+    assert [(call.name, call.arguments) for call in reply.calls] == [("quote_price", {"sku": "TEA-01", "quantity": 3})]
+    assert reply.text == 'quote_price(sku="TEA-01", quantity=3) gave 13.5'
+
+
+async def test_it_writes_arguments_in_words_of_the_request():
+    reply = await Chat("local", BOX).send("What is the weather in Brno?")
+
+    assert reply.calls[0].arguments == {"city": "Brno"}
+    assert reply.usage.output_tokens > 0
+
+
+async def test_it_talks_where_no_tool_is_meant():
+    events = [event async for event in model("local").stream(ModelRequest("Hello!", BOX, None, {"max_tokens": 8}))]
+
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert len(events) > 3
+    assert isinstance(events[-1], Finished)
+    assert said.strip() == events[-1].reply.text != ""
+    assert events[-1].reply.finish in ("stop", "length")
+
+
+async def test_a_follow_up_is_about_the_tool_before():
+    chat = Chat("local", BOX, memory=WindowMemory(20))
+    await chat.send("What is the weather in Brno?")
+
+    reply = await chat.send("And in Oslo?")
+
+    assert reply.calls[0].name == "get_weather"
+    assert reply.calls[0].arguments["city"] == "Oslo"
+
+
+async def test_calls_come_as_events_too():
+    events = [event async for event in model("local").stream(ModelRequest("The price of TEA-01?", BOX))]
+
+    assert isinstance(events[0], CallOpened)
+    assert next(event.call.arguments for event in events if isinstance(event, CallClosed)) == {"sku": "TEA-01"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"), [("none", []), ("get_weather", ["get_weather"])], ids=["none", "one that must be called"]
+)
+async def test_a_choice_holds(choice, names):
+    request = ModelRequest("The price of TEA-01?", BOX, choice, {"max_tokens": 4})
+
+    assert [call.name for call in (await model("local").respond(request)).calls] == names
+
+
+async def test_it_searches_a_large_toolbox_and_calls_what_it_found():
+    reply = await Chat("local", BOX, search=Search(budget=0)).send("What is the price of 3 TEA-01?")
+
+    assert [call.name for call in reply.calls] == ["find_tools", "quote_price"]
+    assert reply.text.endswith("gave 13.5")
+
+
+async def test_arguments_that_cannot_be_are_said_and_not_sent():
+    part = {"type": "string", "pattern": "^(?=q)qqq-[0-9]{9}$"}
+    paint = ToolDefinition(
+        "paint", "Paint a picture.", {"type": "object", "properties": {"x": part}, "required": ["x"]}
+    )
+
+    reply = await model("local").respond(ModelRequest("paint a qqq", [paint]))
+
+    assert (reply.calls, reply.text) == ((), "I found no arguments for paint that fit.")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [Message("system", "Be brief.")],
+        [Message("user", "")],
+        [Message("user", "<|im_end|>" * 3000)],
+        [Message("assistant", "x")],
+    ],
+    ids=["none", "system", "empty", "tokens", "assistant"],
+)
+async def test_odd_conversations_get_an_answer(messages):
+    reply = await model("local").respond(ModelRequest(messages, BOX, None, {"max_tokens": 3, "stop": "\n"}))
+
+    assert isinstance(reply.text, str)
+
+
+@pytest.mark.parametrize("native", [WebSearch(), RemoteMcp("x", "https://x.example")], ids=["search", "server"])
+async def test_tools_that_a_provider_runs_are_refused(native):
+    with pytest.raises(ConfigError, match="The local model has no"):
+        await model("local").respond(ModelRequest("x", [native]))
+
+
+# --- the thread ----------------------------------------------------------------------------------
+
+
+async def test_the_loop_goes_on_while_the_model_thinks():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await model("local").respond(ModelRequest("Hello!", options={"max_tokens": 4}))
+    counting.cancel()
+
+    assert turns > 100
+
+
+async def test_whoever_stops_listening_stops_the_model():
+    local = model("local")
+    stream: AsyncIterator = local.stream(ModelRequest("Tell a very long story.", options={"max_tokens": 1000}))
+    await anext(stream)
+    await stream.aclose()
+
+    reply = await asyncio.wait_for(local.respond(ModelRequest("The price of TEA-01?", BOX)), 30)
+
+    assert reply.calls[0].name == "quote_price"
+
+
+async def test_a_cancelled_request_that_waits_is_never_begun():
+    local = model("local")
+    first = asyncio.create_task(local.respond(ModelRequest("Tell a story.", options={"max_tokens": 400})))
+    second = asyncio.create_task(local.respond(ModelRequest("Tell another.", options={"max_tokens": 400})))
+    await asyncio.sleep(0)
+
+    second.cancel()
+    first.cancel()
+    done = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 30)
+
+    assert all(isinstance(one, asyncio.CancelledError) for one in done)
+
+
+async def test_several_at_once_wait_for_each_other():
+    local = model("local")
+
+    replies = await asyncio.gather(*(local.respond(ModelRequest(f"The price of {n} TEA-01?", BOX)) for n in (2, 3, 4)))
+
+    assert [reply.calls[0].arguments["quantity"] for reply in replies] == [2, 3, 4]
+    assert isinstance(local, Model)
+    assert repr(local) == "<model 'local'>"
+
+
+# --- llama.cpp -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        any_of(["a", 1, "ž", 'x"\\y']),
+        piece_of('Luigi\u2019s \u201cBrno\u201d \\ "x" 5% \u2013 ok'),
+        pieces_of("red, blue and [green]"),
+    ],
+    ids=["choices", "piece", "pieces"],
+)
+def test_llama_reads_our_grammars_and_what_it_writes_is_json(session, grammar):
+    written = session.write("Value: ", Bounds(grammar=grammar))
+
+    assert written.whole
+    assert json.loads(written.text)
+
+
+def test_a_grammar_that_is_none_and_a_prompt_without_end_are_errors(session):
+    with pytest.raises(ModelError, match=r"llama\.cpp refused"):
+        session.write("x", Bounds(grammar="root ::= ("))
+    with pytest.raises(ModelError, match=r"llama\.cpp refused"):
+        session.write("word " * 9000, Bounds())
+    with pytest.raises(ModelError):
+        session.likelihood("word " * 9000, "x")
+
+
+def test_a_text_that_fits_is_likelier(session):
+    near = session.likelihood("The capital of France is", "Paris, in the north of the country.")
+    far = session.likelihood("The capital of France is", "purple under seven walking the lamps.")
+
+    assert far < near < 0
+
+
+def test_a_caller_who_has_gone_is_not_answered():
+    with pytest.raises(Stopped):
+        engine_of(weights_at(None)).session(lambda: True).write("x", Bounds())
+
+
+def test_nobody_else_on_this_machine_can_use_the_port(session):
+    address = engine_of(weights_at(None)).address
+    request = urllib.request.Request(  # noqa: S310 - an address of our own
+        f"{address}/v1/completions", b'{"prompt": "x"}', {"Content-Type": "application/json"}
+    )
+
+    assert address.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)  # noqa: S310 - as above
+    assert refused.value.code == 401
+    refused.value.close()
+
+
+async def test_a_file_that_is_damaged_is_an_error(tmp_path):
+    damaged = tmp_path / "model.gguf"
+    damaged.write_bytes(b"GGUF" + bytes(500))
+
+    with pytest.raises(ModelError, match=r"model\.gguf could not be loaded"):
+        await model(f"local:{damaged}").respond(ModelRequest("x"))
+    assert Engine(damaged).path == damaged
