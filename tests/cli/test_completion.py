@@ -24,7 +24,20 @@ def complete(run):
 
 
 def test_commands_are_completed(complete):
-    assert complete("") == ["build", "call", "chat", "check", "diff", "list", "lock", "mcp", "new", "serve"]
+    assert complete("") == [
+        "build",
+        "call",
+        "chat",
+        "check",
+        "diff",
+        "list",
+        "lock",
+        "mcp",
+        "new",
+        "run",
+        "runs",
+        "serve",
+    ]
     assert complete("c") == ["call", "chat", "check"]
 
 

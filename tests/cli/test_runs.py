@@ -13,6 +13,7 @@ from toolwright.chat.journal import SqliteRuntime
 
 ROOT = Path(__file__).parents[2]
 SHOP = f"{ROOT / 'examples' / 'shop.py'}:box"
+OFFLINE = ("--model", "offline")
 PAYING = '''
 import os, signal
 from pathlib import Path
@@ -66,15 +67,15 @@ def killed(folder, command):
 
 
 def test_a_run_prints_its_answer_and_keeps_nothing_by_itself(command, folder):
-    done = command("run", SHOP, "What is the price of 3 TEA-01?")
+    done = command("run", SHOP, "What is the price of 3 TEA-01?", *OFFLINE)
 
     assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
     assert not list(folder.glob("*.db"))
 
 
 def test_a_run_is_kept_and_the_same_name_reads_it_back(command):
-    first = command("run", "bank.py", "Pay invoice 7", "--durable", "mine.db", "--run", "r")
-    again = command("run", "bank.py", "--durable", "mine.db", "--run", "r", "--json", stdin="Pay invoice 7")
+    first = command("run", "bank.py", "Pay invoice 7", "--durable", "mine.db", "--run", "r", *OFFLINE)
+    again = command("run", "bank.py", "--durable", "mine.db", "--run", "r", "--json", *OFFLINE, stdin="Pay invoice 7")
 
     assert first.stdout == "pay_invoice: paid 7\n"
     assert "Run r in mine.db." in first.stderr
@@ -124,7 +125,7 @@ def test_a_run_that_waits_goes_on_with_a_word(command):
 
 
 def test_the_lists_are_for_people_too(command):
-    command("run", SHOP, "What is the price of 3 TEA-01?", "--durable", "--run", "r", "--system", "Be kind.")
+    command("run", SHOP, "What is the price of 3 TEA-01?", "--durable", "--run", "r", "--system", "Be kind.", *OFFLINE)
 
     listed = command("runs", "list").stdout
     shown = command("runs", "show", "runs.db", "r").stdout

@@ -281,6 +281,8 @@ def test_control_c_reaches_a_program_that_waits_in_call_sync_for_a_stuck_tool(ru
         import os, signal, threading
         from toolwright import Toolbox, tool
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background is deaf to it
+
         @tool
         def stuck() -> None:
             os.kill(os.getpid(), signal.SIGINT)
