@@ -74,8 +74,8 @@ conformance: $(READY) ## Run the official MCP conformance suite; installs it wit
 test-servers: $(READY) ## Use MCP servers that others wrote, all at once; installs them into .judges
 	@$(BIN)/python tests/judges/servers.py
 
-soak: $(READY) ## Connect and close a thousand times, and count what is left
-	@$(BIN)/python tests/judges/soak.py
+soak: $(READY) ## Connect and close a thousand times, or CYCLES, and count what is left
+	@$(BIN)/python tests/judges/soak.py $(CYCLES)
 
 SECONDS ?= 120
 load: $(READY) ## Put an MCP server under load by 64 clients for two minutes, or SECONDS
