@@ -126,7 +126,11 @@ def _row(name: str, taken: dict[str, list[Figures]]) -> Row:
 async def _measure(name: str, state: str) -> Figures:
     """Measure one contender, in this process; importing it is not part of the figures."""
     define = {**OWN, **peers.DEFINE}[name]
-    default = "import toolwright" if name.startswith("toolwright") else "from pydantic import TypeAdapter, BaseModel"
+    default = (
+        "from toolwright import Toolbox, tool"
+        if name.startswith("toolwright")
+        else "from pydantic import TypeAdapter, BaseModel"
+    )
     exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - written there
     first, spare, *others = functions(COUNT + 2)
     if state == "cold":
