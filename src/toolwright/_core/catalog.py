@@ -62,13 +62,20 @@ class Catalog:
             kept = [known for known in self.native if not replace_same or known.name != item.name]
             self.native = (*kept, *([] if item in kept else [item]))
             return
-        held: dict[str, Any] = self.tools if isinstance(item, Tool) else self.prompts
-        key = item.name
-        if isinstance(item, Resource):
-            held, key = self.resources, item.uri
-        if not replace_same and key in held and held[key] is not item:
-            raise DuplicateTool(key, held[key].origin, item.origin)
-        held[key] = item
+        if isinstance(item, Tool):
+            self.add_tool(item, replace_same=replace_same)
+        elif isinstance(item, Resource):
+            _put(self.resources, item.uri, item, replace_same=replace_same)
+        else:
+            _put(self.prompts, item.name, item, replace_same=replace_same)
+
+    def add_tool(self, tool: Tool, *, replace_same: bool = False) -> None:
+        """Add a tool.
+
+        Raises:
+            DuplicateTool: its name is taken; names both origins.
+        """
+        _put(self.tools, tool.name, tool, replace_same=replace_same)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of this name: exactly, else the only one that differs in case alone."""
@@ -115,6 +122,12 @@ class Catalog:
         yield from self.prompts.values()
         yield from self.resources.values()
         yield from self.native
+
+
+def _put(held: dict[str, Any], key: str, item: Item, *, replace_same: bool) -> None:
+    if not replace_same and key in held and held[key] is not item:
+        raise DuplicateTool(key, held[key].origin, item.origin)
+    held[key] = item
 
 
 def as_named(tool: Tool, name: str) -> Tool:

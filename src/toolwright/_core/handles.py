@@ -173,13 +173,13 @@ def _found(text: str, search: str) -> str:
     return "\n".join(lines) + more if lines else f"No line holds {search[:80]!r}."
 
 
-def refuse_builtin_name(tool: Any) -> None:
+def refuse_builtin_name(tool: Tool) -> None:
     """Refuse a tool that takes the name of one of ours without saying so.
 
     Raises:
         DefinitionError: it does.
     """
-    if isinstance(tool, Tool) and tool.name.casefold() in BUILT_IN and not tool.options.overrides_builtin:
+    if tool.name.casefold() in BUILT_IN and not tool.options.overrides_builtin:
         raise DefinitionError(
             f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "
             "Rename yours, or mean it with `overrides_builtin=True`."

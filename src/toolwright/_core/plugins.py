@@ -150,7 +150,8 @@ def _offered(source: Any, application: Any) -> Iterator[Item]:
     if isinstance(made, str):
         raise DefinitionError(f"it is the text {made!r}. Name a module, function, class or toolbox")
     for item in local_items_from(made):
-        refuse_builtin_name(item)
+        if isinstance(item, Tool):
+            refuse_builtin_name(item)
         if is_supported(getattr(item.root if isinstance(item, Tool) else item, "fn", None), application):
             yield item
 

@@ -109,13 +109,14 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         # All or nothing: a source that clashes leaves the toolbox as it was.
         grown, servers = self._catalog.copy(), []
         for item in items_from(source, self._policy.naming, self._policy.resolvers):
-            # Tools first: to ask an object about a protocol takes longer than to list it.
-            if not isinstance(item, Item) and isinstance(item, RemoteSource):
-                servers.append(item.__remote__(self._remotes.host))
-                continue
-            if isinstance(item, Tool | Prompt):
+            # Tools first, and asked once: to ask an object what it is takes as long as to list it.
+            if isinstance(item, Tool):
                 refuse_builtin_name(item)
-            grown.add(item, replace_same=replace)
+                grown.add_tool(item, replace_same=replace)
+            elif not isinstance(item, Item) and isinstance(item, RemoteSource):
+                servers.append(item.__remote__(self._remotes.host))
+            else:
+                grown.add(item, replace_same=replace)
         for server in servers:
             self._remotes.add(server)
         self._catalog, self._problems = grown, (*self._problems, *problems_of(source))

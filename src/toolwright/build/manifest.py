@@ -150,7 +150,8 @@ def _form(home: Home, members: Made, notes: list[str]) -> Form:
     catalog, paths = Catalog(), {}
     for module in sorted(members):
         for member, item in members[module]:
-            refuse_builtin_name(item)
+            if isinstance(item, Tool):
+                refuse_builtin_name(item)
             catalog.add(item)
             paths[id(item)] = f"{module}:{member.qualname}"
     prompts = sorted(catalog.prompts.values(), key=lambda prompt: prompt.name)
