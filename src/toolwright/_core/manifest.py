@@ -36,6 +36,7 @@ LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a manifest; one tool takes about one thousand."""
 
 _NO_OPTIONS: Final = ToolOptions()
+_NOTHING: Final[Form] = {}
 
 
 class Entry(NamedTuple):
@@ -147,10 +148,11 @@ def _list_in(form: Form, key: str, place: str) -> list[Any]:
 
 
 def _entry(kind: Kind, form: Any, modules: Mapping[str, Any], place: str) -> Entry:
-    if not isinstance(form, dict):
+    if type(form) is not dict:
         raise ConfigError(f"{place}: a {kind} must be an object, not {clip(repr(form))}. Build the file again.")
-    path = form.get("path")
-    if isinstance(path, str) and isinstance(form.get("name"), str) and isinstance(form.get("options", {}), dict):
+    get = form.get
+    path = get("path")
+    if type(path) is str and type(get("name")) is str and type(get("options", _NOTHING)) is dict:
         module, _, qualname = path.partition(":")
         if module in modules and qualname.replace(".", "", 1).isidentifier():
             return Entry(kind, module, qualname, form)
