@@ -82,6 +82,19 @@ def test_making_a_model_loads_no_sdk_and_no_http():
     assert done.stdout.splitlines() == ["[]", "[]"]
 
 
+def test_making_a_model_loads_neither_a_loop_nor_what_reads_tools():
+    script = """
+        import sys, toolwright
+        toolwright.model("openai:m", api_key="k")
+        print(sorted({"asyncio", "email", "jsonschema", "toolwright._core.catalog"} & sys.modules.keys()))
+        print([n for n in sys.modules if n.startswith("toolwright.models.") and n.endswith(("offline", "clients"))])
+    """
+
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == ["[]", "[]"]
+
+
 # --- scripts --------------------------------------------------------------------------------------
 
 

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from toolwright._core.catalog import items_from
 from toolwright._core.definition import ToolDefinition
 from toolwright._core.messages import Message
 from toolwright._core.native import NATIVE_TYPES, Native
-from toolwright._core.tool import Tool
 from toolwright._core.values import ToolCall
 from toolwright.errors import ConfigError
 
@@ -101,13 +99,20 @@ def _offered(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[Native, ...]
     named = getattr(tools, "tools", None)
     sources = [*named, *getattr(tools, "native", ())] if isinstance(named, list) else _listed(tools)
     for source in sources:
-        for item in [source] if isinstance(source, ToolDefinition) else items_from(source, None, ()):
-            if isinstance(item, ToolDefinition | Tool):
-                definition = item.definition if isinstance(item, Tool) else item
-                definitions.setdefault(definition.name, definition)
-            elif isinstance(item, NATIVE_TYPES):
+        for item in [source] if isinstance(source, ToolDefinition) else _items(source):
+            if isinstance(item, NATIVE_TYPES):
                 native.append(item)
+            elif isinstance(item, ToolDefinition):
+                definitions.setdefault(item.name, item)
     return tuple(definitions[name] for name in sorted(definitions)), tuple(native)
+
+
+def _items(source: Any) -> list[Any]:
+    # Whoever builds a model has no tools yet, and need not wait for what reads them: half the cost of a first model.
+    from toolwright._core.catalog import items_from  # noqa: PLC0415
+    from toolwright._core.tool import Tool  # noqa: PLC0415
+
+    return [item.definition if isinstance(item, Tool) else item for item in items_from(source, None, ())]
 
 
 def _listed(tools: Any) -> list[Any]:

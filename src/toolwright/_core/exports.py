@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from toolwright._core.native import Native
-from toolwright._core.tool import Tool
+
+if TYPE_CHECKING:  # a format is asked for before there is a tool
+    from toolwright._core.tool import Tool
 
 Strict: TypeAlias = bool | Literal["auto"]
 _FORMATS: Final = "toolwright.providers.registry"

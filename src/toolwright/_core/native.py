@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolwright._core.config import Config
 from toolwright.errors import DefinitionError
+
+if TYPE_CHECKING:  # a tool of a provider needs no settings, and their words are many
+    from toolwright._core.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

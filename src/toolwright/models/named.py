@@ -13,16 +13,12 @@ from typing import Any, Final, Literal
 from typing_extensions import TypedDict, Unpack
 
 from toolwright.errors import ConfigError, UnsupportedProvider
-from toolwright.models.clients import sender_over
 from toolwright.models.endpoints import endpoint_of
-from toolwright.models.offline import OfflineModel
 from toolwright.models.protocol import Model
 from toolwright.models.remote import RemoteModel
-from toolwright.models.scripted import scripted_from
 from toolwright.models.sender import LateSender, Sender
 from toolwright.models.waiting import Retries
 from toolwright.providers.codec import Codec
-from toolwright.providers.json_mode import CODEC as JSON_MODE
 from toolwright.providers.registry import codec
 
 KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
@@ -62,20 +58,23 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
     if kind not in KINDS:
         raise UnsupportedProvider(name, KINDS)
     if kind == "offline":
-        return OfflineModel()
+        return _part("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if kind == "local":
-        # Its modules stand on jsonschema and on each other: whoever names another model does not pay for them.
-        local: Model = import_module("toolwright.models.local").LocalModel(rest or None)
-        return local
+        return _part("models.local", "LocalModel")(rest or None)  # type: ignore[no-any-return]
     if not rest:
         raise ConfigError(f"{name!r} names no model. Write {kind}:NAME.")
     if unknown := words.keys() - ModelWords.__annotations__.keys():
         there = ", ".join(ModelWords.__annotations__)
         raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {there}.")
     if kind == "scripted":
-        return scripted_from(rest)
+        return _part("models.scripted", "scripted_from")(rest)  # type: ignore[no-any-return]
     made = _codec(kind, words.get("tool_mode", "native"))
     return RemoteModel(f"{kind}:{rest}", made, _sender(kind, rest, words), words.get("options"))
+
+
+def _part(module: str, name: str) -> Any:
+    # Each kind stands on modules of its own: whoever names one of them does not pay for the others.
+    return getattr(import_module(f"toolwright.{module}"), name)
 
 
 def _codec(kind: str, mode: str) -> Codec:
@@ -85,14 +84,14 @@ def _codec(kind: str, mode: str) -> Codec:
         return codec(kind)
     if kind != "openai-chat":
         raise ConfigError(f'tool_mode="json_schema" is for openai-chat; {kind} has tools of its own. Leave it out.')
-    return JSON_MODE
+    return _part("providers.json_mode", "CODEC")  # type: ignore[no-any-return]
 
 
 def _sender(kind: str, name: str, words: ModelWords) -> Sender:
     if (client := words.get("client")) is not None:
         if mixed := words.keys() & {"api_key", "base_url", "timeout", "max_retries", "proxy"}:
             raise ConfigError(f"client= and {min(mixed)}=: the client has its own. Leave one of the two out.")
-        return sender_over(client, kind, name)
+        return _part("models.clients", "sender_over")(client, kind, name)  # type: ignore[no-any-return]
     timeout, retries = words.get("timeout", 600.0), words.get("max_retries", 2)
     if timeout <= 0 or retries < 0:
         raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: give seconds above 0, and 0 or more retries.")
@@ -101,7 +100,7 @@ def _sender(kind: str, name: str, words: ModelWords) -> Sender:
         raise ImportError("Models need httpx2: pip install 'toolwright[models]'")
 
     def connect() -> Sender:
-        made = import_module("toolwright.models.transport").Transport
+        made = _part("models.transport", "Transport")
         return made(place, timeout=timeout, retries=Retries(retries), proxy=words.get("proxy"))  # type: ignore[no-any-return]
 
     return LateSender(connect)

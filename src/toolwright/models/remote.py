@@ -5,17 +5,17 @@ Lives here: one turn, plain or streaming. Not here: formats (`toolwright.provide
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any, Self, TypeVar
 
 from typing_extensions import override
 
 from toolwright._core.exchange import Finished, ModelEvent, ModelReply, ModelRequest
-from toolwright._core.sync import run_to_end
 from toolwright.models.sender import Sender
 from toolwright.providers.codec import Codec
-from toolwright.providers.json_mode import JsonModeCodec, late_events
 from toolwright.providers.kept import Kept
+
+_T = TypeVar("_T")
 
 
 class RemoteModel:
@@ -54,7 +54,7 @@ class RemoteModel:
             async with self:
                 return await self.respond(request)
 
-        return run_to_end(once())
+        return _run_to_end(once())
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
@@ -69,9 +69,8 @@ class RemoteModel:
             for event in reader.feed(told):
                 yield event
         reply = reader.end()
-        if isinstance(self.codec, JsonModeCodec):
-            for event in late_events(reply):
-                yield event
+        for event in reader.late(reply):
+            yield event
         yield Finished(reply)
 
     async def __aenter__(self) -> Self:
@@ -86,8 +85,15 @@ class RemoteModel:
 
     def close_sync(self) -> None:
         """Run `aclose` to its end, from code that is not async."""
-        run_to_end(self.aclose())
+        _run_to_end(self.aclose())
 
     @override
     def __repr__(self) -> str:
         return f"<model {self.name!r}>"
+
+
+def _run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
+    # A loop in a thread: asyncio costs as much as the rest of a first model, and many a model is never asked this way.
+    from toolwright._core.sync import run_to_end  # noqa: PLC0415
+
+    return run_to_end(coro)

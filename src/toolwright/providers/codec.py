@@ -91,6 +91,10 @@ class Reader(ABC):
             ModelError: the stream was cut before its end.
         """
 
+    def late(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
+        """Yield what the reply holds that no event has told yet."""
+        yield from ()
+
 
 class Codec(Format):
     """How one API writes conversations."""

@@ -111,14 +111,13 @@ class _JsonReader(Reader):
     def end(self) -> ModelReply:
         return self._inner.end()
 
-
-def late_events(reply: ModelReply) -> Iterator[ModelEvent]:
-    """Yield what a reply holds that no event has told yet."""
-    if reply.text:
-        yield TextDelta(reply.text)
-    for call in reply.calls:
-        yield CallOpened(call.id, call.name)
-        yield CallClosed(call)
+    @override
+    def late(self, reply: ModelReply) -> Iterator[ModelEvent]:
+        if reply.text:
+            yield TextDelta(reply.text)
+        for call in reply.calls:
+            yield CallOpened(call.id, call.name)
+            yield CallClosed(call)
 
 
 def _schema(offer: Offer, *, many: bool, answer: bool) -> dict[str, Any]:

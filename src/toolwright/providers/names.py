@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Final
 
 PORTABLE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,6 +56,8 @@ class Names:
 
 def digest(text: str, length: int) -> str:
     """Return some hexadecimal digits that follow from a text."""
+    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long name
+
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 

@@ -6,10 +6,10 @@ Lives here: base64, what kind of bytes a part holds, texts that can be encoded. 
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
-from uuid import uuid4
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -111,7 +111,7 @@ def same_arguments(call: ToolCall, other: ToolCall) -> bool:
 
 def new_id(prefix: str = "call") -> str:
     """Return an id for a call that came without one."""
-    return f"{prefix}_{uuid4().hex[:24]}"
+    return f"{prefix}_{os.urandom(12).hex()}"
 
 
 def fields_of(options: Mapping[str, Any], known: Mapping[str, str], provider: str) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolwright._core.definition import ToolDefinition
 from toolwright._core.exports import Strict
 from toolwright._core.native import Native
-from toolwright._core.tool import Tool
 from toolwright.errors import UnsupportedProvider
 from toolwright.providers.anthropic import CODEC as ANTHROPIC
 from toolwright.providers.codec import Codec, Format
@@ -21,6 +20,9 @@ from toolwright.providers.mcp import FORMAT as MCP
 from toolwright.providers.openai import CODEC as OPENAI
 from toolwright.providers.openai_chat import CODEC as OPENAI_CHAT
 from toolwright.providers.report import Verdict
+
+if TYPE_CHECKING:  # a format is asked for before there is a tool
+    from toolwright._core.tool import Tool
 
 _FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {made.name: made for made in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}
