@@ -23,7 +23,7 @@ from toolwright import McpServer, Toolbox
 
 COLUMNS = ("cpu µs", "wall µs (best)", "x SDK")
 LIMIT = 1.15
-TOOLS, LIST_LIMIT_MS = 500, 1.0
+TOOLS, LIST_LIMIT_MS = 500, 0.1
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:

@@ -9,7 +9,7 @@ import asyncio
 import builtins
 import contextlib
 import dataclasses
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,6 +60,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._remotes.listen(self)
         self._problems: tuple[PluginError, ...] = ()
         self._exported = {}
+        self._kept: tuple[int, Catalog, Sequence[Tool]] | None = None
         for source in (*sources, *policy.native):
             self.add(source)
 
@@ -94,7 +95,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         twin._problems = self._problems
         # A view that leaves tools out must not find them again through a resolver.
         twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
-        twin._catalog, twin._routes, twin._exported = catalog, {}, {}
+        twin._catalog, twin._routes, twin._exported, twin._kept = catalog, {}, {}, None
         twin._office, twin._run = self._office, run or self._run
         twin._store = self._store if run is None else store_of(self._policy)
         return twin
@@ -151,7 +152,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         `read_result` is among them as soon as a result was cut.
         """
         more = () if not len(self._store) or READ_RESULT in self._catalog.tools else (reader_of(self._store),)
-        return sorted([*self, *more], key=lambda tool: tool.name)
+        return sorted([*self, *more], key=lambda tool: tool.name) if more else [*self._sorted()]
 
     @property
     def native(self) -> tuple[Native, ...]:
@@ -187,7 +188,15 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         return self._find(name) is not None or (name == READ_RESULT and len(self._store) > 0)
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(sorted([*self._offered.values(), *self._catalog], key=lambda tool: tool.name))
+        return iter(self._sorted())
+
+    def _sorted(self) -> Sequence[Tool]:
+        # Kept with what it was made of: whoever lists a thousand tools before each turn does not sort them each time.
+        version, catalog = self._remotes.version, self._catalog
+        if self._kept is None or self._kept[0] != version or self._kept[1] is not catalog:
+            found = sorted([*self._offered.values(), *catalog.tools.values()], key=lambda tool: tool.name)
+            self._kept = (version, catalog, tuple(found))
+        return self._kept[2]
 
     def __len__(self) -> int:
         return len(self._catalog.tools) + len(self._offered)
