@@ -102,6 +102,23 @@ async def test_a_decision_that_was_tampered_with_does_not_run_anything():
     assert RAN == []
 
 
+@pytest.mark.parametrize("given", [[Allow()], {"a": Allow()}, ["yes"]])
+async def test_what_cannot_be_a_decision_is_an_error_and_not_a_longer_wait(given):
+    _, saved = await paused()
+
+    with pytest.raises(ConfigError, match="is no decision"):
+        await chat_of(["ok"]).resume(saved, given)
+
+
+async def test_one_decision_need_not_be_in_a_list():
+    reply, saved = await paused()
+    chat = chat_of(["ok"])
+
+    half = await chat.resume(saved, chat.box.decide(reply.pending[0], Allow()))
+
+    assert len(half.pending) == len(reply.pending) - 1
+
+
 async def test_a_decision_is_good_once():
     reply, saved = await paused()
     chat = chat_of(["ok", "ok"])

@@ -1,8 +1,11 @@
 """`Chat(search=...)`: a large toolbox is searched, not sent."""
 
+from contextlib import closing
+
 import pytest
 
-from toolwright import Chat, Message, Toolbox, ToolResult, WindowMemory, tool
+from toolwright import Allow, Chat, Message, Toolbox, ToolResult, WindowMemory, tool
+from toolwright.chat.journal import SqliteRuntime
 from toolwright.chat.search import Search, found_in
 from toolwright.errors import ConfigError, DefinitionError
 from toolwright.models import ScriptedModel
@@ -64,6 +67,41 @@ async def test_a_found_tool_still_needs_its_approval():
 
     assert reply.finish == "pending"
     assert reply.pending[0].tool == "cancel_order"
+
+
+async def test_a_found_tool_that_waits_for_its_approval_is_found_again_elsewhere():
+    model = ScriptedModel(
+        [[("find_tools", {"query": "cancel an order"})], [("cancel_order", {"order": "A-17"})], "It is cancelled."]
+    )
+    boxed = Toolbox(box(), approval_key="k" * 32)
+    held = await Chat(model, boxed, search=ALWAYS).send("Cancel order A-17")
+
+    reply = await Chat(model, boxed, search=ALWAYS).resume(held.save(), [boxed.decide(held.pending[0], Allow())])
+
+    assert reply.results[-1].text == "cancelled A-17"
+    assert offered(model)[-1] == ["find_tools", "cancel_order"]
+    assert reply.text == "It is cancelled."
+
+
+async def test_a_durable_run_goes_on_with_what_it_had_found(tmp_path):
+    class Gone(BaseException):
+        """The process ends here."""
+
+    def dies(request):
+        raise Gone
+
+    found, asked = [("find_tools", {"query": "weather"})], [("get_weather", {"city": "Brno"})]
+    first = ScriptedModel([found, asked, dies])
+    with closing(SqliteRuntime(tmp_path / "runs.db")) as runtime, pytest.raises(Gone):
+        await Chat(first, box(), search=ALWAYS, runtime=runtime).send("The weather in Brno?", run="r")
+    later = ScriptedModel(["It is sunny."])
+
+    with closing(SqliteRuntime(tmp_path / "runs.db")) as runtime:
+        reply = await Chat(later, box(), search=ALWAYS, runtime=runtime).send("The weather in Brno?", run="r")
+
+    assert offered(later) == [["find_tools", "get_weather"]]
+    assert [result.ok for result in reply.results] == [True, True]
+    assert reply.text == "It is sunny."
 
 
 async def test_what_was_found_stays_found_in_a_conversation_that_is_remembered():

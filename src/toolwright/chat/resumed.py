@@ -22,9 +22,15 @@ from toolwright.errors import ApprovalDenied, ConfigError
 
 
 def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
-    """Return the decisions that a toolbox signed, by their requests; what is none counts for nothing."""
+    """Return the decisions that a toolbox signed, by their requests; a forged or damaged one counts for nothing.
+
+    Raises:
+        ConfigError: what is given cannot be a decision at all.
+    """
     found: dict[str, Decision] = {}
-    for given in decisions:
+    for given in [decisions] if isinstance(decisions, Decision) else decisions:
+        if not isinstance(given, Decision | Mapping):
+            raise ConfigError(f"{given!r:.80} is no decision. Give what `box.decide(request, Allow())` returned.")
         with suppress(ApprovalDenied):
             decision = given if isinstance(given, Decision) else Decision.from_dict(given)
             if box.signed(decision):
