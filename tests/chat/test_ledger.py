@@ -1,14 +1,22 @@
 """SQLite files of ours: shared, of several versions, or no such file at all."""
 
+import asyncio
 import sqlite3
+import subprocess
+import sys
+import textwrap
+from contextlib import closing, contextmanager
 
 import pytest
 
-from toolwright import Message
+from toolwright import Chat, Message
+from toolwright.chat.effects import Effect
+from toolwright.chat.forms import RESULT
 from toolwright.chat.journal import SqliteRuntime
 from toolwright.chat.ledger import MEMORY, Ledger
 from toolwright.chat.memory import SqliteMemory
 from toolwright.errors import ConfigError
+from toolwright.models.scripted import ScriptedModel
 
 
 async def test_a_journal_and_a_memory_may_share_a_file(tmp_path):
@@ -65,3 +73,111 @@ def test_a_write_that_fails_leaves_nothing(tmp_path):
     with ledger.reading() as db:
         assert db.execute("SELECT count(*) FROM a").fetchone() == (0,)
     ledger.close()
+
+
+# --- while another process writes -----------------------------------------------------------------
+
+
+async def turns_of_the_loop(most=30):
+    for _ in range(most):
+        await asyncio.sleep(0.002)
+
+
+@contextmanager
+def written_by_another(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def cancelled_while_it_waits(path, work, times):
+    with written_by_another(path):
+        doing = asyncio.ensure_future(work)
+        await turns_of_the_loop()
+        for _ in range(times):
+            doing.cancel()
+            await turns_of_the_loop(3)
+        assert not doing.done()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    made = SqliteRuntime(tmp_path / "all.db")
+    made.note("other", {})
+    yield made
+    made.close()
+
+
+async def test_a_file_that_another_process_writes_to_holds_up_nobody_else(runtime):
+    memory = SqliteMemory(runtime.path)
+    chat = Chat(ScriptedModel(["Hello."]), (), runtime=runtime, memory=memory)
+
+    with written_by_another(runtime.path):
+        sending = asyncio.ensure_future(chat.send("Hi", run="r", conversation="c"))
+        await turns_of_the_loop()
+        assert not sending.done()
+
+    assert (await sending).text == "Hello."
+    assert [message.text for message in await memory.load("c")] == ["Hi", "Hello."]
+    memory.close()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_whoever_is_cancelled_before_a_call_is_written_down_has_not_begun_it(runtime, times):
+    made = []
+
+    async def pay():
+        made.append(1)
+
+    async with runtime.drive("r") as driven:
+        effect = Effect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT), times)
+
+    assert (made, runtime.effects("r"), runtime.unknown("r")) == ([], [], [])
+
+
+async def test_an_attempt_that_was_not_begun_is_not_counted(runtime):
+    effect = Effect("r", "1/0/look", "tool", "look", {})
+
+    async def dies():
+        raise KeyboardInterrupt
+
+    async with runtime.drive("r") as driven:
+        with pytest.raises(KeyboardInterrupt):
+            await driven.perform(effect, dies, RESULT)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, dies, RESULT), 1)
+
+    assert [(known.state, known.attempt) for known in runtime.effects("r")] == [("started", 1)]
+
+
+async def test_a_run_that_is_given_up_while_it_is_taken_is_free(runtime):
+    async def drive():
+        async with runtime.drive("r"):
+            raise AssertionError
+
+    await cancelled_while_it_waits(runtime.path, drive(), 1)
+
+    assert not runtime.run("r").held
+
+
+def test_a_forked_process_opens_the_file_for_itself(tmp_path):
+    script = """
+        import asyncio, os, sys
+        from toolwright import Message, SqliteMemory
+
+        memory = SqliteMemory(sys.argv[1])
+        asyncio.run(memory.append("c", [Message("user", "from the parent")]))
+        child = os.fork()
+        asyncio.run(memory.append("c", [Message("user", "from " + ("the parent again" if child else "the child"))]))
+        if child:
+            os.waitpid(child, 0)
+            print(sorted(message.text for message in asyncio.run(memory.load("c"))))
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), str(tmp_path / "chat.db")]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == "['from the child', 'from the parent', 'from the parent again']"

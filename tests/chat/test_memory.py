@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -13,7 +14,7 @@ from toolwright.chat.memory import SqliteMemory, WindowMemory, windowed
 from toolwright.errors import ConfigError
 from toolwright.models import ModelRequest
 from toolwright.models.scripted import ScriptedModel
-from toolwright.providers import check_body, check_conversation, codec
+from toolwright.providers import check_body, check_conversation, codec, repair
 
 
 @tool(read_only=True)
@@ -117,6 +118,34 @@ async def test_a_file_survives_and_two_processes_share_it(tmp_path):
 
     assert len(found) == 100
     assert [text for text in found if text.startswith("one")] == [f"one {number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("most", [1, 4, 6, 9, 100])
+@pytest.mark.parametrize("tokens", [None, 300])
+async def test_the_end_of_a_long_conversation_is_shown_as_if_all_of_it_were_read(tmp_path, most, tokens):
+    said = [message for number in range(30) for message in turn(number)]
+    said[-3:] = [Message("assistant", (), [ToolCall("open", "add", {"a": 1, "b": 1})])]
+    inside, file = WindowMemory(most, tokens=tokens), SqliteMemory(tmp_path / "chat.db", most, tokens=tokens)
+
+    for kept in (inside, file):
+        for n in range(0, len(said), 7):
+            await kept.append("c", said[n : n + 7])
+
+    expected = windowed(repair(said), most, tokens)
+    assert list(await inside.load("c")) == expected
+    assert list(await file.load("c")) == expected
+    file.close()
+
+
+async def test_what_has_left_the_window_is_not_even_read(tmp_path):
+    memory = SqliteMemory(tmp_path / "chat.db", 4)
+    for number in range(5):
+        await memory.append("c", turn(number))
+    with closing(sqlite3.connect(tmp_path / "chat.db")) as db, db:
+        db.execute("UPDATE messages SET message='not JSON' WHERE id <= 8")
+
+    assert (await memory.load("c"))[0].text == "question 4"
+    memory.close()
 
 
 async def test_a_damaged_message_is_no_silent_loss(tmp_path):

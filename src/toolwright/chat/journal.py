@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,33 +90,25 @@ class SqliteRuntime:
         Raises:
             RunTaken: another process drives it, and its lease has not run out.
         """
-        fence = self._take(run)
+        now = time.time()
+        fence = await self.ledger.write(
+            lambda db: _take(db, run, now, now + self.lease), lambda db, fence: _release(db, run, fence)
+        )
         renewal = asyncio.get_running_loop().create_task(self._renewed(run, fence))
         try:
             yield _Journalled(self.ledger, run, fence)
         finally:
             renewal.cancel()
             await asyncio.wait((renewal,))
-            with self.ledger.writing() as db:
-                db.execute("UPDATE runs SET holder=NULL, until=0 WHERE run=? AND fence=?", (run, fence))
-
-    def _take(self, run: str) -> int:
-        now = time.time()
-        with self.ledger.writing() as db:
-            db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, now))
-            _refuse_taken(db, run, now)
-            db.execute(
-                "UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (this_process(), now + self.lease, run)
-            )
-            [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (run,)).fetchone()
-        return int(fence)
+            await self.ledger.write(lambda db: _release(db, run, fence))
 
     async def _renewed(self, run: str, fence: int) -> None:
         while True:
             await asyncio.sleep(self.lease / 3)
+            until = time.time() + self.lease
             # A file that is busy for long is tried again; whoever takes the run over meanwhile is seen by its fence.
-            with suppress(sqlite3.OperationalError), self.ledger.writing() as db:
-                db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (time.time() + self.lease, run, fence))
+            with suppress(sqlite3.OperationalError):
+                await self.ledger.write(partial(_renew, run=run, fence=fence, until=until))
 
     # --- what is known of runs -----------------------------------------------------------------------
 
@@ -209,7 +202,7 @@ class _Journalled:
         self.ledger, self.run, self.fence = ledger, run, fence
 
     async def begin(self, facts: Facts) -> Mapping[str, Any] | None:
-        with self.ledger.writing() as db:
+        def begun(db: sqlite3.Connection) -> Mapping[str, Any] | None:
             self._check(db)
             [state] = db.execute("SELECT state FROM runs WHERE run=?", (self.run,)).fetchone()
             known: dict[str, Any] = json.loads(state or "{}")
@@ -217,75 +210,121 @@ class _Journalled:
                 db.execute("UPDATE runs SET finish=NULL WHERE run=?", (self.run,))
                 return known
             _merge(db, self.run, facts())
-        return None
+            return None
+
+        return await self.ledger.write(begun)
 
     async def end(self, finish: str, facts: Facts) -> None:
-        with self.ledger.writing() as db:
+        def ended(db: sqlite3.Connection) -> None:
             self._check(db)
             _merge(db, self.run, facts())
             db.execute("UPDATE runs SET finish=? WHERE run=?", (finish, self.run))
 
+        await self.ledger.write(ended)
+
     async def perform(self, effect: Effect, work: Work, form: Form, ask: Ask | None = None) -> Any:
         try:
-            found = self._begun(effect)
+            found = await self._begun(effect)
         except UnknownOutcome:
             said = None if ask is None else await ask()
             if said is None:
-                self._write(effect, "unknown", None)
+                await self._write(effect, "unknown", None)
                 raise
             if isinstance(said, WasDone):
-                self._write(effect, "done", json.dumps(form.dump(said.value)))
+                await self._write(effect, "done", json.dumps(form.dump(said.value)))
                 return said.value
-            found = self._begun(effect, again=True)
+            found = await self._begun(effect, again=True)
         if found is not None:
             return form.load(json.loads(found))
         outcome = await work()
         told = form.dump(outcome)
-        self._write(
-            effect, "waits" if told is None else "done", None if told is None else json.dumps(told, default=str)
-        )
+        done = None if told is None else json.dumps(told, default=str)
+        await self._write(effect, "waits" if done is None else "done", done)
         return outcome
 
-    def _begun(self, effect: Effect, *, again: bool = False) -> str | None:
+    async def _begun(self, effect: Effect, *, again: bool = False) -> str | None:
         """Write down that an effect begins; return its outcome where it has one already."""
-        arguments = json.dumps(dict(effect.arguments), default=str)
-        with self.ledger.writing() as db:
-            self._check(db)
-            row = db.execute(
-                "SELECT state, outcome, attempt, name, arguments FROM effects WHERE run=? AND key=?",
-                (self.run, effect.key),
-            ).fetchone()
-            if row is not None and effect.kind == "tool" and row[3:] != (effect.name, arguments):
-                raise ConfigError(
-                    f"The run {self.run!r} did something else at {effect.key!r} before: {row[3]} {row[4]}. "
-                    "Its code, its tools or its messages have changed. Start another run."
-                )
-            if row is not None and row[0] == "done":
-                return str(row[1])
-            if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
-                raise UnknownOutcome(effect.name, effect.key)
-            attempt = 1 if row is None else row[2] + (row[0] != "waits")
-            fresh = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
-            db.execute(
-                "INSERT INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?) "
-                "ON CONFLICT (run, key) DO UPDATE SET state='started', attempt=excluded.attempt",
-                (self.run, effect.key, *fresh, time.time()),
-            )
-        return None
 
-    def _write(self, effect: Effect, state: str, outcome: str | None) -> None:
-        with self.ledger.writing() as db:
+        def undo(db: sqlite3.Connection, known: _Known) -> None:
+            # Whoever is cancelled while this is written never begins: nobody has to ask later what became of it.
+            if known.outcome is None:
+                _reset(db, self.run, effect.key, known)
+
+        return (await self.ledger.write(lambda db: self._begin(db, effect, again=again), undo)).outcome
+
+    def _begin(self, db: sqlite3.Connection, effect: Effect, *, again: bool) -> _Known:
+        arguments = json.dumps(dict(effect.arguments), default=str)
+        self._check(db)
+        row = db.execute(
+            "SELECT state, outcome, attempt, name, arguments FROM effects WHERE run=? AND key=?",
+            (self.run, effect.key),
+        ).fetchone()
+        if row is not None and effect.kind == "tool" and row[3:] != (effect.name, arguments):
+            raise ConfigError(
+                f"The run {self.run!r} did something else at {effect.key!r} before: {row[3]} {row[4]}. "
+                "Its code, its tools or its messages have changed. Start another run."
+            )
+        if row is not None and row[0] == "done":
+            return _Known(str(row[1]))
+        if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
+            raise UnknownOutcome(effect.name, effect.key)
+        attempt = 1 if row is None else row[2] + (row[0] != "waits")
+        fresh = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
+        db.execute(
+            "INSERT INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?) "
+            "ON CONFLICT (run, key) DO UPDATE SET state='started', attempt=excluded.attempt",
+            (self.run, effect.key, *fresh, time.time()),
+        )
+        return _Known() if row is None else _Known(None, row[0], row[2])
+
+    async def _write(self, effect: Effect, state: str, outcome: str | None) -> None:
+        def write(db: sqlite3.Connection) -> None:
             self._check(db)
             db.execute(
                 "UPDATE effects SET state=?, outcome=? WHERE run=? AND key=?", (state, outcome, self.run, effect.key)
             )
+
+        await self.ledger.write(write)
 
     def _check(self, db: sqlite3.Connection) -> None:
         """Refuse to write where somebody else has taken the run over."""
         [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (self.run,)).fetchone()
         if fence != self.fence:
             raise RunTaken(self.run, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What an effect came to, or how it stood before it began."""
+
+    outcome: str | None = None
+    state: str | None = None
+    attempt: int = 0
+
+
+def _take(db: sqlite3.Connection, run: str, now: float, until: float) -> int:
+    db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, now))
+    _refuse_taken(db, run, now)
+    db.execute("UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (this_process(), until, run))
+    [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (run,)).fetchone()
+    return int(fence)
+
+
+def _renew(db: sqlite3.Connection, *, run: str, fence: int, until: float) -> None:
+    db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (until, run, fence))
+
+
+def _release(db: sqlite3.Connection, run: str, fence: int) -> None:
+    db.execute("UPDATE runs SET holder=NULL, until=0 WHERE run=? AND fence=?", (run, fence))
+
+
+def _reset(db: sqlite3.Connection, run: str, key: str, known: _Known) -> None:
+    if known.state is None:
+        db.execute("DELETE FROM effects WHERE run=? AND key=?", (run, key))
+    else:
+        again = (known.state, known.attempt, run, key)
+        db.execute("UPDATE effects SET state=?, attempt=? WHERE run=? AND key=?", again)
 
 
 def result_with(name: str, value: Any, call_id: str = "") -> ToolResult:

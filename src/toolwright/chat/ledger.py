@@ -1,16 +1,21 @@
 """A SQLite file of our own → transactions in it, one at a time in this process.
 
-Lives here: opening, settings, versions of the tables. Not here: what is written there (`journal`, `memory`).
+Lives here: opening, settings, versions of the tables, and the thread in which the file is used while a loop runs: a
+slow disk, or another process that writes, holds up nobody else. Not here: what is written (`journal`, `memory`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sqlite3
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from toolwright.errors import ConfigError
 
@@ -45,6 +50,8 @@ MEMORY: Final = (
 )
 """The steps from one version of the tables to the next; the version of a file is how many were taken."""
 
+_T = TypeVar("_T")
+_Db: TypeAlias = sqlite3.Connection
 _VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 _VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
 
@@ -54,8 +61,46 @@ class Ledger:
 
     def __init__(self, path: str | Path, part: str, steps: Sequence[str]) -> None:
         self.path, self.part, self.steps = Path(path), part, steps
+        self.reset()
+        _OPEN.add(self)
+
+    def reset(self) -> None:
+        """Begin anew, without touching the file: what a forked process inherits belongs to its parent."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def write(self, work: Callable[[_Db], _T], undo: Callable[[_Db, _T], object] | None = None) -> _T:
+        """Do `work` in a transaction of its own, in a thread.
+
+        A caller who is cancelled goes when it is over, and takes it back with `undo`: nothing is left half known.
+        """
+        doing = self._started(self.writing, work)
+        gone = await _over(doing)
+        if gone is None:
+            return doing.result()
+        if doing.exception() is None and undo is not None:
+            undoing = self._started(self.writing, lambda db: undo(db, doing.result()))
+            await _over(undoing)
+            undoing.exception()  # looked at, so that nobody complains about it
+        raise gone
+
+    async def read(self, work: Callable[[_Db], _T]) -> _T:
+        """Look into the file, in a thread."""
+        doing = self._started(self.reading, work)
+        if (gone := await _over(doing)) is not None:
+            doing.exception()  # looked at, so that nobody complains about it
+            raise gone
+        return doing.result()
+
+    def _started(self, way: Callable[[], AbstractContextManager[_Db]], work: Callable[[_Db], _T]) -> asyncio.Future[_T]:
+        def done() -> _T:
+            with way() as db:
+                return work(db)
+
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, f"toolwright-{self.part}")
+        return asyncio.get_running_loop().run_in_executor(self._thread, done)
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
@@ -120,3 +165,29 @@ class Ledger:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            if self._thread is not None:
+                self._thread.shutdown(wait=False)
+                self._thread = None
+
+
+_OPEN: Final[WeakSet[Ledger]] = WeakSet()
+
+
+async def _over(doing: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until it is done, also where the caller should go; return what told him so."""
+    gone: asyncio.CancelledError | None = None
+    while not doing.done():
+        try:
+            await asyncio.wait((doing,))
+        except asyncio.CancelledError as cancelled:
+            gone = cancelled
+    return gone
+
+
+def _begin_anew() -> None:
+    for ledger in _OPEN:
+        ledger.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

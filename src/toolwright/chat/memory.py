@@ -56,7 +56,11 @@ class WindowMemory:
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said."""
-        self._kept.setdefault(conversation, []).extend(messages)
+        kept = self._kept.setdefault(conversation, [])
+        kept.extend(messages)
+        if len(kept) > 2 * self.messages:
+            # What has left the window does not come back.
+            kept[:] = windowed(kept, self.messages, None)
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Keep what was said, unless something was kept under this key before."""
@@ -82,21 +86,30 @@ class SqliteMemory:
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, whole turns only."""
-        with self._ledger.reading() as db:
-            rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id", (conversation,))
-            found = [Message.from_dict(json.loads(text)) for (text,) in rows]
-        return windowed(repair(found), self.messages, self.tokens)
+        return await self._ledger.read(lambda db: self._last(db, conversation))
+
+    def _last(self, db: sqlite3.Connection, conversation: str) -> Sequence[Message]:
+        rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id DESC", (conversation,))
+        found: list[Message] = []
+        for (text,) in rows:
+            found.append(Message.from_dict(json.loads(text)))
+            # A conversation may be years long: beyond a whole turn more than the window shows, nothing is read.
+            if len(found) > self.messages and found[-1].role == "user":
+                break
+        return windowed(repair(found[::-1]), self.messages, self.tokens)
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said; all of it or nothing."""
-        with self._ledger.writing() as db:
-            _insert(db, conversation, messages)
+        await self._ledger.write(lambda db: _insert(db, conversation, messages))
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Keep what was said, unless something was kept under this key before."""
-        with self._ledger.writing() as db:
+
+        def insert(db: sqlite3.Connection) -> None:
             if db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
                 _insert(db, conversation, messages)
+
+        await self._ledger.write(insert)
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation."""

@@ -28,7 +28,8 @@ def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> 
         ConfigError: what is given cannot be a decision at all.
     """
     found: dict[str, Decision] = {}
-    for given in [decisions] if isinstance(decisions, Decision) else decisions:
+    one_or_more: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
+    for given in one_or_more:
         if not isinstance(given, Decision | Mapping):
             raise ConfigError(f"{given!r:.80} is no decision. Give what `box.decide(request, Allow())` returned.")
         with suppress(ApprovalDenied):
