@@ -8,7 +8,7 @@ import pytest
 
 from adversaries.raw_http import served
 from serving.shelf import Running
-from toolwright import McpServer, Toolbox
+from toolwright import McpServer, Toolbox, resource
 from toolwright.mcp import connection
 
 
@@ -226,3 +226,60 @@ async def test_whoever_hears_of_changes_hears_of_them_after_a_restart_too():
 
     assert before == ["one"]
     assert after == ["one", "two"]
+
+
+class Cutting:
+    """An application that ends the first stream of changes of resources as soon as it has begun."""
+
+    def __init__(self, app):
+        self.app, self.streams = app, 0
+
+    async def __call__(self, scope, receive, send):
+        if dict(scope.get("headers", ())).get(b"mcp-method") != b"subscriptions/listen":
+            await self.app(scope, receive, send)
+            return
+        asked, begun = await receive(), asyncio.Event()
+        read = [asked]
+
+        async def received():
+            return read.pop() if read else await receive()
+
+        async def sent(message):
+            await send(message)
+            if message.get("body"):
+                begun.set()
+
+        answering = asyncio.create_task(self.app(scope, received, sent))
+        if b"resourceSubscriptions" in asked["body"]:
+            self.streams += 1
+        if b"resourceSubscriptions" in asked["body"] and self.streams == 1:
+            await begun.wait()
+            answering.cancel()
+            await asyncio.wait((answering,))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await asyncio.wait((answering,))
+
+
+async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_was_cut():
+    @resource("config://app")
+    def config() -> str:
+        """Say how it is set up."""
+        return "{}"
+
+    behind, heard = Toolbox(config), []
+    server = Running(behind)
+    server.server.config.app = cutting = Cutting(server.app)
+    server.start()
+    async with Toolbox(McpServer.http("web", server.url, timeout=5)) as box, asyncio.timeout(30):
+        await box.list()
+        box.watch(heard.append)
+        await box.__behind__().subscribe(frozenset({"config://app"}))
+        while cutting.streams < 2:  # noqa: ASYNC110 - a server in another thread has no event of ours
+            await asyncio.sleep(0.02)
+        missed = heard.count("config://app")
+        while heard.count("config://app") == missed:
+            behind.touch("config://app")
+            await asyncio.sleep(0.05)
+    await asyncio.to_thread(server.stop)
+
+    assert missed == 1
