@@ -139,7 +139,7 @@ class StepModel:
         if not self.left:
             return ModelReply(Message("assistant", "done"))
         self.left -= 1
-        return ModelReply(Message("assistant", (), [ToolCall(f"c{self.left}", "add", TEXT)]), "calls")
+        return ModelReply(Message("assistant", (), [ToolCall(f"c{self.left}", "add", TEXT)]), finish="calls")
 
     def stream(self, request: ModelRequest) -> Any:
         """Stay out of it: a run that nobody listens to does not stream."""

@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 
 from providers.samples import box
-from toolwright import ToolCall, model
+from toolwright import Message, ToolCall, model
 from toolwright.errors import ConfigError, ModelError, UnsupportedProvider
-from toolwright.models import Finished, Model, ModelRequest, ScriptedModel, TextDelta
+from toolwright.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +154,22 @@ def test_a_file_that_is_no_script_is_an_error(tmp_path, name, text, told):
 
     with pytest.raises(ConfigError, match=told):
         model(f"scripted:{tmp_path / name}")
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+def test_a_reply_takes_calls_by_themselves_or_in_its_message():
+    call = ToolCall("a", "now", {})
+
+    apart = ModelReply(Message("assistant"), [call], "calls")
+    within = ModelReply(Message("assistant", (), [call]), finish="calls")
+
+    assert apart == within
+    assert apart.calls == apart.message.calls == (call,)
+
+
+def test_a_reply_with_another_message_has_the_calls_of_that_one():
+    reply = ModelReply(Message("assistant"), [ToolCall("a", "now", {})], "calls")
+
+    assert replace(reply, message=Message("assistant", "No.")).calls == ()

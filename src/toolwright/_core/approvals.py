@@ -27,7 +27,7 @@ from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, Route
 from toolwright._core.sync import run_to_end
 from toolwright._core.values import Arguments, Repair, ToolCall, ToolResult
-from toolwright.errors import ApprovalDenied, LimitExceeded, ToolCallError
+from toolwright.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
 
 
 def office_of(policy: BoxPolicy) -> Office:
@@ -105,7 +105,9 @@ class Approvals(ABC):
         # What was over the limit then is over it now; what could not be read was no repeat.
         with suppress(LimitExceeded, ValueError):
             self._run.count(route.name, options.max_calls, key)
-            if options.repeats == "detect":
+            # A call that waits has been counted, and has given nothing yet.
+            waits = result.error is not None and result.error.code == ApprovalRequired.code
+            if options.repeats == "detect" and not waits:
                 self._run.remember(fingerprint(route.name, plain_arguments(call)), result)
 
     async def resume(

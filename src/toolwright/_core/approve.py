@@ -130,13 +130,16 @@ def _read(kind: type[_T], data: Any, what: str) -> _T:
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
+_lock = threading.Lock()
+_used: set[str] = set()
+"""The signatures of requests whose decision was used: no two keys and no two requests have the same."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Notary:
-    """Signs requests and decisions, and remembers which were used."""
+    """Signs requests and decisions, and knows which were used in this process, whichever toolbox they came to."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
-    used: dict[str, float] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def sign(self, *parts: Any) -> str:
         """Return a signature over JSON data."""
@@ -178,10 +181,10 @@ class Notary:
             raise ApprovalDenied(request.tool, "it was approved for someone else")
         if request.tool != tool.name or canonical(dict(request.arguments)) != canonical(arguments):
             raise ApprovalDenied(request.tool, "it was approved for another call")
-        with self.lock:
-            if request.id in self.used:
+        with _lock:
+            if request.signature in _used:
                 raise ApprovalDenied(request.tool, "the decision was used before")
-            self.used[request.id] = time.time()
+            _used.add(request.signature)
         return _verdict_of(decision)
 
     def signed(self, decision: Decision) -> bool:

@@ -154,6 +154,19 @@ class ModelReply:
     raw: Any = field(default=None, repr=False)
     """The provider's answer as it came."""
 
+    def __init__(
+        self,
+        message: Message,
+        calls: Iterable[ToolCall] = (),  # for a message that has none; they are kept there, and nowhere else
+        finish: Finish = "stop",
+        usage: Usage = Usage(),  # noqa: B008 - frozen, so one default serves all
+        raw: Any = None,
+    ) -> None:
+        if not message.calls and (given := tuple(calls)):
+            message = Message(message.role, message.content, given, message.results, message.provider_state)
+        for name, value in {"message": message, "finish": finish, "usage": usage, "raw": raw}.items():
+            object.__setattr__(self, name, value)
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """What the model wants called."""

@@ -7,10 +7,10 @@ Not here: the run itself (`run`), or the model.
 from __future__ import annotations
 
 import asyncio
-import glob
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Self
 
 from typing_extensions import TypedDict, Unpack
@@ -18,26 +18,29 @@ from typing_extensions import TypedDict, Unpack
 from toolwright._core.approve import Approver, Decision
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext, context_from
-from toolwright._core.exchange import ModelReply, ModelRequest, ToolChoice
+from toolwright._core.exchange import ModelRequest, ToolChoice
 from toolwright._core.faces import ContextLike
 from toolwright._core.messages import Message
 from toolwright._core.policy import Limits, Parallel, Strategy
 from toolwright._core.sync import run_to_end
 from toolwright._core.toolbox import Toolbox
+from toolwright.chat.ending import exceeded
 from toolwright.chat.events import Done, Event
-from toolwright.chat.memory import Memory
+from toolwright.chat.memory import Memory, unsaid
 from toolwright.chat.reply import Reply
 from toolwright.chat.resumed import Resumed, genuine
 from toolwright.chat.run import Execute, Plan, Run
 from toolwright.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
 from toolwright.chat.search import Search, Searching
+from toolwright.chat.tools import Given, box_of, refuse_natives
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
-from toolwright.errors import ConfigError, LimitExceeded
+from toolwright.errors import ConfigError
 from toolwright.models.named import model as model_of
 from toolwright.models.protocol import Model
 from toolwright.providers.conversation import repair
 
 Said = str | Message | Iterable[Message]
+Prompt = Said | Awaitable[Said]
 
 
 class ChatWords(TypedDict, total=False):
@@ -102,13 +105,16 @@ class Chat:
             )
         self.model: Model = model_of(model) if isinstance(model, str) else model
         self._own = (given.pop("approver", None), given.pop("config", None))
-        self.box = _box_of(tools, *self._own)
+        self.box = box_of(tools, *self._own)
+        refuse_natives(self.model, self.box)
         given["context"] = context_from(given.get("context"))
         given["advisors"] = tuple(given.get("advisors", ()))
         given["search"] = Search.of(given.get("search"), self.model)
         self.policy = _Policy(**given)
         if not self.policy.history and self.policy.memory is None:
             raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
+        _refuse_path("memory", self.policy.memory, "SqliteMemory")
+        _refuse_path("runtime", self.policy.runtime, "SqliteRuntime")
         if self.policy.on_limit not in ("stop", "raise"):
             raise ConfigError(f'on_limit={self.policy.on_limit!r}: give "stop" or "raise".')
         self._running: dict[str | None, set[asyncio.Task[Any]]] = {}
@@ -116,25 +122,24 @@ class Chat:
 
     # --- asking --------------------------------------------------------------------------------------
 
-    async def send(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+    async def send(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
         """Say something, and return what the run comes to.
 
         `tools=` takes the place of the chat's tools for this request, `add_tools=` comes beside them.
         """
-        return await self._driven(await self._prepared(prompt, words, None))
+        return await self._driven(self._prepared(prompt, words), words)
 
-    def send_sync(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+    def send_sync(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
         """Run `send` to its end, from code that is not async."""
         return run_to_end(self.send(prompt, **words))
 
-    async def stream(self, prompt: Said, **words: Unpack[SendWords]) -> AsyncGenerator[Event]:
+    async def stream(self, prompt: Prompt, **words: Unpack[SendWords]) -> AsyncGenerator[Event]:
         """Say something, and yield what happens; the last event is `Done` with the reply."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        prepared = await self._prepared(prompt, words, queue.put_nowait)
 
         async def produce() -> None:
             try:
-                queue.put_nowait(Done(await self._driven(prepared)))
+                queue.put_nowait(Done(await self._driven(self._prepared(prompt, words, queue.put_nowait), words)))
             finally:
                 queue.put_nowait(None)
 
@@ -148,13 +153,17 @@ class Chat:
                 task.cancel()
                 await asyncio.wait((task,))
 
-    async def step(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+    async def step(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
         """Ask the model for one turn, and leave its calls to the caller."""
-        prepared = await self._prepared(prompt, words, None)
-        prepared.run.plan.execute = False
-        return await self._driven(prepared)
 
-    def step_sync(self, prompt: Said, **words: Unpack[SendWords]) -> Reply:
+        async def prepared() -> _Prepared:
+            made = await self._prepared(prompt, words)
+            made.run.plan.execute = False
+            return made
+
+        return await self._driven(prepared(), words)
+
+    def step_sync(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
         """Run `step` to its end, from code that is not async."""
         return run_to_end(self.step(prompt, **words))
 
@@ -194,11 +203,15 @@ class Chat:
             raise ConfigError("This run does not wait for anything. Send the next message instead.")
         place = max(i for i, message in enumerate(reply.messages) if message.results)
         words = {**words, "conversation": reply.conversation, "run": reply.run}
-        prepared = await self._prepared((), words, None, reply.messages[:place])
-        prepared.run.said = reply.said - len(prepared.run.system)
-        signed = genuine(prepared.run.plan.box, decisions)
-        prepared.resumed = Resumed(reply, reply.messages[place].results, signed)
-        return await self._driven(prepared)
+
+        async def prepared() -> _Prepared:
+            made = await self._prepared((), words, None, reply.messages[:place])
+            made.run.said = reply.said - len(made.run.system)
+            signed = genuine(made.run.plan.box, decisions)
+            made.resumed = Resumed(reply, reply.messages[place].results, signed)
+            return made
+
+        return await self._driven(prepared(), words)
 
     def resume_sync(
         self,
@@ -213,26 +226,36 @@ class Chat:
 
     async def _prepared(
         self,
-        prompt: Said,
+        prompt: Prompt,
         words: SendWords,
-        emit: Callable[[Event], None] | None,
+        emit: Callable[[Event], None] | None = None,
         conversation: Sequence[Message] | None = None,
     ) -> _Prepared:
         if unknown := words.keys() - SendWords.__annotations__.keys():
             raise ConfigError(
                 f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendWords.__annotations__))}."
             )
-        policy = self.policy
-        box = self._box_for(words)
-        await box.list()
-        if missing := [name for name in _names_in(words.get("tools")) if name not in box]:
-            there = ", ".join(sorted(each.name for each in self.box)[:20]) or "none"
-            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {there}.")
+        given = Given(self.box, self._own, words.get("tools"), words.get("add_tools"))
+        try:
+            return await self._planned(await _spoken(prompt), words, given, emit, conversation)
+        except BaseException:
+            await given.aclose()
+            raise
+
+    async def _planned(
+        self,
+        new: list[Message],
+        words: SendWords,
+        given: Given,
+        emit: Callable[[Event], None] | None,
+        conversation: Sequence[Message] | None,
+    ) -> _Prepared:
+        policy, box = self.policy, await given.ready()
         if (searching := Searching.over(box, policy.search)) is not None:
             box = box | Toolbox(searching.tool)
         context = policy.context
-        if (given := context_from(words.get("context"))) is not None:
-            context = given if context is None else context.merged(given)
+        if (more := context_from(words.get("context"))) is not None:
+            context = more if context is None else context.merged(more)
         limits = words.get("limits", policy.limits)
         name = words.get("conversation")
         plan = Plan(
@@ -248,67 +271,70 @@ class Chat:
             emit,
             words.get("run") or uuid.uuid4().hex,
         )
-        new = (
-            [Message("user", prompt)]
-            if isinstance(prompt, str)
-            else [prompt]
-            if isinstance(prompt, Message)
-            else [*prompt]
-        )
         system = tuple(m for m in (conversation if conversation is not None else new) if m.role == "system")
         if policy.system is not None and not system:
             system = (Message("system", policy.system),)
         new = [message for message in new if message.role != "system"]
-        before = await self._before(name, conversation)
+        before, new = unsaid(await self._before(name, conversation), new)
         run = Run(plan, NOT_DRIVEN, system, [*before], len(before))
-        return _Prepared(run, new, words.get("tool_choice"), searching=searching)
+        return _Prepared(run, new, words.get("tool_choice"), given, searching=searching)
 
     async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
         if conversation is not None:
             return [message for message in conversation if message.role != "system"]
         return [*await self.policy.memory.load(name or "")] if self.policy.memory is not None else []
 
-    def _box_for(self, words: SendWords) -> Toolbox:
-        box = self.box
-        if (wanted := words.get("tools")) is not None:
-            names = _names_in(wanted)
-            box = box.select(*map(glob.escape, names)) if names else _box_of(wanted, *self._own)
-        if (more := words.get("add_tools")) is not None:
-            box = box | (more if isinstance(more, Toolbox) else Toolbox(*_sources(more)))
-        return box
-
-    async def _driven(self, prepared: _Prepared) -> Reply:
-        run = prepared.run
-        task = asyncio.current_task()
-        running = self._running.setdefault(run.plan.conversation, set())
+    async def _driven(self, preparing: Coroutine[Any, Any, _Prepared], words: SendWords) -> Reply:
+        conversation, task = words.get("conversation"), asyncio.current_task()
+        running = self._running.setdefault(conversation, set())
         if task is not None:
             running.add(task)
+        prepared: _Prepared | None = None
         try:
-            async with self.policy.runtime.drive(run.plan.run) as driven:
-                run.driven = driven
-                await self._through(prepared)
-                await driven.end(run.finish, run.came_to)
+            prepared = await preparing
+            await self._finished(prepared, task)
         except asyncio.CancelledError:
-            run.cancelled()
             # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
             if task is None or task not in self._called_off:
                 raise
             task.uncancel()
-        except TimeoutError:
-            if not run.over(0):
-                raise
-            run.finish = "limit"
         finally:
             if task is not None:
                 running.discard(task)
                 self._called_off.discard(task)
-            if not running:
-                self._running.pop(run.plan.conversation, None)
+            if not running and self._running.get(conversation) is running:
+                del self._running[conversation]
+            if prepared is not None:
+                await prepared.given.aclose()
+        if prepared is None:
+            return Reply((), "cancelled", conversation=conversation)
+        run = prepared.run
         if run.finish == "limit" and self.policy.on_limit == "raise":
-            raise LimitExceeded("chat", f"limits of {run.plan.limits!r}", "Read `reply` with on_limit='stop'.")
+            raise exceeded(run.plan.limits, run.turns, run.results)
         return run.reply()
 
-    async def _through(self, prepared: _Prepared) -> ModelReply | None:
+    async def _finished(self, prepared: _Prepared, task: asyncio.Task[Any] | None) -> None:
+        run = prepared.run
+        try:
+            async with self.policy.runtime.drive(run.plan.run) as driven:
+                run.driven = driven
+                try:
+                    await self._through(prepared)
+                except asyncio.CancelledError:
+                    run.cancelled()
+                    if task is None or task not in self._called_off:
+                        raise
+                    task.uncancel()
+                except TimeoutError:
+                    if not run.over(0):
+                        raise
+                    run.finish = "limit"
+                await driven.end(run.finish, run.came_to)
+        except asyncio.CancelledError:
+            run.cancelled()
+            raise
+
+    async def _through(self, prepared: _Prepared) -> None:
         run, policy = prepared.run, self.policy
         inside = [advisor for advisor in policy.advisors if placement_of(advisor) == "inside_loop"]
         outside = [advisor for advisor in policy.advisors if placement_of(advisor) == "before_loop"]
@@ -327,13 +353,13 @@ class Chat:
         if prepared.resumed is None:
             run.messages[:] = closed
         elif (after := await prepared.resumed.go_on(run, turn)) is None:
-            return None
+            return
         else:
             turn = after
         if run.plan.limits.steps is not None and run.plan.limits.steps < 1:
             run.finish = "limit"
-            return None
-        return await step(turn)
+            return
+        await run.close(await step(turn))
 
     async def __aenter__(self) -> Self:
         await self.box.__aenter__()
@@ -348,24 +374,22 @@ class _Prepared:
     run: Run
     new: list[Message]
     choice: ToolChoice | str | None
+    given: Given
     resumed: Resumed | None = None
     searching: Searching | None = None
 
 
-def _names_in(tools: Any) -> Sequence[str]:
-    """Return the names of tools of the chat, where that is what was given."""
-    names = [tools] if isinstance(tools, str) else tools
-    if isinstance(names, list | tuple) and all(isinstance(item, str) for item in names):
-        return names
-    return ()
+def _refuse_path(word: str, given: Any, keeper: str) -> None:
+    if isinstance(given, str | PurePath):
+        raise ConfigError(f"{word}={str(given)!r} is a path. Give what keeps it, such as {keeper}({str(given)!r}).")
 
 
-def _sources(tools: Any) -> Sequence[Any]:
-    return tools if isinstance(tools, list | tuple) else [tools]
-
-
-def _box_of(tools: Any, approver: Approver | None, config: Config | Mapping[str, Any] | None) -> Toolbox:
-    if not isinstance(tools, Toolbox):
-        return Toolbox(*_sources(tools), approver=approver, config=config)
-    box = tools if approver is None else tools.approved_by(approver)
-    return box if config is None else box.configured(config)
+async def _spoken(prompt: Prompt) -> list[Message]:
+    said: Any = await prompt if isinstance(prompt, Awaitable) else prompt
+    if isinstance(said, str):
+        return [Message("user", said)]
+    messages = [said] if isinstance(said, Message) or not isinstance(said, Iterable) else [*said]
+    for message in messages:
+        if not isinstance(message, Message):
+            raise ConfigError(f"{message!r:.80} cannot be said. Give a text, a Message, or a list of them.")
+    return messages

@@ -20,7 +20,7 @@ def _dump_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def _load_reply(data: dict[str, Any]) -> ModelReply:
-    return ModelReply(Message.from_dict(data["message"]), data["finish"], Usage(**data["usage"]))
+    return ModelReply(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
 
 
 def _dump_result(result: ToolResult) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from toolwright._core.messages import Message
 from toolwright.chat.ledger import MEMORY, Ledger
 from toolwright.errors import ConfigError
-from toolwright.providers.conversation import repair
+from toolwright.providers.conversation import is_lost, repair
 
 BYTES_PER_TOKEN: Final = 4
 
@@ -125,6 +125,23 @@ class SqliteMemory:
 def _insert(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
     rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
     db.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
+
+
+def unsaid(before: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return what was said before, and what of the new is not among it: `reply.extended(...)` is a whole conversation.
+
+    Results that were not there yet when the conversation was loaded take the place of the notes that say so.
+    """
+    known = [*before]
+    while known and known[-1].role == "tool" and all(map(is_lost, known[-1].results)):
+        known.pop()
+    if known and known[-1].role == "assistant":
+        old, said = [message.to_dict() for message in known], [message.to_dict() for message in new]
+        for place in range(len(said), 0, -1):
+            shared = min(len(old), place)
+            if said[place - shared : place] == old[-shared:]:
+                return known, [*new[place:]]
+    return [*before], [*new]
 
 
 def windowed(messages: Sequence[Message], most: int, tokens: int | None) -> list[Message]:

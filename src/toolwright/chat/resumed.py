@@ -6,8 +6,8 @@ Lives here: which of its calls are made now, and which results are there already
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from toolwright.chat.reply import Reply
 from toolwright.chat.run import Run
 from toolwright.chat.turns import Turn
 from toolwright.errors import ApprovalDenied, ConfigError
+
+_log = logging.getLogger("toolwright")
 
 
 def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
@@ -32,10 +34,15 @@ def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> 
     for given in one_or_more:
         if not isinstance(given, Decision | Mapping):
             raise ConfigError(f"{given!r:.80} is no decision. Give what `box.decide(request, Allow())` returned.")
-        with suppress(ApprovalDenied):
+        try:
             decision = given if isinstance(given, Decision) else Decision.from_dict(given)
-            if box.signed(decision):
-                found[decision.request.id] = decision
+        except ApprovalDenied:
+            _log.warning("a decision is damaged, and counts for nothing")
+            continue
+        if box.signed(decision):
+            found[decision.request.id] = decision
+        else:
+            _log.warning("a decision about %r is not signed with this toolbox's approval_key", decision.request.tool)
     return found
 
 
@@ -58,7 +65,19 @@ class Resumed:
             raise ConfigError("This saved run is damaged: its last turn has no calls. Save it again.")
         waiting = {request.call_id: request for request in self.reply.pending}
         run.turns = self.reply.turns
+        self._recall(run)
         made = {r.call_id: r for r in await run.decided(run.turns, asked, waiting, self.decisions)}
         results = [made.get(result.call_id, result) for result in self.results]
         before = Turn(turn.request, run.turns, turn.conversation, run)
-        return await run.answered(before, ModelReply(asked, "calls"), results)
+        return await run.answered(before, ModelReply(asked, asked.calls, "calls"), results)
+
+    def _recall(self, run: Run) -> None:
+        """Count what the run did before it waited: limits go on from there, and the reply tells of all of it."""
+        mine = run.messages[run.said :]
+        earlier = [result for message in mine for result in message.results]
+        found = {result.call_id: result for result in (*earlier, *self.results)}
+        run.calls = [call for message in mine for call in message.calls]
+        run.results = earlier
+        for call in run.calls:
+            if call.id in found:
+                run.plan.box.recall(call, found[call.id])

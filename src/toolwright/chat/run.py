@@ -7,8 +7,6 @@ that goes through the runtime; nothing else here touches the world. Not here: wh
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,25 +16,24 @@ from typing import Any
 from toolwright._core.approve import ApprovalRequest, Decision
 from toolwright._core.batch import Batch
 from toolwright._core.context import ToolContext
-from toolwright._core.definition import ToolOptions
+from toolwright._core.definition import ToolDefinition, ToolOptions
 from toolwright._core.exchange import Finished, ModelReply, ModelRequest, Usage
-from toolwright._core.govern import plain_arguments
+from toolwright._core.handles import READ_RESULT
 from toolwright._core.messages import Message
 from toolwright._core.policy import Limits, Sequential, Strategy
 from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolCall, ToolResult
-from toolwright.chat.effects import Ask, Effect, NotDone, Reconciled, WasDone, Work
+from toolwright.chat.asking import asker
+from toolwright.chat.effects import Effect, Work
+from toolwright.chat.ending import is_over
 from toolwright.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolwright.chat.forms import REPLY, RESULT
-from toolwright.chat.journal import result_with
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Finish, Reply, Step
 from toolwright.chat.runtime import Driven
 from toolwright.chat.turns import Turn, with_messages
 from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome, UnknownTool
 from toolwright.models.protocol import Model
-
-_log = logging.getLogger("toolwright")
 
 Execute = bool | Callable[[ModelRequest, ModelReply], bool]
 
@@ -79,8 +76,10 @@ class Run:
     """How many turns the model has taken, in every process that drove the run."""
     ids: set[str] = field(default_factory=set)
     """The ids of calls that the conversation holds."""
-    hidden: frozenset[str] = frozenset()
-    """Tools of the toolbox that are not offered in this turn, and so cannot be called."""
+    last: ModelReply | None = None
+    """The last answer whose calls were run."""
+    offered: tuple[Sequence[ToolDefinition], frozenset[str]] = ((), frozenset())
+    """The tools of the last request, and their names; no other tool of the toolbox can be called."""
 
     def __post_init__(self) -> None:
         self.know(self.messages)
@@ -122,6 +121,8 @@ class Run:
         """Ask the model for one turn."""
         began = time.perf_counter()
         model = self.plan.model
+        if self.offered[0] is not turn.request.tools:
+            self.offered = (turn.request.tools, frozenset(tool.name for tool in turn.request.tools))
         effect = Effect(self.plan.run, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)})
         reply: ModelReply = await self.driven.perform(effect, lambda: self._answered(turn.request), REPLY)
         reply = self._with_own_ids(reply)
@@ -169,17 +170,24 @@ class Run:
 
     async def after(self, turn: Turn, reply: ModelReply) -> Turn | None:
         """Do what the model asked for; return the next turn, or `None` where the run is over."""
-        await self.record([reply.message])
-        if not reply.calls:
-            self._tell(StepFinished(turn.number, reply))
-            return None
-        self.calls.extend(reply.calls)
         execute = self.plan.execute
-        if not (execute(turn.request, reply) if callable(execute) else execute):
-            self.finish = "calls"
+        if not reply.calls or not (execute(turn.request, reply) if callable(execute) else execute):
             return None
+        await self.record([reply.message])
+        self.calls.extend(reply.calls)
+        self.last = reply
         results = await self.perform(turn.number, reply.calls)
         return await self.answered(turn, reply, results)
+
+    async def close(self, reply: ModelReply) -> None:
+        """Take the last answer, as the advisors leave it; where its calls were run, it is in the record already."""
+        if reply is self.last or self.pending:
+            return
+        await self.record([reply.message])
+        self.calls.extend(reply.calls)
+        if self.finish != "limit":
+            self.finish = "calls" if reply.calls else "stop"
+        self._tell(StepFinished(self.turns, reply))
 
     async def answered(self, turn: Turn, reply: ModelReply, results: Sequence[ToolResult]) -> Turn | None:
         """Go on with the results of a turn."""
@@ -191,7 +199,7 @@ class Run:
             self.pending, self.finish = waits, "pending"
         elif all(result.return_direct and result.ok for result in results):
             self.finish = "direct"
-        elif self.over(turn.number) or any(_is_over(result) for result in results):
+        elif self.over(turn.number) or any(is_over(result) for result in results):
             self.finish = "limit"
         else:
             return await self.next(turn)
@@ -199,8 +207,15 @@ class Run:
 
     async def next(self, turn: Turn) -> Turn:
         """Return the turn after this one; a choice that was forced holds once."""
-        request = with_messages(turn.request, await self.shown(), tool_choice=None)
+        request = with_messages(turn.request, await self.shown(), tool_choice=None, tools=self._tools(turn.request))
         return Turn(request, turn.number + 1, turn.conversation, self)
+
+    def _tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
+        """Return the tools of the next turn: the same, and `read_result` as soon as there is something to read."""
+        if READ_RESULT not in self.plan.box or any(tool.name == READ_RESULT for tool in request.tools):
+            return request.tools
+        reader = [tool.definition for tool in self.plan.box.tools if tool.name == READ_RESULT]
+        return tuple(sorted([*request.tools, *reader], key=lambda tool: tool.name))
 
     async def shown(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
         """Return what the model is shown next."""
@@ -215,12 +230,15 @@ class Run:
         results: list[ToolResult] = []
         places = {id(call): place for place, call in enumerate(calls)}
         left = self._left()
+        begun: dict[int, ToolCall] = {}
 
         async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
             del ends
+            begun[places[id(call)]] = call
             self._tell(CallStarted(call))
             result = await self._performed(number, places[id(call)], call, lambda: self._called(call))
             self._tell(CallFinished(call, result))
+            del begun[places[id(call)]]
             return result
 
         try:
@@ -234,6 +252,8 @@ class Run:
         except asyncio.CancelledError:
             # Whoever stops a run still gets a conversation in which every call has its result. A journal may know
             # better when the run is driven again, so that a memory waits for that.
+            for place, call in begun.items():
+                self._tell(CallFinished(call, results[place]))
             await self.record([Message("tool", results=tuple(results))], keep=not self.driven.keeps)
             self.results.extend(results)
             raise
@@ -268,7 +288,9 @@ class Run:
         options = self._options(call.name)
         effect = self._effect(f"{number}/{place}/{call.name}", call, options)
         try:
-            result: ToolResult = await self.driven.perform(effect, make, RESULT, self._ask_about(call, options))
+            result: ToolResult = await self.driven.perform(
+                effect, make, RESULT, asker(call, options, self.plan.context)
+            )
         except UnknownOutcome as unknown:
             return ToolResult(call.id, call.name, error=unknown, attempts=0)
         if result.call_id != call.id:
@@ -284,30 +306,18 @@ class Run:
         except KeyError:
             return None
 
-    def _ask_about(self, call: ToolCall, options: ToolOptions | None) -> Ask | None:
-        reconcile = None if options is None else options.reconcile
-        if reconcile is None:
-            return None
-
-        async def ask() -> Reconciled | None:
-            try:
-                given = (plain_arguments(call), self.plan.context or ToolContext[Any]())
-                said = reconcile(*given[: len(inspect.signature(reconcile).parameters)])
-                said = await said if inspect.isawaitable(said) else said
-            except Exception as error:  # noqa: BLE001 - foreign code; what it cannot tell is not known
-                _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
-                return None
-            if isinstance(said, WasDone):
-                return WasDone(result_with(call.name, said.value, call.id))
-            return said if isinstance(said, NotDone) else None
-
-        return ask
+    def _known_as(self, name: str) -> str | None:
+        """Return the name of the tool that a call means; `None` where only a resolver may know it."""
+        try:
+            return self.plan.box[name].name
+        except KeyError:
+            return READ_RESULT if name == READ_RESULT and name in self.plan.box else None
 
     async def _called(self, call: ToolCall) -> ToolResult:
-        box = self.plan.box
-        if self.hidden and call.name in box and box[call.name].name in self.hidden:
-            known = [tool.name for tool in box if tool.name not in self.hidden]
-            return ToolResult(call.id, call.name, error=UnknownTool(call.name, known), attempts=0)
+        offered = self.offered[1]
+        known = call.name if call.name in offered else self._known_as(call.name)
+        if known is not None and known not in offered:
+            return ToolResult(call.id, call.name, error=UnknownTool(call.name, sorted(offered)), attempts=0)
         emit = self.plan.emit
         told = None if emit is None else (lambda report: emit(CallProgress(report)))
         return await self.plan.box.call(call, context=self.plan.context, on_progress=told)
@@ -385,8 +395,3 @@ def _width(strategy: Strategy) -> int:
     if isinstance(strategy, Sequential):
         return 1
     return 64 if strategy.limit is None else strategy.limit
-
-
-def _is_over(result: ToolResult) -> bool:
-    # By its code: one that was read from a journal is no `LimitExceeded` any more.
-    return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message

@@ -101,7 +101,6 @@ class Searching:
         offered = self.offered(request.tools, wanted)
         if self.terms.native:
             return await following(self._deferred(turn, offered))
-        turn.run.hidden = frozenset(tool.name for tool in request.tools) - {tool.name for tool in offered}
         narrowed = with_messages(request, request.messages, tools=offered)
         return await following(Turn(narrowed, turn.number, turn.conversation, turn.run))
 

@@ -133,7 +133,7 @@ class LocalModel:
         if arguments is None:
             return _said(f"I found no arguments for {tool.name} that fit.", writer, tell)
         call = ToolCall(f"local_{next(self._ids)}", tool.name, arguments)
-        return ModelReply(Message("assistant", (), [call]), "calls", writer.usage)
+        return ModelReply(Message("assistant", (), [call]), finish="calls", usage=writer.usage)
 
     @override
     def __repr__(self) -> str:
@@ -157,7 +157,7 @@ def _tool_for(
 
 def _said(text: str, writer: Session, tell: Tell) -> ModelReply:
     tell(text)
-    return ModelReply(Message("assistant", text), "stop", writer.usage)
+    return ModelReply(Message("assistant", text), usage=writer.usage)
 
 
 def _talk(request: ModelRequest, writer: Session, tell: Tell) -> ModelReply:
@@ -166,7 +166,9 @@ def _talk(request: ModelRequest, writer: Session, tell: Tell) -> ModelReply:
     stop = (ends,) if isinstance(ends, str) else tuple(ends or ())
     bounds = Bounds(most=min(most, 1024), stop=("<|im_end|>", *stop))
     written = writer.write(_conversation(request.messages), bounds, tell)
-    return ModelReply(Message("assistant", written.text.strip()), "stop" if written.whole else "length", writer.usage)
+    return ModelReply(
+        Message("assistant", written.text.strip()), (), "stop" if written.whole else "length", writer.usage
+    )
 
 
 def _conversation(messages: Sequence[Message]) -> str:

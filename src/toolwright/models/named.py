@@ -57,15 +57,15 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
     kind = kind.strip().lower().replace("_", "-")
     if kind not in KINDS:
         raise UnsupportedProvider(name, KINDS)
+    if unknown := words.keys() - ModelWords.__annotations__.keys():
+        there = ", ".join(ModelWords.__annotations__)
+        raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {there}.")
     if kind == "offline":
         return _part("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if kind == "local":
         return _part("models.local", "LocalModel")(rest or None)  # type: ignore[no-any-return]
     if not rest:
         raise ConfigError(f"{name!r} names no model. Write {kind}:NAME.")
-    if unknown := words.keys() - ModelWords.__annotations__.keys():
-        there = ", ".join(ModelWords.__annotations__)
-        raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {there}.")
     if kind == "scripted":
         return _part("models.scripted", "scripted_from")(rest)  # type: ignore[no-any-return]
     made = _codec(kind, words.get("tool_mode", "native"))

@@ -54,7 +54,7 @@ class OfflineModel:
             return ModelReply(Message("assistant", f"{NOTICE} Nothing here fits. The tools are: {there}."))
         self._made += 1
         call = ToolCall(f"offline_{self._made}", tool.name, arguments_for(tool, text))
-        return ModelReply(Message("assistant", (), [call]), "calls")
+        return ModelReply(Message("assistant", (), [call]), finish="calls")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Do the same, piece by piece."""

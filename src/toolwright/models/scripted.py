@@ -36,8 +36,13 @@ class ScriptedModel:
     """
 
     def __init__(self, script: Iterable[Step], name: str = "scripted") -> None:
+        if isinstance(script, str | bytes | Mapping):
+            raise ConfigError(f"The script {script!r:.60} is no list of turns. Write [{script!r:.60}].")
         self.name = name
         self.script = list(script)
+        for turn in self.script:
+            if isinstance(turn, tuple) and turn and isinstance(turn[0], str):
+                raise ConfigError(f"The script has a call {turn!r:.60} where a turn should be. Write [{turn!r:.60}].")
         self.requests: list[ModelRequest] = []
         """What it was sent, in order."""
 
@@ -61,7 +66,7 @@ class ScriptedModel:
             call if isinstance(call, ToolCall) else ToolCall(f"call_{number}_{place}", *call)
             for place, call in enumerate(turn, 1)
         ]
-        return ModelReply(Message("assistant", (), calls), "calls")
+        return ModelReply(Message("assistant", (), calls), finish="calls")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the next item of the script, word by word."""

@@ -144,7 +144,7 @@ class MessagesCodec(Codec):
         state = {"provider": self.name, "items": list(blocks)} if opaque else None
         finish: Finish = _FINISHES.get(body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other")
         message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, finish, _usage(body.get("usage")), body)
+        return ModelReply(message, message.calls, finish, _usage(body.get("usage")), body)
 
 
 class MessagesReader(Reader):

@@ -119,6 +119,14 @@ def _taken(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> T
     return None
 
 
+_LOST: Final = "is not available. It may or may not have run."  # as `_answer` writes it
+
+
+def is_lost(result: ToolResult) -> bool:
+    """Tell whether a result only says that there is none."""
+    return result.error is not None and result.error.message.endswith(_LOST)
+
+
 def _answer(call: ToolCall, found: ToolResult | None) -> ToolResult:
     if found is None:
         lost = ToolCallError(f"The result of {call.name} is not available. It may or may not have run.", tool=call.name)

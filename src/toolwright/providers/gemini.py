@@ -167,7 +167,7 @@ class GeminiCodec(Codec):
         if not candidates:
             if not body.get("promptFeedback"):
                 raise ValueError("there is no candidate")
-            return ModelReply(Message("assistant"), "filter", _usage(body.get("usageMetadata")), body)
+            return ModelReply(Message("assistant"), (), "filter", _usage(body.get("usageMetadata")), body)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         # Citations and the like part one text into several; together they are what the model said.
         text = "".join(part for part in map(_text_in, parts) if part)
@@ -181,7 +181,7 @@ class GeminiCodec(Codec):
         if calls and finish == "stop":
             finish = "calls"
         message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, finish, _usage(body.get("usageMetadata")), body)
+        return ModelReply(message, message.calls, finish, _usage(body.get("usageMetadata")), body)
 
 
 class GeminiReader(Reader):

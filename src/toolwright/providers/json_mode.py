@@ -88,7 +88,7 @@ class JsonModeCodec(ChatCodec):
         ]
         content = [] if calls or said.get("answer") is None else [Text(str(said["answer"]))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
-        return ModelReply(Message("assistant", content, calls), finish, reply.usage, reply.raw)
+        return ModelReply(Message("assistant", content, calls), calls, finish, reply.usage, reply.raw)
 
     @override
     def reader(self, names: Names) -> Reader:

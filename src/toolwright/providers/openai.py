@@ -106,7 +106,7 @@ class ResponsesCodec(Codec):
         opaque = any(_text_in(item) is None and _call_in(item, names) is None for item in output)
         state = {"provider": self.name, "items": list(output)} if opaque else None
         message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, _finish(body, output, calls), _usage(body.get("usage")), body)
+        return ModelReply(message, calls, _finish(body, output, calls), _usage(body.get("usage")), body)
 
 
 def _part(part: Content) -> Body:

@@ -137,7 +137,9 @@ class ChatCodec(Codec):
         if calls and finish == "stop":
             finish = "calls"
         message = Message("assistant", content, calls)
-        return ModelReply(message, "refusal" if refusal and not calls else finish, _usage(body.get("usage")), body)
+        return ModelReply(
+            message, calls, "refusal" if refusal and not calls else finish, _usage(body.get("usage")), body
+        )
 
 
 class ChatReader(Reader):

@@ -73,7 +73,7 @@ def _value(schema: Any, chance: random.Random) -> Any:
 
 
 def _calls(*calls: ToolCall) -> ModelReply:
-    return ModelReply(Message("assistant", (), calls), "calls")
+    return ModelReply(Message("assistant", (), calls), finish="calls")
 
 
 def _good(model: FaultyModel, request: ModelRequest) -> ModelReply:
@@ -88,7 +88,7 @@ def _bad_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
 def _cut_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
     call = model.call(request)
     text = json.dumps(call.arguments) or "{}"
-    return ModelReply(Message("assistant", (), [ToolCall(call.id, call.name, text[: len(text) // 2])]), "length")
+    return ModelReply(Message("assistant", (), [ToolCall(call.id, call.name, text[: len(text) // 2])]), finish="length")
 
 
 def _invented(model: FaultyModel, request: ModelRequest) -> ModelReply:
@@ -115,7 +115,7 @@ def _wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 
 def _says_and_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return ModelReply(Message("assistant", "Let me see.", [model.call(request)]), "stop")
+    return ModelReply(Message("assistant", "Let me see.", [model.call(request)]))
 
 
 def _silent(model: FaultyModel, request: ModelRequest) -> ModelReply:

@@ -105,7 +105,7 @@ class Recording:
             raise self._miss(f"turn {number + 1} of the model", kept["request"], now)
         self._used += 1
         reply = kept["reply"]
-        return ModelReply(Message.from_dict(reply["message"]), reply["finish"], _Usage(**reply["usage"]))
+        return ModelReply(Message.from_dict(reply["message"]), (), reply["finish"], _Usage(**reply["usage"]))
 
     # --- the file ------------------------------------------------------------------------------------
 
