@@ -86,6 +86,35 @@ async def test_secrets_are_not_in_the_file(recorded):
     assert "[redacted]" in text
 
 
+async def test_secrets_in_the_text_of_a_result_are_not_in_the_file_either(path):
+    @tool
+    def log_in() -> dict[str, str]:
+        """Log in."""
+        return {"user": "ada", "password": "hunter2", "client_secret": "hush-hush"}
+
+    box = Toolbox(log_in)
+
+    await chat_with(Recording(path), [[("log_in", {})], "Done."], box).send("Log in.")
+
+    text = path.read_text("utf-8")
+    assert "ada" in text
+    assert "hunter2" not in text
+    assert "hush-hush" not in text
+
+
+async def test_a_replay_gives_the_same_value(path):
+    @tool
+    def count() -> int:
+        """Count."""
+        return 3
+
+    first = await chat_with(Recording(path), [[("count", {})], "Three."], Toolbox(count)).send("Count.")
+    again = await chat_with(Recording(path), [[("count", {})], "Three."], Toolbox(count)).send("Count.")
+
+    assert [reply.results[0].value for reply in (first, again)] == [3, 3]
+    assert first.results[0].structured == again.results[0].structured == {"result": 3}
+
+
 async def test_what_is_redacted_may_be_another_secret_in_the_replay(recorded):
     reply = await chat_with(Recording(recorded), []).send("The weather? Bearer zyxwvutsrqpo")
 

@@ -100,6 +100,8 @@ def dump_result(result: ToolResult) -> dict[str, Any]:
     data["content"] = [dump_part(part) for part in result.content]
     if result.structured is not None:
         data["structured"] = result.structured
+        if (result.structured_from or "").startswith("wrapped"):
+            data["wrapped"] = True
     if result.return_direct:
         data["return_direct"] = True
     return data
@@ -121,7 +123,9 @@ def load_result(data: Mapping[str, Any]) -> ToolResult:
     if "error" in data:
         fields["error"] = _Recorded(data["error"])
     if "structured" in data:
-        fields["structured"] = fields["value"] = data["structured"]
+        fields["structured"] = data["structured"]
+        fields["value"] = data["structured"]["result"] if data.get("wrapped") else data["structured"]
+        fields["structured_from"] = "wrapped json" if data.get("wrapped") else None
     else:
         fields["value"] = fields["text"]
     return ToolResult(data["call_id"], data["name"], return_direct=data.get("return_direct", False), **fields)

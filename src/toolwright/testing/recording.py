@@ -26,8 +26,8 @@ from toolwright.models.protocol import Model
 FORMAT: Final = "toolwright-recording"
 VERSION: Final = 1
 HIDDEN: Final = "[redacted]"
-KEYS: Final = ("api_key", "apikey", "authorization", "password", "passwd", "secret", "token", "access_token")
-"""Fields whose values are never written down."""
+KEYS: Final = re.compile(r"(?i)(api[_-]?key|authorization|passw(or)?d|passphrase|secret|token|cookie|private[_-]?key)$")
+"""Fields whose values are never written down: by the end of their names, such as `client_secret`."""
 PATTERNS: Final = (r"\bsk-[\w-]{8,}", r"(?i)\bbearer\s+[\w.~+/=-]{8,}", r"\bgh[pousr]_\w{20,}", r"\bAKIA[A-Z0-9]{16}\b")
 """What is never written down, wherever it stands."""
 
@@ -128,15 +128,27 @@ class Recording:
         """Return JSON data without secrets."""
         if isinstance(value, Mapping):
             return {
-                key: HIDDEN if str(key).lower() in KEYS and isinstance(part, str) else self.redacted(part)
+                key: HIDDEN if isinstance(part, str) and KEYS.search(str(key)) else self.redacted(part)
                 for key, part in value.items()
             }
         if isinstance(value, list | tuple):
             return [self.redacted(part) for part in value]
         if isinstance(value, str):
+            value = self._without_fields(value)
             for pattern in self._patterns:
                 value = pattern.sub(HIDDEN, value)
         return value
+
+    def _without_fields(self, text: str) -> str:
+        """Return a text without secrets where it is JSON itself, as the text of a result or the arguments of a call."""
+        if text.lstrip()[:1] not in ("{", "["):
+            return text
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        kept = self.redacted(data)
+        return text if kept == data else json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
     def _difference(self, kept: Any, now: Any) -> tuple[str, Any, Any] | None:
         return next((d for d in differences(kept, now) if not any(_fits(d[0], p) for p in self.ignore)), None)
