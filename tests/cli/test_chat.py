@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -113,9 +114,34 @@ def test_a_conversation_in_a_terminal():
         os.write(parent, b"the price of 3 TEA-01?\n")
         _expect(parent, r"quote_price: 13\.5")
         os.write(parent, b"Cancel order A-17\n")
-        _expect(parent, r"\[y/n/edit\]")
+        _expect(parent, r"\? cancel_order waits for approval(.|\n)*\[y/n/edit\]")
         os.write(parent, b"y\n")
-        _expect(parent, "cancel_order: ")
+        _expect(parent, "✓(.|\n)*cancel_order: ")
+        os.write(parent, b"/quit\n")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)
+
+
+def test_an_interrupt_calls_off_the_run_and_not_the_conversation(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import asyncio\nfrom toolwright import tool\n\n\n@tool\nasync def hang() -> str:\n"
+        '    """Hang for ever."""\n    await asyncio.Event().wait()\n    return ""\n'
+    )
+    parent, child = pty.openpty()
+    command = [COMMAND, "chat", str(tmp_path / "slow.py"), *OFFLINE]
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=PLAIN)
+    os.close(child)
+    try:
+        _expect(parent, "/quit ends")
+        os.write(parent, b"hang for ever\n")
+        _expect(parent, "→ hang")
+        process.send_signal(signal.SIGINT)
+        _expect(parent, "Called off")
+        os.write(parent, b"/tools\n")
+        _expect(parent, "Hang for ever")
         os.write(parent, b"/quit\n")
         assert process.wait(30) == 0
     finally:

@@ -25,6 +25,14 @@ def test_the_tests_of_a_new_project_pass(run, tmp_path):
     assert "3 passed" in tested.stdout
 
 
+def test_a_new_project_passes_the_strict_check(run, tmp_path):
+    run("new", "shop", cwd=tmp_path)
+
+    done = run("check", "src", "--strict", cwd=tmp_path / "shop")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_files_are_told(run, tmp_path):
     lines = run("new", "my-tools", cwd=tmp_path).stdout.splitlines()
 

@@ -201,7 +201,7 @@ class Notary:
 
     def _check_request(self, request: ApprovalRequest) -> None:
         if not _same(self.sign("request", _unsigned(request)), request.signature):
-            raise ApprovalDenied(request.tool, "the request was changed, or was not made by this application")
+            raise ApprovalDenied(request.tool, "the request was changed, or was made under another approval_key")
 
 
 def _same(expected: str, given: str) -> bool:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -172,7 +173,14 @@ def load_module(name: str, target: str) -> ModuleType:
             ) from error
         raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """Return an error with the line that it came from: a traceback of ours would hide it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = "" if isinstance(error, SyntaxError) or not frames else f" ({frames[-1].filename}:{frames[-1].lineno})"
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _load_file(path: Path, target: str) -> ModuleType:
@@ -189,5 +197,5 @@ def _load_file(path: Path, target: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
     return module

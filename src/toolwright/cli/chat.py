@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 
 from toolwright._core.approve import Allow, Decision
 from toolwright._core.exchange import TextDelta
+from toolwright._core.values import ToolResult
 from toolwright.chat.chat import Chat, Said
 from toolwright.chat.events import CallFinished, CallStarted, Done
 from toolwright.chat.memory import WindowMemory
@@ -20,7 +24,7 @@ from toolwright.cli.approval import ask
 from toolwright.cli.main import TOOL_ERROR
 from toolwright.cli.target import toolbox_at
 from toolwright.cli.terminal import harmless, is_terminal, print_error, print_json
-from toolwright.errors import ToolwrightError
+from toolwright.errors import ApprovalRequired, ToolwrightError
 from toolwright.models.weights import INSTALL, is_installed
 
 KEYS: Final = {
@@ -114,9 +118,35 @@ async def _said(said: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> No
         click.echo(HELP)
     elif said:
         try:
-            await answered(chat, said, yes=yes, quiet=False)
+            with _interruptible(chat):
+                reply = await answered(chat, said, yes=yes, quiet=False)
         except ToolwrightError as error:
             print_error(str(error))
+        else:
+            if reply.finish == "cancelled":
+                click.echo("Called off. Say something else, or /quit.", err=True)
+
+
+@contextmanager
+def _interruptible(chat: Chat) -> Generator[None]:
+    """Have Ctrl-C call off the run, and not the conversation; a second one ends the command as usual."""
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+
+    def call_off() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+        chat.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, call_off)
+    except (NotImplementedError, RuntimeError):  # pragma: no cover - Windows, or another thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 async def _save(chat: Chat, path: str) -> None:
@@ -139,8 +169,12 @@ async def answered(chat: Chat, said: Said, *, yes: bool, quiet: bool, run: str |
         decisions = await _decided(chat, reply, yes=yes)
         if not decisions:
             break
+        asked = {request.call_id for request in reply.pending}
         reply = await chat.resume(reply, decisions)
         if not quiet:
+            for result in reply.results:
+                if result.call_id in asked:
+                    _show_result(result)
             click.echo(harmless(reply.text))
     if not quiet:
         click.echo()
@@ -154,9 +188,15 @@ def _show(event: Any) -> None:
         arguments = json.dumps(event.call.arguments, ensure_ascii=False, default=str)
         click.secho(f"→ {event.call.name} {harmless(arguments)}", fg="cyan", err=True)
     elif isinstance(event, CallFinished):
-        mark, colour = ("✓", "green") if event.result.ok else ("✗", "red")
-        told = harmless(event.result.text[:200])
-        click.secho(f"{mark} {told}  ({event.result.duration * 1000:.0f} ms)", fg=colour, err=True)
+        _show_result(event.result)
+
+
+def _show_result(result: ToolResult) -> None:
+    if isinstance(result.error, ApprovalRequired):
+        click.secho(f"? {result.name} waits for approval", fg="yellow", err=True)
+        return
+    mark, colour = ("✓", "green") if result.ok else ("✗", "red")
+    click.secho(f"{mark} {harmless(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=colour, err=True)
 
 
 async def _decided(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:

@@ -126,4 +126,10 @@ def _run() -> int:
     except ToolwrightError as error:
         click.echo(f"Error: {error}", err=True)
         return TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE
+    except ImportError as missing:
+        # An extra that is not installed says how to install it; anything else is a mistake of ours.
+        if "pip install" not in str(missing):
+            raise
+        click.echo(f"Error: {missing}", err=True)
+        return USAGE
     return code if isinstance(code, int) else OK

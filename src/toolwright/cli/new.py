@@ -67,7 +67,12 @@ def count_stock(article: Annotated[str, "What to count, e.g. tea"]) -> int:
 
 @tool(read_only=True)
 def greet(name: str, language: Literal["en", "cs"] = "en") -> str:
-    """Greet somebody."""
+    """Greet somebody.
+
+    Args:
+        name: Who is greeted.
+        language: In which language.
+    """
     return f"Hello {{name}}!" if language == "en" else f"Ahoj {{name}}!"
 
 
