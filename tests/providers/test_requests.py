@@ -223,3 +223,19 @@ def test_a_repaired_transcript_stays_as_it_is_when_it_is_repaired_again(messages
     once = repair(messages)
 
     assert repair(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "structured", "sent"),
+    [
+        ('{"rows":[1]}', {"rows": [1]}, {"rows": [1]}),
+        ("3", {"result": 3}, {"result": 3}),
+        ("Found one row.", {"rows": [1]}, "Found one row."),
+    ],
+)
+def test_data_goes_in_place_of_a_text_that_says_the_same(text, structured, sent):
+    result = ToolResult("a", "look", text=text, structured=structured, value=structured)
+
+    made = codec("gemini").result(result)
+
+    assert made["functionResponse"]["response"] == {"output": sent}

@@ -96,6 +96,18 @@ def _mime_type(path: str | Path, otherwise: str) -> str:
     return mimetypes.guess_type(str(path))[0] or otherwise
 
 
+def says_the_same(result: ToolResult) -> bool:
+    """Tell whether the structured form of a result holds what its text says."""
+    if result.structured_from is not None:
+        return True
+    text = result.text
+    try:
+        read = from_json(text)
+    except ValueError:
+        read = text
+    return result.structured in (read, {"result": read}, {"result": text})
+
+
 def dump_part(part: Content) -> dict[str, Any]:
     """Return a content part as plain JSON data; bytes become base64."""
     fields = {name: getattr(part, name) for name in part.__slots__}

@@ -26,7 +26,7 @@ from toolwright._core.exchange import (
     Usage,
 )
 from toolwright._core.messages import Message
-from toolwright._core.values import Text, ToolCall, ToolResult
+from toolwright._core.values import Text, ToolCall, ToolResult, says_the_same
 from toolwright.errors import ModelError
 from toolwright.providers.codec import Body, Codec, Reader, Replay, allowed, error_in, state_of
 from toolwright.providers.fit import fit_gemini
@@ -89,7 +89,8 @@ class GeminiCodec(Codec):
         blobs = [blob for part in result.content if (blob := blob_of(part)) is not None] if result.ok else []
         structured = result.structured if result.ok else None
         text = clean(result.text)
-        output = text if structured is None or blobs else structured
+        # What a model is told is the text; data in its place must say the same.
+        output = structured if structured is not None and not blobs and says_the_same(result) else text
         made: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
         if not result.call_id.startswith(_OWN):
             made["id"] = wire_id(result.call_id)
