@@ -183,8 +183,9 @@ def test_errors_fail_a_check_and_warnings_a_strict_one(check, words, code):
     [
         ([], 2, "Give a target"),
         (["sample", "--select", "TW999"], 2, "--select: no rule matches 'TW999'"),
-        (["sample", "--budget", "0"], 2, "--budget is 0: give a whole number above 0"),
+        (["sample:box", "--budget", "0"], 2, "--budget is 0: give a whole number above 0"),
         (["sample", "--budget", "many"], 2, "--budget"),
+        (["sample", "--budget", "100"], 2, "--budget counts tools that are loaded: name them, as sample:box"),
         (["sample", "--format", "xml"], 2, "--format"),
         (["sample", "--config", "nothing.toml"], 2, "nothing.toml"),
         (["sample", "--explain", "TW000"], 2, "There is no rule 'TW000'"),

@@ -66,6 +66,8 @@ def _run(ctx: click.Context, words: _Words) -> int:
         return _explain(words["explain"])
     if not words["targets"]:
         raise click.UsageError("Give a target: a file, a folder, a package, or `module:name`.", ctx)
+    if words["budget"] is not None and words["mode"] is None and not any(":" in text for text in words["targets"]):
+        raise click.UsageError(f"--budget counts tools that are loaded: name them, as {words['targets'][0]}:box.", ctx)
     over = {name: words[name] for name in ("select", "ignore", "exclude", "budget")}
     settings = changed(settings_from(Config.load(words["config"]) if words["config"] else Config.find()), **over)
     if settings.experimental:
