@@ -62,6 +62,13 @@ def test_what_is_an_editors_own_is_left_alone(one):
     assert one(command="x", alwaysAllow=["a"], timeout=5, type="stdio", gallery=True).command == "x"
 
 
+@pytest.mark.parametrize(("key", "meant"), [("arg", "args"), ("environment", "env"), ("header", "headers")])
+def test_what_looks_like_one_of_ours_is_told(one, caplog, key, meant):
+    one(command="x", **{key: []})
+
+    assert f"{key!r} looks like {meant!r}" in caplog.text
+
+
 def test_a_server_that_is_disabled_is_left_out(read):
     assert read({"mcpServers": {"a": {"command": "${NOT_SET}", "disabled": True}}}) == ()
 

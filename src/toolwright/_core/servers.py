@@ -7,6 +7,7 @@ any connection. No secret is ever shown: neither in a `repr` nor in an error.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing_extensions import override
 from toolwright._core.entries import text_of_file
 from toolwright.errors import ConfigError
 
+_log = logging.getLogger("toolwright")
 _TABLES: Final = ("mcpServers", "servers")
 """What the table of servers is called: by most editors, and by VS Code."""
 _FIELDS: Final = ("command", "args", "env", "cwd", "url", "headers", "description")
@@ -123,6 +125,9 @@ def _server(name: str, entry: Any, path: str, environ: Mapping[str, str]) -> Ser
         values["args"] = read.items("args", entry["args"])
     if "url" in values and not re.match(r"https?://[^\s/]", values["url"]):
         raise ConfigError(f"{where}: `url` is {_public(values['url'])!r}. Write http://… or https://….")
+    if misspelt := _misspelt(entry):
+        # An editor's own keys are left alone; one that was meant for us would be missed without a word.
+        _log.warning("%s: server %r has a field that is not read.%s", path, name, misspelt)
     return ServerSettings(name, origin=path, **values)
 
 
@@ -130,7 +135,8 @@ def _misspelt(entry: Mapping[str, Any]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a key that is misspelt
 
     for key in entry:
-        if key not in _FIELDS and (close := get_close_matches(str(key)[:64], _FIELDS, n=1)):
+        close = ["env"] if key == "environment" else get_close_matches(str(key)[:64], _FIELDS, n=1)
+        if key not in _FIELDS and close:
             return f" {key!r} looks like {close[0]!r}."
     return ""
 
