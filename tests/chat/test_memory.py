@@ -158,7 +158,7 @@ async def test_a_damaged_message_is_no_silent_loss(tmp_path):
     file.close()
 
     again = SqliteMemory(path)
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(ConfigError, match="is damaged"):
         await again.load("c")
     again.close()
 
@@ -199,3 +199,15 @@ async def test_a_memory_can_forget(memory):
 def test_a_window_of_nothing_over_a_file_is_refused(tmp_path, words):
     with pytest.raises(ConfigError, match="give 1 or more"):
         SqliteMemory(tmp_path / "chat.db", **words)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", "5", "not JSON", '{"role": "user", "content": [5]}'])
+async def test_a_message_that_is_none_is_told(tmp_path, text):
+    memory = SqliteMemory(tmp_path / "chat.db")
+    await memory.append("c", turn(1))
+    with closing(sqlite3.connect(tmp_path / "chat.db")) as db, db:
+        db.execute("UPDATE messages SET message=? WHERE id=2", (text,))
+
+    with pytest.raises(ConfigError, match=r"conversation 'c' in .* is damaged"):
+        await memory.load("c")
+    memory.close()

@@ -92,11 +92,20 @@ class SqliteMemory:
         rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id DESC", (conversation,))
         found: list[Message] = []
         for (text,) in rows:
-            found.append(Message.from_dict(json.loads(text)))
+            found.append(self._read(text, conversation))
             # A conversation may be years long: beyond a whole turn more than the window shows, nothing is read.
             if len(found) > self.messages and found[-1].role == "user":
                 break
         return windowed(repair(found[::-1]), self.messages, self.tokens)
+
+    def _read(self, text: str, conversation: str) -> Message:
+        try:
+            return Message.from_dict(json.loads(text))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"A message of the conversation {conversation!r} in {str(self.path)!r} is damaged: "
+                f"{type(error).__name__}: {error}. Correct the file, or forget the conversation."
+            ) from error
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said; all of it or nothing."""
