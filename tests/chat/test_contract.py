@@ -297,6 +297,21 @@ async def test_what_is_called_off_while_it_is_prepared_is_called_off():
     assert (await sending).finish == "cancelled"
 
 
+@pytest.mark.parametrize("on_limit", ["stop", "raise"])
+async def test_the_time_of_a_run_begins_before_the_memory_has_answered(on_limit):
+    class Silent(WindowMemory):
+        async def load(self, conversation):
+            await asyncio.Event().wait()
+
+    chat = Chat(ScriptedModel([]), memory=Silent(), limits=Limits(seconds=0.05), on_limit=on_limit)
+
+    if on_limit == "raise":
+        with pytest.raises(LimitExceeded, match=r"limit of 0\.05 seconds"):
+            await chat.send("Hi")
+    else:
+        assert (await chat.send("Hi")).finish == "limit"
+
+
 async def test_a_stream_that_is_called_off_tells_the_end_of_every_call_that_began():
     @tool
     async def hang() -> str:

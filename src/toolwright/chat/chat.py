@@ -7,8 +7,9 @@ Not here: the run itself (`run`), or the model.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Self
@@ -27,10 +28,11 @@ from toolwright._core.toolbox import Toolbox
 from toolwright.chat.ending import exceeded
 from toolwright.chat.events import Done, Event
 from toolwright.chat.memory import Memory, unsaid
-from toolwright.chat.reply import Reply
+from toolwright.chat.reply import Finish, Reply
 from toolwright.chat.resumed import Resumed, genuine
 from toolwright.chat.run import Execute, Plan, Run
 from toolwright.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
+from toolwright.chat.said import Prompt, spoken
 from toolwright.chat.search import Search, Searching
 from toolwright.chat.tools import Given, box_of, refuse_natives
 from toolwright.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
@@ -38,9 +40,6 @@ from toolwright.errors import ConfigError
 from toolwright.models.named import model as model_of
 from toolwright.models.protocol import Model
 from toolwright.providers.conversation import repair
-
-Said = str | Message | Iterable[Message]
-Prompt = Said | Awaitable[Said]
 
 
 class ChatWords(TypedDict, total=False):
@@ -237,7 +236,7 @@ class Chat:
             )
         given = Given(self.box, self._own, words.get("tools"), words.get("add_tools"))
         try:
-            return await self._planned(await _spoken(prompt), words, given, emit, conversation)
+            return await self._planned(await spoken(prompt), words, given, emit, conversation)
         except BaseException:
             await given.aclose()
             raise
@@ -290,9 +289,17 @@ class Chat:
         if task is not None:
             running.add(task)
         prepared: _Prepared | None = None
+        limits, began = words.get("limits", self.policy.limits), time.monotonic()
+        clock = asyncio.timeout(limits.seconds)
         try:
-            prepared = await preparing
+            async with clock:
+                prepared = await preparing
+            prepared.run.started = began
             await self._finished(prepared, task)
+        except TimeoutError:
+            # The time of a run begins with the wait for servers and memory.
+            if prepared is not None or not clock.expired():
+                raise
         except asyncio.CancelledError:
             # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
             if task is None or task not in self._called_off:
@@ -306,12 +313,11 @@ class Chat:
                 del self._running[conversation]
             if prepared is not None:
                 await prepared.given.aclose()
-        if prepared is None:
-            return Reply((), "cancelled", conversation=conversation)
-        run = prepared.run
-        if run.finish == "limit" and self.policy.on_limit == "raise":
-            raise exceeded(run.plan.limits, run.turns, run.results)
-        return run.reply()
+        finish: Finish = "limit" if clock.expired() else "cancelled"
+        reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.reply()
+        if reply.finish == "limit" and self.policy.on_limit == "raise":
+            raise exceeded(limits, reply.turns, reply.results)
+        return reply
 
     async def _finished(self, prepared: _Prepared, task: asyncio.Task[Any] | None) -> None:
         run = prepared.run
@@ -382,14 +388,3 @@ class _Prepared:
 def _refuse_path(word: str, given: Any, keeper: str) -> None:
     if isinstance(given, str | PurePath):
         raise ConfigError(f"{word}={str(given)!r} is a path. Give what keeps it, such as {keeper}({str(given)!r}).")
-
-
-async def _spoken(prompt: Prompt) -> list[Message]:
-    said: Any = await prompt if isinstance(prompt, Awaitable) else prompt
-    if isinstance(said, str):
-        return [Message("user", said)]
-    messages = [said] if isinstance(said, Message) or not isinstance(said, Iterable) else [*said]
-    for message in messages:
-        if not isinstance(message, Message):
-            raise ConfigError(f"{message!r:.80} cannot be said. Give a text, a Message, or a list of them.")
-    return messages

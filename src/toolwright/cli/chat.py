@@ -16,10 +16,11 @@ import click
 from toolwright._core.approve import Allow, Decision
 from toolwright._core.exchange import TextDelta
 from toolwright._core.values import ToolResult
-from toolwright.chat.chat import Chat, Said
+from toolwright.chat.chat import Chat
 from toolwright.chat.events import CallFinished, CallStarted, Done
 from toolwright.chat.memory import WindowMemory
 from toolwright.chat.reply import Reply
+from toolwright.chat.said import Said
 from toolwright.cli.approval import ask
 from toolwright.cli.main import TOOL_ERROR
 from toolwright.cli.target import toolbox_at

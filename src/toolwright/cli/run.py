@@ -12,8 +12,9 @@ import click
 from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.messages import Message
-from toolwright.chat.chat import Chat, Said
+from toolwright.chat.chat import Chat
 from toolwright.chat.journal import SqliteRuntime
+from toolwright.chat.said import Said
 from toolwright.cli.chat import answered, chosen_model, tell
 from toolwright.cli.main import TOOL_ERROR
 from toolwright.cli.target import fail, toolbox_at
