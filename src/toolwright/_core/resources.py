@@ -1,20 +1,19 @@
 """`@resource` functions → contents under an address.
 
-Lives here: `Resource`, templates of addresses, and how a return value becomes contents.
-Parameters work as they do for tools.
+Lives here: `Resource`, and how a return value becomes contents. Parameters work as they do for tools.
+Not here: templates of addresses (`addresses`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic_core import to_json
 
+from toolwright._core.addresses import Template
 from toolwright._core.arguments import bind_once
 from toolwright._core.context import ToolContext
 from toolwright._core.declare import Declaration
@@ -23,8 +22,6 @@ from toolwright._core.policy import Settings
 from toolwright._core.tool import FunctionTool
 from toolwright._core.values import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolwright.errors import DefinitionError
-
-_PLACEHOLDER = re.compile(r"\{(\+?)([A-Za-z_]\w*)(\*?)\}")
 
 
 class Resource:
@@ -36,9 +33,9 @@ class Resource:
         """The address, or the template."""
         self._tool = FunctionTool(fn, declaration)
         self.title, self.mime_type = declaration.title, declaration.mime_type
-        self.parameters = tuple(name for _, name, _ in _PLACEHOLDER.findall(self.uri))
+        self._template = Template.of(self.uri)
+        self.parameters = self._template.names
         """The placeholders of a template; none for a fixed address."""
-        self._pattern = _pattern_of(self.uri)
         wanted = set(self._tool.definition.input_schema.get("properties", {}))
         if wanted != set(self.parameters):
             raise DefinitionError(
@@ -75,12 +72,7 @@ class Resource:
         """Return the values of the placeholders in an address; `None` where the address is another's."""
         if not self.parameters:
             return {} if uri == self.uri else None
-        found = self._pattern.fullmatch(uri)
-        if found is None:
-            return None
-        values = {name: unquote(value) for name, value in found.groupdict().items()}
-        # A zero byte ends a path for the system and not for Python.
-        return None if any("\0" in value for value in values.values()) else values
+        return self._template.values_in(uri)
 
     async def read(self, uri: str, values: dict[str, str], context: ToolContext[Any]) -> tuple[Content, ...]:
         """Return the contents.
@@ -116,15 +108,3 @@ class Resource:
 
     def __repr__(self) -> str:
         return f"<Resource {self.uri!r}>"
-
-
-def _pattern_of(uri: str) -> re.Pattern[str]:
-    parts: list[str] = []
-    end = 0
-    for found in _PLACEHOLDER.finditer(uri):
-        parts.append(re.escape(uri[end : found.start()]))
-        inner = ".+" if found[1] or found[3] else "[^/]+"
-        parts.append(f"(?P<{found[2]}>{inner})")
-        end = found.end()
-    parts.append(re.escape(uri[end:]))
-    return re.compile("".join(parts))

@@ -1,0 +1,59 @@
+"""Addresses that are laid over templates."""
+
+import re
+from itertools import product
+
+import pytest
+
+from toolwright import Toolbox, resource
+from toolwright._core.addresses import LONGEST, Template
+from toolwright.errors import DefinitionError
+
+TEMPLATES = ["a{x}-{y}", "{x}-{y}-{z}", "{+x}/{y}-{+z}", "{x*}a{y}", "{x}{y}", "-{x}/", "{x}--{y}", "{+x}/-/{+y}/-"]
+
+
+def expected(template: str, uri: str) -> dict[str, str] | None:
+    """What a pattern of the regular kind finds, which is what templates have always meant."""
+    parts = re.split(r"(\{[^}]*\})", template)
+    pattern = ""
+    for part in parts:
+        name = part.strip("{+*}")
+        wide = "+" in part or "*" in part
+        pattern += f"(?P<{name}>{'.+' if wide else '[^/]+'})" if part.startswith("{") else re.escape(part)
+    found = re.fullmatch(pattern, uri)
+    return None if found is None else found.groupdict()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_short_address_is_parted_as_by_a_pattern(template: str):
+    known = Template.of(template)
+    addresses = ["".join(letters) for length in range(8) for letters in product("a/-", repeat=length)]
+
+    different = [uri for uri in addresses if known.values_in(uri) != expected(template, uri)]
+
+    assert different == []
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("template", ["cal://{year}-{month}-{day}", "cal://{+a}-{+b}-{+c}-{d}-{e}"])
+def test_t14_an_address_that_almost_fits_is_refused_before_anybody_waits(template: str):
+    """A pattern needs half an hour for this one."""
+    uri = "cal://" + "-" * (LONGEST - 7) + "/"
+
+    assert Template.of(template).values_in(uri) is None
+
+
+def test_t11_an_address_that_is_too_long_fits_nothing():
+    template = Template.of("cal://{day}")
+
+    assert template.values_in("cal://" + "x" * (LONGEST - 6)) is not None
+    assert template.values_in("cal://" + "x" * (LONGEST - 5)) is None
+
+
+def test_two_placeholders_of_one_name_are_refused():
+    @resource("user://{name}/{name}")
+    def made(name: str) -> str:
+        return name
+
+    with pytest.raises(DefinitionError, match="two placeholders are named 'name'"):
+        Toolbox(made)
