@@ -57,3 +57,31 @@ def test_two_placeholders_of_one_name_are_refused():
 
     with pytest.raises(DefinitionError, match="two placeholders are named 'name'"):
         Toolbox(made)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["..", "%2e%2e", "..%2Fsecret", "%2e%2e%2fsecret", "..%5csecret", "%2Fetc%2Fhostname", "a%2Fb", "a\\b", "a%5Cb",
+     "a%00b", "a%0Ab", "a%7f", "a%C2%85b", "a\x1bb"],
+)  # fmt: skip
+def test_t9_a_plain_placeholder_holds_one_step_of_a_path_and_no_more(value: str):
+    assert Template.of("files://{name}").values_in(f"files://{value}") is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["../a", "a/../b", "a/..", "..%2Fa", "a%2F..%2Fb", "%2e%2e/a", "..%5Ca", "a\\..\\b", "a%00b", "a%0Db", "a\nb"],
+)
+def test_t9_a_wide_placeholder_never_leads_up(value: str):
+    assert Template.of("files://{+path}").values_in(f"files://{value}") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "read"), [("a%20b", "a b"), ("..a", "..a"), ("a..b", "a..b"), ("%252F", "%2F"), ("é", "é")]
+)
+def test_what_only_looks_like_a_way_out_is_read(value: str, read: str):
+    assert Template.of("files://{name}").values_in(f"files://{value}") == {"name": read}
+
+
+def test_a_wide_placeholder_holds_slashes_however_they_are_written():
+    assert Template.of("files://{path*}").values_in("files://a/b%2Fc...d/.") == {"path": "a/b/c...d/."}

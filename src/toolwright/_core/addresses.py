@@ -16,6 +16,9 @@ from toolwright.errors import DefinitionError
 
 LONGEST: Final = 8192
 """How many characters an address may have that is laid over a template."""
+# What was written with percent signs is looked at as the function gets it: `..%2F` leads out of a folder as `../` does.
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|(?:^|[/\\])\.\.(?:[/\\]|$)")
+_PARTED: Final = re.compile(r"[/\\]")
 _PLACEHOLDER: Final = re.compile(r"\{(\+?)([A-Za-z_]\w*)(\*?)\}")
 
 
@@ -49,7 +52,9 @@ class Template:
     def values_in(self, uri: str) -> dict[str, str] | None:
         """Return the values of the placeholders in an address; `None` where the address does not fit.
 
-        Where it fits in several ways, the first placeholder is as long as can be, then the second.
+        Where it fits in several ways, the first placeholder is as long as can be, then the second. A value that leads
+        up a folder (`..`) or holds control characters fits nothing, however it is written; nor does one with a slash or
+        a backslash in a placeholder that is not wide.
         """
         if len(uri) > LONGEST or not uri.startswith(self.literals[0]):
             return None
@@ -60,10 +65,11 @@ class Template:
             index = bisect_right(ends[place], last) - 1
             if index < 0 or (end := ends[place][index]) <= start:
                 return None
-            values[name] = unquote(uri[start:end])
+            value = values[name] = unquote(uri[start:end])
+            if _UNSAFE.search(value) or (not self.wide[place] and _PARTED.search(value)):
+                return None
             start = end + len(self.literals[place + 1])
-        # A zero byte ends a path for the system and not for Python.
-        return None if any("\0" in value for value in values.values()) else values
+        return values
 
     def _ends(self, uri: str) -> list[list[int]]:
         """Return where each placeholder may end so that the rest of the address fits, in rising order."""
