@@ -35,6 +35,7 @@ except ImportError as missing:
     raise ImportError("Serving needs the SDK: pip install 'toolwright[serve]'") from missing
 
 from toolwright.serving.events import Events
+from toolwright.serving.identity import NOBODY, Identity
 from toolwright.serving.peers import Peers
 from toolwright.serving.served import PRINCIPAL, ToolboxServer, server_of
 from toolwright.serving.short import Short
@@ -120,7 +121,7 @@ class McpApp:
         if path != self.path and path.rstrip("/") != self.path.rstrip("/"):
             await self._elsewhere(path, scope["method"], send)
             return
-        principal = await self.guard.principal(headers) if self.guard.bearer is not None else {}
+        principal = await self.guard.principal(headers) if self.guard.bearer is not None else NOBODY
         if isinstance(principal, Refusal):
             await principal(send)
             return
@@ -140,7 +141,7 @@ class McpApp:
             receive = _again(body, receive)
         await self._long(scope, principal, receive, send)
 
-    async def _long(self, scope: Any, principal: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def _long(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
         """Have the SDK answer."""
         await self.open()
         peer = self.peers.name_of(scope, principal)
@@ -149,10 +150,9 @@ class McpApp:
             return
         send = self.peers.watching(peer, scope, send)
         if principal:
-            who = str(principal.get("user", ""))
             scope = {**scope, PRINCIPAL: principal}
             # The SDK binds a session to this, so that nobody else can use it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=who, scopes=[]))  # noqa: S106 - not one
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal.owner, scopes=[]))  # noqa: S106 - not one
         if self.short is not None:
             send = self.short.watching(scope, principal, send)
         await self.manager.handle_request(scope, receive, send)

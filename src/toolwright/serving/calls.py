@@ -45,13 +45,10 @@ class Inquiry:
     modern: bool = True
     principal: Mapping[str, Any] = field(default_factory=dict)
     """Context values that authentication gave."""
+    who: str = ""
+    """For whom the request is made: the owner of what comes of it."""
     token: Any = None
     """The progress token, where the client wants to hear of progress."""
-
-    @property
-    def who(self) -> str:
-        """For whom the request is made."""
-        return str(self.principal.get("user", ""))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -224,7 +221,7 @@ class Engine:
             raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.") from None
         before = inquiry.caller
         caller = Caller(before.capabilities, dict(before.answers), send=task.ask, kept=before.kept, bound=before.bound)
-        own = Inquiry(caller, modern=True, principal=inquiry.principal)
+        own = Inquiry(caller, modern=True, principal=inquiry.principal, who=inquiry.who)
         self.tasks.start(task, self._finish(task, name, arguments, facts, own))
         return {"resultType": "task", **task.seen()}
 

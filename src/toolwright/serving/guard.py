@@ -19,6 +19,7 @@ from pydantic_core import from_json, to_json
 from toolwright._core.arguments import nesting
 from toolwright.errors import ConfigError
 from toolwright.mcp.framing import DEPTH, id_in, repeats_a_key
+from toolwright.serving.identity import NOBODY, Identity, identity_of
 from toolwright.serving.stepping import first_step
 
 _log = logging.getLogger("toolwright.serving")
@@ -133,10 +134,10 @@ class Guard:
         same = (host or b"").decode("latin-1").lower()
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == same
 
-    async def principal(self, headers: Headers) -> dict[str, Any] | Refusal:
+    async def principal(self, headers: Headers) -> Identity | Refusal:
         """Return for whom a request is made, as context values; without authentication, for nobody."""
         if self.bearer is None:
-            return {}
+            return NOBODY
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return self._unauthorized("A bearer token is needed.", "")
@@ -148,7 +149,7 @@ class Guard:
             found = None
         if not found:
             return self._unauthorized("The bearer token is not valid.", "invalid_token")
-        return dict(found) if isinstance(found, Mapping) else {"user": str(found)}
+        return identity_of(found, token.strip())
 
     def _unauthorized(self, message: str, error: str) -> Refusal:
         facts = [f'error="{error}"'] if error else []

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from toolwright.serving.guard import Send
+from toolwright.serving.identity import Identity
 
 UNCOUNTED: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
 """This machine: whoever is on it, or behind a proxy on it, cannot be told apart."""
@@ -26,11 +27,10 @@ class Peers:
         self._sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         """Session → whose it is, and when it was last seen; the one not seen for longest comes first."""
 
-    def name_of(self, scope: Mapping[str, Any], principal: Mapping[str, Any]) -> str:
+    def name_of(self, scope: Mapping[str, Any], principal: Identity) -> str:
         """Return who makes a request: the user where we know one, else the machine."""
-        user = principal.get("user")
         client = scope.get("client")
-        return f"user {user}" if user is not None else str(client[0]) if client else ""
+        return f"owner {principal.owner}" if principal.owner else str(client[0]) if client else ""
 
     def may_enter(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Tell whether a request may go on: one in a session may, and one that opens a session while there is room."""

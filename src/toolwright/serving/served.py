@@ -47,6 +47,7 @@ from toolwright.mcp.failures import is_answer
 from toolwright.serving.asking import Answers, Caller, CannotAsk, NeedsInput
 from toolwright.serving.calls import Engine, Inquiry, trace_in
 from toolwright.serving.changes import Changes
+from toolwright.serving.identity import NOBODY, Identity
 from toolwright.serving.lists import COMPLETIONS, PAGE, BadCursor, Lists, completions
 from toolwright.serving.state import Seal
 from toolwright.serving.tasks import EXTENSION, Task
@@ -180,7 +181,6 @@ class _Handlers:
         offers = ctx.session.client_capabilities
         able = {} if offers is None else offers.model_dump(by_alias=True, mode="json", exclude_none=True)
         meta = (ctx.params or {}).get("_meta") or {}
-        scope = getattr(ctx.request, "scope", None) or {}
         level = meta.get(LOG_LEVEL_META_KEY) if modern else self.changes.levels.get(_key(ctx), "info")
         caller = Caller(
             able,
@@ -190,8 +190,8 @@ class _Handlers:
             logger=name,
             close=ctx.close_sse_stream,
         )
-        principal = {**trace_in(meta), **scope.get(PRINCIPAL, {})}
-        return Inquiry(caller, modern=modern, principal=principal, token=True)
+        whose = _identity(ctx)
+        return Inquiry(caller, modern=modern, principal={**trace_in(meta), **whose}, who=whose.owner, token=True)
 
     # --- prompts and completions -------------------------------------------------------------------
 
@@ -331,8 +331,7 @@ class _Handlers:
         headers = getattr(ctx.request, "headers", None)
         if headers is not None and decode_header_value(headers.get("mcp-name")) != asked:
             raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
-        scope = getattr(ctx.request, "scope", None) or {}
-        task = self.engine.tasks.find(asked, str(scope.get(PRINCIPAL, {}).get("user", "")))
+        task = self.engine.tasks.find(asked, _identity(ctx).owner)
         if task is None:
             raise MCPError(INVALID_PARAMS, "There is no such task.", {"taskId": asked})
         return task
@@ -342,6 +341,12 @@ def _key(ctx: Any) -> str:
     """Return what tells sessions apart; over stdio there is one."""
     headers = getattr(ctx.request, "headers", None)
     return "" if headers is None else headers.get("mcp-session-id", "")
+
+
+def _identity(ctx: Any) -> Identity:
+    scope = getattr(ctx.request, "scope", None) or {}
+    found: Identity = scope.get(PRINCIPAL, NOBODY)
+    return found
 
 
 def _pass_on(error: Exception, ours: tuple[int, ...] = ()) -> None:

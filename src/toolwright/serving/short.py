@@ -30,6 +30,7 @@ from toolwright.mcp.framing import repeats_a_key
 from toolwright.serving.asking import Caller
 from toolwright.serving.calls import Inquiry, trace_in
 from toolwright.serving.guard import Headers, Receive, Send
+from toolwright.serving.identity import Identity
 from toolwright.serving.lists import Facts
 from toolwright.serving.served import TTL_MS, ToolboxServer
 from toolwright.serving.stepping import Rest, first_step
@@ -62,7 +63,7 @@ class Short:
         self._tail = b',"_meta":' + to_json(self._stamp) + b"}}"
 
     async def answers(
-        self, headers: Headers, body: bytes, principal: dict[str, Any], receive: Receive, send: Send
+        self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send
     ) -> bool:
         """Answer a request that is regular; `False` leaves it to the SDK, untouched."""
         version = headers.get(b"mcp-protocol-version")
@@ -78,7 +79,7 @@ class Short:
             return False
         return await self.reply(request, principal, modern, _Http(receive, send))
 
-    async def reply(self, request: Mapping[str, Any], principal: dict[str, Any], modern: bool, way: Any) -> bool:  # noqa: FBT001 - it is one of two eras
+    async def reply(self, request: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - it is one of two eras
         """Answer a regular request of either era, over whatever carries it."""
         method, params = request["method"], request["params"]
         if method == "tools/call":
@@ -89,7 +90,7 @@ class Short:
 
     # --- calls -------------------------------------------------------------------------------------
 
-    async def _call(self, request: Any, params: Mapping[str, Any], principal: Any, modern: bool, way: Any) -> bool:  # noqa: FBT001 - as above
+    async def _call(self, request: Any, params: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - as above
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             return False
@@ -105,7 +106,7 @@ class Short:
         else:
             caller = Caller(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
             known = {**trace_in(meta), **principal}
-            work = self.engine.call(params, Inquiry(caller, modern=True, principal=known))
+            work = self.engine.call(params, Inquiry(caller, modern=True, principal=known, who=principal.owner))
         found, error = None, None
         try:
             found, rest = first_step(work)
@@ -120,7 +121,7 @@ class Short:
         await way.send(*self._written(request, found, error, modern))
         return True
 
-    async def _simply(self, name: str, arguments: Any, facts: Facts, principal: Any) -> dict[str, Any]:
+    async def _simply(self, name: str, arguments: Any, facts: Facts, principal: Identity) -> dict[str, Any]:
         try:
             result = await self.engine.box.call(name, arguments, context=principal or None)
         except (Abort, ToolCallError) as raised:
@@ -187,20 +188,20 @@ class Short:
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    def _in_session(self, version: bytes | None, headers: Headers, principal: Mapping[str, Any]) -> bool:
+    def _in_session(self, version: bytes | None, headers: Headers, principal: Identity) -> bool:
         if version not in SESSION_VERSIONS:
             return False
         known = self.sessions.get(headers.get(b"mcp-session-id", b""))
         return (
             known is not None
-            and known[0] == str(principal.get("user", ""))
+            and known[0] == principal.owner
             and time.monotonic() - known[1] < CHECK_SECONDS
         )
 
-    def watching(self, scope: Any, principal: Mapping[str, Any], send: Send) -> Send:
+    def watching(self, scope: Any, principal: Identity, send: Send) -> Send:
         """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
         asked = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), None)
-        who = str(principal.get("user", ""))
+        who = principal.owner
 
         async def watch(message: Any) -> None:
             if message["type"] == "http.response.start":

@@ -22,6 +22,7 @@ from toolwright._core import eager
 from toolwright._core.toolbox import Toolbox
 from toolwright.mcp.framing import LINE_BYTES, Unreadable, read_line
 from toolwright.serving.guard import INVALID_REQUEST, PARSE_ERROR
+from toolwright.serving.identity import NOBODY
 from toolwright.serving.pipes import Incoming, Outgoing, standard_streams
 from toolwright.serving.served import ToolboxServer, server_of
 from toolwright.serving.short import SESSION_VERSIONS, Short, enveloped
@@ -160,7 +161,7 @@ class Session:
     async def _answer(self, message: dict[str, Any]) -> None:
         # A session may carry the other era's envelope by mistake; the SDK says so.
         mixed = self._legacy and enveloped(message["params"])
-        if mixed or not await self.short.reply(message, {}, not self._legacy, self):
+        if mixed or not await self.short.reply(message, NOBODY, not self._legacy, self):
             self.waiting.pop(message["id"], None)
             self._pass_on(message)
 

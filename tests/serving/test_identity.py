@@ -1,0 +1,79 @@
+"""Who a token stands for, and whose things are."""
+
+from typing import Any
+
+import pytest
+
+from serving.shelf import running
+from toolwright import Toolbox, tool
+from toolwright.serving.identity import identity_of
+
+TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+@tool(meta={"mcp": {"task": "optional"}})
+async def report(n: int) -> str:
+    """Write a report."""
+    return f"report {n}"
+
+
+def tenant(token: str) -> dict[str, Any]:
+    """A check that says nothing of a user."""
+    return {"tenant": token}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"tenant": "a"}, {"tenant": "b"}),
+        ({"user": "ada", "tenant": "a"}, {"user": "ada", "tenant": "b"}),
+        ({"user": "ada"}, {"user": "bob"}),
+        ({"user": 1}, {"user": "1"}),
+        ({"user": "", "tenant": "a"}, {"user": "", "tenant": "b"}),
+        ({"a": "b"}, {"b": "a"}),
+        ("ada", "bob"),
+    ],
+)
+def test_t16_two_identities_are_two_owners(one: Any, other: Any):
+    assert identity_of(one, "token").owner != identity_of(other, "token").owner
+
+
+@pytest.mark.parametrize("found", [{"tenant": "a"}, {"user": None}, {"user": ""}, {"db": object()}, {"user": object()}])
+def test_t16_without_a_user_each_token_is_an_owner(found: Any):
+    assert identity_of(found, "one").owner != identity_of(found, "two").owner
+    assert identity_of(found, "one").owner == identity_of(dict(found), "one").owner
+
+
+def test_a_renewed_token_is_of_the_same_owner():
+    first = identity_of({"user": "ada", "tenant": "a", "exp": 1, "jti": "x", "db": object()}, "one")
+    second = identity_of({"db": object(), "tenant": "a", "user": "ada", "exp": 2, "jti": "y"}, "two")
+
+    assert first.owner == second.owner
+    assert second["exp"] == 2
+
+
+def test_t16_a_task_of_another_tenant_is_not_found():
+    with running(Toolbox(report), auth=tenant) as server:
+        alice, bob = {"authorization": "Bearer alice"}, {"authorization": "Bearer bob"}
+        params = {"name": "report", "arguments": {"n": 1}}
+        task = server.ask("tools/call", params, meta=TASKS, headers=alice).json["result"]["taskId"]
+
+        own = server.ask("tasks/get", {"taskId": task}, meta=TASKS, headers=alice)
+        stolen = server.ask("tasks/get", {"taskId": task}, meta=TASKS, headers=bob)
+
+    assert own.status == 200
+    assert stolen.json["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
+def test_t16_a_session_of_another_tenant_is_not_entered(fast: bool):  # noqa: FBT001 - of a test
+    with running(Toolbox(report), auth=tenant, fast=fast) as server:
+        alice, bob = {"authorization": "Bearer alice"}, {"authorization": "Bearer bob"}
+        session = server.ask_in_session("initialize", HELLO, alice).headers["mcp-session-id"]
+
+        own = server.ask_in_session("tools/list", {}, {**alice, "mcp-session-id": session})
+        stolen = server.ask_in_session("tools/list", {}, {**bob, "mcp-session-id": session})
+
+    assert own.status == 200
+    assert stolen.status == 404
