@@ -30,11 +30,10 @@ from toolwright.serving.guard import (
 try:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 except ImportError as missing:
     raise ImportError("Serving needs the SDK: pip install 'toolwright[serve]'") from missing
 
-from toolwright.serving.events import Events
+from toolwright.serving.events import Sessions
 from toolwright.serving.identity import NOBODY, Identity
 from toolwright.serving.peers import Peers
 from toolwright.serving.served import PRINCIPAL, ToolboxServer, server_of
@@ -86,9 +85,8 @@ class McpApp:
             box, private=bearer is not None, key=_key_from(words.get("state_key")), redact=box.on_error is None
         )
         sessions = words.get("max_sessions", SESSIONS)
-        self.manager = StreamableHTTPSessionManager(
+        self.manager = Sessions(
             self.server,
-            event_store=Events(),
             retry_interval=1000,
             session_idle_timeout=IDLE_SECONDS,
             max_request_body_size=self.guard.body_bytes,

@@ -62,9 +62,7 @@ class Short:
         self._stamp = {SERVER_INFO_META_KEY: stamp}
         self._tail = b',"_meta":' + to_json(self._stamp) + b"}}"
 
-    async def answers(
-        self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send
-    ) -> bool:
+    async def answers(self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send) -> bool:
         """Answer a request that is regular; `False` leaves it to the SDK, untouched."""
         version = headers.get(b"mcp-protocol-version")
         modern = version == MODERN
@@ -192,11 +190,7 @@ class Short:
         if version not in SESSION_VERSIONS:
             return False
         known = self.sessions.get(headers.get(b"mcp-session-id", b""))
-        return (
-            known is not None
-            and known[0] == principal.owner
-            and time.monotonic() - known[1] < CHECK_SECONDS
-        )
+        return known is not None and known[0] == principal.owner and time.monotonic() - known[1] < CHECK_SECONDS
 
     def watching(self, scope: Any, principal: Identity, send: Send) -> Send:
         """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
