@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -329,3 +330,18 @@ def test_a_line_over_the_cap_is_told_once_and_skipped_to_its_end():
     found = [list(split.feed(chunk)) for chunk in (b"abc", b"def", b"ghi", b"\nok\n", b"toolong\nend\n")]
 
     assert found == [[], [None], [], [b"ok"], [None, b"end"]]
+
+
+async def test_the_rest_of_a_cut_result_is_read():
+    @tool
+    def log() -> str:
+        """Return many lines."""
+        return "a line of the log\n" * 100_000
+
+    async with streams(Toolbox(log)) as client:
+        await client.send(modern("log"))
+        handle = re.search(r"result_\d+_\w+", (await client.read())["result"]["content"][0]["text"])
+        await client.send(modern("read_result", 2, handle=handle and handle[0], length=6))
+        found = await client.read()
+
+    assert found["result"]["content"][0]["text"].startswith("a line\n")

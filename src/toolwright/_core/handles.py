@@ -11,6 +11,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,28 +28,38 @@ BUILT_IN: Final = frozenset({READ_RESULT, FIND_TOOLS})
 _LONGEST_READ: Final = 64 * 1024
 _MATCHES: Final = 50
 _numbers = itertools.count(1)
+_whose: ContextVar[str] = ContextVar("toolwright_results_kept_for", default="")
+
+keep_for, let_go = _whose.set, _whose.reset
+"""Say for whom results are kept and read in this task; a toolbox that is served has more than one user."""
 
 
 class Store:
-    """Whole results under handles, in memory or in a directory; bounded, the oldest go first."""
+    """Whole results under handles, in memory or in a directory; bounded, the oldest go first.
+
+    A result is for whoever's call it was: nobody else reads it, whatever handle they give.
+    """
 
     def __init__(self, limit: int, directory: Path | None = None) -> None:
         self.limit = limit
         self.directory = directory
-        self._kept: OrderedDict[str, str | Path] = OrderedDict()
-        self._sizes: dict[str, int] = {}
+        self._kept: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
+        """For whom, and under which handle."""
+        self._sizes: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
     def keep(self, text: str) -> str:
         """Keep a text and return its handle."""
-        handle = f"result_{next(_numbers)}_{os.urandom(4).hex()}"
+        # Callers that nothing tells apart have only this between them.
+        handle = f"result_{next(_numbers)}_{os.urandom(16).hex()}"
+        key = (_whose.get(), handle)
         kept: str | Path = text
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             kept = self.directory / f"{handle}.txt"
             kept.write_bytes(text.encode())
         with self._lock:
-            self._kept[handle], self._sizes[handle] = kept, len(text.encode())
+            self._kept[key], self._sizes[key] = kept, len(text.encode())
             while len(self._kept) > 1 and sum(self._sizes.values()) > self.limit:
                 self._drop(next(iter(self._kept)))
         return handle
@@ -60,7 +71,7 @@ class Store:
             ToolError: there is none under this handle.
         """
         with self._lock:
-            kept = self._kept.get(handle)
+            kept = self._kept.get((_whose.get(), handle))
         if kept is None:
             # Which others there are is not told: a toolbox may serve more than one user.
             raise ToolError(f"There is no result under {handle[:64]!r}. It may have been dropped; make the call again.")
@@ -69,15 +80,15 @@ class Store:
     def clear(self) -> None:
         """Drop everything that is kept."""
         with self._lock:
-            for handle in list(self._kept):
-                self._drop(handle)
+            for key in list(self._kept):
+                self._drop(key)
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def _drop(self, handle: str) -> None:
-        kept = self._kept.pop(handle)
-        del self._sizes[handle]
+    def _drop(self, key: tuple[str, str]) -> None:
+        kept = self._kept.pop(key)
+        del self._sizes[key]
         if isinstance(kept, Path):
             kept.unlink(missing_ok=True)
 

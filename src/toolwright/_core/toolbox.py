@@ -151,8 +151,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
         `read_result` is among them as soon as a result was cut.
         """
-        more = () if not len(self._store) or READ_RESULT in self._catalog.tools else (reader_of(self._store),)
-        return sorted([*self, *more], key=lambda tool: tool.name) if more else [*self._sorted()]
+        more = None if READ_RESULT in self._catalog.tools else self._reader(READ_RESULT)
+        return sorted([*self, more], key=lambda tool: tool.name) if more else [*self._sorted()]
 
     @property
     def native(self) -> tuple[Native, ...]:
@@ -177,15 +177,17 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         return sorted({**remote, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
-        found = self._find(name)
+        found = self._find(name) or self._reader(name)
         if found is None:
             raise KeyError(str(UnknownTool(name, self._names())))
         return found
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        return self._find(name) is not None or (name == READ_RESULT and len(self._store) > 0)
+        return isinstance(name, str) and (self._find(name) or self._reader(name)) is not None
+
+    def _reader(self, name: str) -> Tool | None:
+        """Return what reads cut results, where it is asked for and there are any."""
+        return reader_of(self._store) if name == READ_RESULT and len(self._store) else None
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._sorted())

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from toolwright._core.approve import Allow, ApprovalRequest
 from toolwright._core.context import CLIENT
+from toolwright._core.handles import keep_for, let_go
 from toolwright._core.progress import OnProgress, ProgressReport
 from toolwright._core.result import shown
 from toolwright._core.toolbox import Toolbox
@@ -47,6 +48,8 @@ class Inquiry:
     """Context values that authentication gave."""
     who: str = ""
     """For whom the request is made: the owner of what comes of it."""
+    session: str = ""
+    """The session it came in; empty where there is none."""
     token: Any = None
     """The progress token, where the client wants to hear of progress."""
 
@@ -119,6 +122,7 @@ class Engine:
         caller = inquiry.caller
         context = {**inquiry.principal, CLIENT: caller}
         progress = None if inquiry.token is None else _reports_to(caller, inquiry.token)
+        kept = keep_for(inquiry.who or inquiry.session)
         try:
             result = await self.box.call(name, arguments, context=context, on_progress=progress)
             if isinstance(result.error, ApprovalRequired):
@@ -132,6 +136,8 @@ class Engine:
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(missing), data) from None
         except (Abort, ToolCallError) as raised:
             return self.stopped(raised)
+        finally:
+            let_go(kept)
         if caller.questions and caller.send is None:
             raise NeedsInput("the call waits for input")
         found = self.written(result, facts)

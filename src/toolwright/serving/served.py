@@ -191,7 +191,9 @@ class _Handlers:
             close=ctx.close_sse_stream,
         )
         whose = _identity(ctx)
-        return Inquiry(caller, modern=modern, principal={**trace_in(meta), **whose}, who=whose.owner, token=True)
+        known = {**trace_in(meta), **whose}
+        session = "" if modern else _key(ctx)
+        return Inquiry(caller, modern=modern, principal=known, who=whose.owner, session=session, token=True)
 
     # --- prompts and completions -------------------------------------------------------------------
 

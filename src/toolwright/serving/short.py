@@ -25,6 +25,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import from_json, to_json
 
+from toolwright._core.handles import keep_for, let_go
 from toolwright.errors import Abort, ApprovalRequired, ToolCallError, UnknownTool
 from toolwright.mcp.framing import repeats_a_key
 from toolwright.serving.asking import Caller
@@ -75,7 +76,8 @@ class Short:
         request = _regular(data)
         if request is None or repeats_a_key(body, data) or (modern and not _self_described(headers, request)):
             return False
-        return await self.reply(request, principal, modern, _Http(receive, send))
+        session = "" if modern else headers[b"mcp-session-id"].decode("latin-1")
+        return await self.reply(request, principal, modern, _Http(receive, send, session))
 
     async def reply(self, request: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - it is one of two eras
         """Answer a regular request of either era, over whatever carries it."""
@@ -100,7 +102,7 @@ class Short:
         if any(key in meta for key in _SPECIAL) or not (plain or modern):
             return False
         if plain:
-            work = self._simply(name, arguments or {}, facts, principal)
+            work = self._simply(name, arguments or {}, facts, principal, way.session)
         else:
             caller = Caller(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
             known = {**trace_in(meta), **principal}
@@ -119,11 +121,16 @@ class Short:
         await way.send(*self._written(request, found, error, modern))
         return True
 
-    async def _simply(self, name: str, arguments: Any, facts: Facts, principal: Identity) -> dict[str, Any]:
+    async def _simply(
+        self, name: str, arguments: Any, facts: Facts, principal: Identity, session: str
+    ) -> dict[str, Any]:
+        kept = keep_for(principal.owner or session)
         try:
             result = await self.engine.box.call(name, arguments, context=principal or None)
         except (Abort, ToolCallError) as raised:
             return self.engine.stopped(raised)
+        finally:
+            let_go(kept)
         # What needs more than a call has not run: the long way begins anew.
         if isinstance(result.error, ApprovalRequired | UnknownTool) and result.attempts == 0:
             raise _Irregular
@@ -234,10 +241,10 @@ class _Irregular(Exception):
 class _Http:
     """One exchange over HTTP."""
 
-    __slots__ = ("_receive", "_send")
+    __slots__ = ("_receive", "_send", "session")
 
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, receive: Receive, send: Send, session: str) -> None:
+        self._receive, self._send, self.session = receive, send, session
 
     async def waited(self, rest: Rest) -> Any:
         """Wait for a call; `None` where the client has gone, which calls it off."""

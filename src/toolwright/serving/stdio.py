@@ -69,6 +69,9 @@ async def serve_stdio(box: Toolbox, stop: Stop, grace: float = GRACE_SECONDS) ->
 class Session:
     """One client, on two streams."""
 
+    session: Final = ""
+    """What the short way knows a session by; here there is one."""
+
     def __init__(self, server: ToolboxServer) -> None:
         self.server, self.short = server, Short(server, 0)
         self.ended = asyncio.Event()
