@@ -21,7 +21,16 @@ from toolwright.serving.guard import token_is
 from toolwright.serving.peers import Peers
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
-FOREIGN_ORIGINS = ["http://evil.com", "null", "https://localhost.evil.com", "file://", "http://localhost:1"]
+FOREIGN_ORIGINS = [
+    "http://evil.com",
+    "null",
+    "https://localhost.evil.com",
+    "file://",
+    "http://localhost:1",
+    "http://[",
+    "http://[::1]x",
+    "//[",
+]
 JSON = {"content-type": "application/json", "accept": ACCEPT}
 
 

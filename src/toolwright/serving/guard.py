@@ -129,7 +129,10 @@ class Guard:
         given = origin.decode("latin-1").lower()
         if given in self.origins:
             return True
-        parts = urlsplit(given)
+        try:
+            parts = urlsplit(given)
+        except ValueError:
+            return False  # an address that cannot be read is nobody's
         # The page that this server itself would have sent.
         same = (host or b"").decode("latin-1").lower()
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == same
