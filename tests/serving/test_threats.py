@@ -129,6 +129,23 @@ def test_t13_a_lone_surrogate_is_refused(server: Running):
     assert answer.status == 400
 
 
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
+def test_t13_only_utf_8_is_read(server: Running, coding: str, era: str):
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": ENVELOPE}
+    text = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+    twice = text.replace('"b": 2', '"b": 2, "b": 40')
+
+    answers = [
+        server.send(
+            given.encode(coding), {**JSON, "mcp-protocol-version": era, "mcp-method": "tools/call", "mcp-name": "add"}
+        )
+        for given in (text, twice)
+    ]
+
+    assert [(answer.status, answer.json["error"]["code"]) for answer in answers] == [(400, -32700)] * 2
+
+
 @pytest.mark.parametrize(
     "body",
     [

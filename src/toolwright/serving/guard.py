@@ -218,11 +218,14 @@ class Guard:
                 return self._deep(whole) or whole
 
     def ambiguous(self, body: bytes) -> Refusal | None:
-        """Return why a body that is read by others than us may not come in: two readers would read two things."""
+        """Return why a body that is read by others than us may not come in: two readers would read two things.
+
+        What our reader cannot read, another might: the standard library takes UTF-16 and lone surrogates.
+        """
         try:
             data = from_json(body)
         except ValueError:
-            return None  # whoever reads it says what is wrong
+            return Refusal(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=id_in(body))
         if not repeats_a_key(body, data):
             return None
         return Refusal(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=id_in(body))
