@@ -1,6 +1,7 @@
 """Threats and faults of the reliability page, each by its number, against a real server."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -230,6 +231,32 @@ def test_t17_f48_dripping_headers_are_dropped(monkeypatch: pytest.MonkeyPatch):
 
     assert all(closed)
     assert alive["isError"] is False
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /nope HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n", b" 404 "),
+        (b"POST /mcp HTTP/1.1\r\nhost: evil\r\ncontent-length: 1000\r\n\r\n", b" 421 "),
+        (b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n", b" 413 "),
+        (b"GET /nope HTTP/1.1\r\nhost: localhost\r\n\r\n", b" 404 "),
+    ],
+)
+@pytest.mark.parametrize("more", [b"x", b"\r\n"])
+def test_t17_a_connection_that_was_refused_and_drips_is_closed(
+    head: bytes, status: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(serving_http, "HEADER_SECONDS", 0.2)
+    with running() as server, server.socket() as raw:
+        raw.sendall(head)
+        answer = raw.recv(1000)
+        raw.sendall(more)
+
+        with contextlib.suppress(ConnectionResetError):
+            while raw.recv(1000):
+                pass
+
+    assert status in answer
 
 
 def test_t17_f48_an_unfinished_body_is_answered_in_time():

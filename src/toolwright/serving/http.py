@@ -79,6 +79,14 @@ class _Patient(HttpToolsProtocol):
         self.transport.abort()
 
     @override
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
+        # must not end the patience with it. To close at once would lose the answer on its way.
+        if self._waiting is None and self.is_idle and not self.transport.is_closing():
+            self._wait()
+
+    @override
     def on_message_begin(self) -> None:
         self._size = 0
         self._wait()
