@@ -73,6 +73,17 @@ def test_a_call_is_asked_about_with_its_preview_and_runs_when_allowed(terminal):
     assert '"dropped": "orders"' in shell.text
 
 
+def test_what_would_hide_in_the_question_is_shown(terminal):
+    shell = terminal("call", "office:box", "wipe", f"folder={'a' * 2000}\u202egpj.exe\u200b")
+
+    shell.expect("Allow this call?")
+    assert "characters left out" in shell.text
+    assert "\\u202egpj.exe\\u200b" in shell.text
+    shell.type("n")
+
+    assert shell.end() == 1
+
+
 def test_a_call_that_is_refused_does_not_run(terminal):
     shell = terminal("call", "office:box", "drop", "table=orders")
 

@@ -72,6 +72,22 @@ async def test_approval_is_asked_of_the_clients_user():
     assert "wipe" in asked[0]
 
 
+async def test_the_question_for_approval_shows_every_argument_and_hides_nothing():
+    asked: list[str] = []
+
+    @tool(approval=True, preview=lambda given: f"Wipes {given['path']}.")
+    def clear(note: str, path: str) -> str:
+        """Clear a path."""
+        return f"cleared {path} {note}"
+
+    async with Toolbox(McpServer.of("s", Toolbox(clear)), on_elicit=lambda q: asked.append(q.message)) as outer:
+        await outer.call("clear", {"note": "n" * 3000, "path": "/srv/\u202egpj.exe"})
+
+    assert "of 3000 characters left out" in asked[0]
+    assert '"path": "/srv/\\u202egpj.exe"' in asked[0]
+    assert "Wipes /srv/\\u202egpj.exe." in asked[0]
+
+
 async def test_outside_of_mcp_there_is_no_client_to_ask():
     found = await Toolbox(greet).call("greet")
 

@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from toolwright._core.approve import Allow, ApprovalRequest, Deny, Edit, Verdict
+from toolwright._core.legible import arguments_shown, legible
 from toolwright._core.toolbox import Toolbox
-from toolwright.cli.terminal import harmless, print_error
+from toolwright.cli.terminal import print_error
 from toolwright.errors import ToolCallError
 
 
@@ -58,8 +59,8 @@ def _line(question: str) -> str:
 
 def _described(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
     effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
-    call = f"{request.tool}{effects} {json.dumps(arguments, ensure_ascii=False)}"
-    return harmless(call if preview is None else f"{call}\n{preview}")
+    call = f"{request.tool}{effects} {arguments_shown(arguments)}"
+    return call if preview is None else f"{call}\n{legible(preview)}"
 
 
 def _edited(arguments: dict[str, Any]) -> dict[str, Any]:

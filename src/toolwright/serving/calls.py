@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from toolwright._core.approve import Allow, ApprovalRequest
 from toolwright._core.context import CLIENT
 from toolwright._core.handles import keep_for, let_go
+from toolwright._core.legible import arguments_shown, legible
 from toolwright._core.progress import OnProgress, ProgressReport
 from toolwright._core.result import shown
 from toolwright._core.toolbox import Toolbox
@@ -255,9 +256,9 @@ def _kept_of(caller: Caller) -> dict[str, Any]:
 
 
 def _question(request: ApprovalRequest) -> str:
-    shown = request.preview or to_json(dict(request.arguments)).decode()[:2000]
     effects = f" ({', '.join(request.effects)})" if request.effects else ""
-    return f"Let {request.tool}{effects} run? {shown}"
+    asked = f"Let {request.tool}{effects} run? {arguments_shown(request.arguments)}"
+    return f"{asked}\n{legible(request.preview)}" if request.preview else asked
 
 
 def _reports_to(caller: Caller, token: Any) -> OnProgress:
