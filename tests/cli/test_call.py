@@ -278,3 +278,38 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
     assert errors == b""
     assert process.wait(30) == 0
     process.stderr.close()
+
+
+TWO = """
+from toolwright import Toolbox, tool
+
+
+@tool(destructive=True)
+def wipe(path: str) -> str:
+    return f"WIPED {path}"
+
+
+guarded = Toolbox(wipe, approve="all")
+readers = Toolbox()
+again = guarded
+"""
+
+
+@pytest.mark.parametrize("words", [("call", "two.py", "wipe", "path=x"), ("serve", "two.py"), ("list", "two.py")])
+def test_a_file_with_two_toolboxes_needs_one_named(run, tmp_path, words):
+    (tmp_path / "two.py").write_text(TWO, "utf-8")
+
+    done = run(*words, cwd=tmp_path)
+
+    assert done.returncode == 3
+    assert done.stderr == "Error: There are 2 toolboxes in two.py. Name one of them: two.py:guarded, two.py:readers.\n"
+    assert "WIPED" not in done.stdout
+
+
+def test_a_toolbox_that_is_named_keeps_its_rule(run, tmp_path):
+    (tmp_path / "two.py").write_text(TWO, "utf-8")
+
+    done = run("call", "two.py:guarded", "wipe", "path=x", cwd=tmp_path)
+
+    assert "needs approval" in done.stderr
+    assert "WIPED" not in done.stdout

@@ -75,13 +75,26 @@ def toolbox_at(target: str | None) -> Toolbox:
         found = load_target(target)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
+    if isinstance(found, ModuleType):
+        box = _only_box(found, target)
+        found = found if box is None else box
     if isinstance(found, Toolbox):
         return with_servers(found)
-    if isinstance(found, ModuleType):
-        boxes = {id(box): box for box in vars(found).values() if isinstance(box, Toolbox)}
-        if len(boxes) == 1:
-            return with_servers(next(iter(boxes.values())))
     return Toolbox(instance_of(found) if isinstance(found, type) else found, config=config)
+
+
+def _only_box(module: ModuleType, target: str) -> Toolbox | None:
+    """Return the toolbox of a module; exits where there are several."""
+    boxes: dict[int, tuple[str, Toolbox]] = {}
+    for name, box in vars(module).items():
+        if isinstance(box, Toolbox):
+            boxes.setdefault(id(box), (name, box))
+    if len(boxes) > 1:
+        # Their tools alone would run without what each toolbox says of approval, limits and failures.
+        named = ", ".join(f"{target}:{name}" for name, _ in boxes.values())
+        fail(f"There are {len(boxes)} toolboxes in {target}. Name one of them: {named}.", NOT_FOUND)
+    # An empty toolbox is one, though it is false.
+    return next((box for _, box in boxes.values()), None)
 
 
 def with_servers(box: Toolbox) -> Toolbox:
