@@ -118,7 +118,7 @@ def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.Monk
 
 
 async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.MonkeyPatch):
-    tasks = Tasks(most=2)
+    tasks = Tasks(most=20)
     first, second = tasks.new("a"), tasks.new("a")
     with pytest.raises(TooManyTasks):
         tasks.new("a")
@@ -210,6 +210,69 @@ async def ended(found: Engine, name: str, arguments: dict[str, Any]) -> Task:
     assert task.work is not None
     await task.work
     return task
+
+
+async def test_t18_one_user_cannot_take_every_subscription(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "SHARE", 3)
+    told = Changes(Lists(Toolbox()))
+
+    alone = [told.subscribe(f"x://{number}", "a", Ear(), "ada") for number in range(4)]
+    again = told.subscribe("x://0", "a", Ear(), "ada")
+    other = told.subscribe("x://3", "b", Ear(), "bob")
+    nobody = [told.subscribe(f"x://{number}", "c", Ear()) for number in range(4)]
+    stdio = [told.subscribe(f"x://{number}", "", Ear()) for number in range(4)]
+    told.close()
+
+    assert alone == nobody == [True, True, True, False]
+    assert again
+    assert other
+    assert stdio == [True] * 4
+
+
+async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "SHARE", 3)
+    told = Changes(Lists(Toolbox()))
+
+    for session in ("one", "two"):
+        assert told.subscribe("x://0", session, Ear(), "ada")
+    more = [told.subscribe(f"x://{number}", "three", Ear(), "ada") for number in range(2)]
+    told.close()
+
+    assert more == [True, True]
+    assert set(told.subscribed["x://0"]) == {"two", "three"}
+
+
+async def test_t18_one_user_cannot_take_every_task():
+    tasks = Tasks(most=20)
+
+    with pytest.raises(TooManyTasks):
+        [tasks.new("ada") for _ in range(3)]
+    others = [tasks.new("bob"), tasks.new("")]
+    tasks.cancel(next(iter(tasks.held.values())))
+    after = tasks.new("ada")
+
+    assert len(tasks.held) == 4
+    assert all(tasks.find(task.id, task.owner) for task in (*others, after))
+
+
+async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("toolwright.serving.tasks.KEPT_SECONDS", 0.01)
+
+    @tool(approval=True, meta={"mcp": {"task": "optional"}})
+    def wipe() -> str:
+        """Wipe."""
+        return "wiped"
+
+    box = Toolbox(wipe)
+    found = Engine(box, Lists(box))
+    begun = await found.call({"name": "wipe"}, Inquiry(Caller({**TASKS, "elicitation": {}})))
+    task = found.tasks.find(begun["taskId"], "")
+    assert task is not None
+    assert task.work is not None
+    async with asyncio.timeout(10):
+        await task.work
+
+    assert task.seen()["error"]["message"] == "Nobody answered what the task asked."
 
 
 async def test_a_task_ends_as_its_call_does():

@@ -28,6 +28,8 @@ _log = logging.getLogger("toolwright.serving")
 
 SESSIONS: Final = 1000
 SUBSCRIPTIONS: Final = 1000
+SHARE: Final = 100
+"""How many of them one user may have, or one session of nobody's; beyond it, those of the user's oldest session go."""
 _EVENTS: Final[dict[str, Any]] = {
     "tools": ToolsListChanged,
     "prompts": PromptsListChanged,
@@ -45,6 +47,8 @@ class Changes:
         """The log level that each session asked for."""
         self.subscribed: dict[str, dict[str, Any]] = {}
         """Address → session → whom to tell."""
+        self._owners: dict[str, str] = {}
+        """Session → whose subscriptions its are."""
         self._listened: Counter[str] = Counter()
         """Addresses that requests of the stateless era listen to."""
         self._known: dict[str, Any] | None = None
@@ -119,18 +123,36 @@ class Changes:
         """Forget a session."""
         self.sessions.pop(key, None)
         self.levels.pop(key, None)
+        self._owners.pop(key, None)
         for listeners in self.subscribed.values():
             listeners.pop(key, None)
 
-    def subscribe(self, uri: str, key: str, session: Any) -> bool:
-        """Have a session told of a resource; `False` where there is no room."""
+    def subscribe(self, uri: str, key: str, session: Any, owner: str = "") -> bool:
+        """Have a session told of a resource; `False` where there is no room, for all or for this one."""
         self.open()
+        if key not in self.subscribed.get(uri, {}) and not self._has_share(key, owner or key):
+            return False
         if uri not in self.subscribed and len(self.subscribed) >= SUBSCRIPTIONS:
             for empty in [known for known, listeners in self.subscribed.items() if not listeners]:
                 del self.subscribed[empty]
             if len(self.subscribed) >= SUBSCRIPTIONS:
                 return False
         self.subscribed.setdefault(uri, {})[key] = session
+        self._owners.setdefault(key, owner or key)
+        return True
+
+    def _has_share(self, key: str, owner: str) -> bool:
+        """Tell whether a session may have one more; sessions that have ended are the oldest of their owner."""
+        if not owner:
+            return True  # over stdio there is one client
+        others = [known for known, whose in self._owners.items() if whose == owner and known != key]
+        while sum(len(listeners.keys() & {key, *others}) for listeners in self.subscribed.values()) >= SHARE:
+            if not others:
+                return False
+            self._owners.pop(others[0])
+            for listeners in self.subscribed.values():
+                listeners.pop(others[0], None)
+            del others[0]
         return True
 
     async def follow(self) -> None:

@@ -275,7 +275,7 @@ class _Handlers:
         return any(item.values_in(uri) is not None for item in self.box.own_resources)
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
-        if not self.changes.subscribe(str(params.uri), _key(ctx), ctx.session):
+        if not self.changes.subscribe(str(params.uri), _key(ctx), ctx.session, _identity(ctx).owner):
             raise MCPError(INTERNAL_ERROR, "There are too many subscriptions. Try again later.")
         await self.changes.follow()
         return {}

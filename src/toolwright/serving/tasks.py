@@ -14,12 +14,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mcp_types import INTERNAL_ERROR
+
 from toolwright.serving.asking import Answers
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 MOST: Final = 1000
 """How many tasks are kept; beyond it, the oldest that is done goes."""
+SHARE: Final = 10
+"""One user has at most one of so many places, so that all places are never one user's."""
 KEPT_SECONDS: Final = 3600.0
+"""How long a task is kept when it is done, or waits for an answer."""
 POLL_MS: Final = 500
 
 
@@ -59,9 +64,14 @@ class Task:
         """Wait until the client has answered every question."""
         self.questions = dict(questions)
         self.become("input_required")
-        while self.questions:
-            await self._answered.wait()
-            self._answered.clear()
+        try:
+            async with asyncio.timeout(KEPT_SECONDS):
+                while self.questions:
+                    await self._answered.wait()
+                    self._answered.clear()
+        except TimeoutError:
+            self.become("failed", error={"code": INTERNAL_ERROR, "message": "Nobody answered what the task asked."})
+            raise
         self.become("working")
         return {key: self.answers[key] for key in questions}
 
@@ -109,7 +119,7 @@ class Tasks:
         Raises:
             TooManyTasks: there is no room.
         """
-        self._make_room()
+        self._make_room(owner)
         task = Task(secrets.token_urlsafe(24), owner)
         self.held[task.id] = task
         return task
@@ -137,12 +147,19 @@ class Tasks:
         if running:
             await asyncio.wait(running, timeout=1.0)
 
-    def _make_room(self) -> None:
+    def _make_room(self, owner: str) -> None:
         now = time.time()
         for key in [key for key, task in self.held.items() if task.done and now - task.updated > KEPT_SECONDS]:
             del self.held[key]
+        # Callers that nothing tells apart share all places.
+        own = [key for key, task in self.held.items() if task.owner == owner] if owner else []
+        if len(own) >= max(1, self.most // SHARE):
+            self._drop_oldest(own)
         if len(self.held) >= self.most:
-            oldest = next((key for key, task in self.held.items() if task.done), None)
-            if oldest is None:
-                raise TooManyTasks
-            del self.held[oldest]
+            self._drop_oldest(list(self.held))
+
+    def _drop_oldest(self, keys: list[str]) -> None:
+        oldest = next((key for key in keys if self.held[key].done), None)
+        if oldest is None:
+            raise TooManyTasks
+        del self.held[oldest]
