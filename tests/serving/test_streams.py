@@ -299,6 +299,34 @@ def _drain(descriptor: int, size: int) -> None:
     os.close(descriptor)
 
 
+async def test_t12_what_cannot_be_answered_is_not_read():
+    """Nobody reads our refusals: the sender is held up, and nothing piles up here."""
+    from_client, to_server = os.pipe()
+    from_server, to_client = os.pipe()
+    session, sent = Session(server_of(shelf())), 200_000
+    flood = threading.Thread(target=_flood, args=(to_server, b"x\n" * sent))
+    serving = asyncio.create_task(session.run(from_client, to_client, 1.0))
+    flood.start()
+    # Whole pipes are full when the sender waits; a server that reads on would have taken all of it by then.
+    await asyncio.to_thread(flood.join, 1.0)
+    held_up = flood.is_alive()
+    with os.fdopen(from_server, "rb") as answers:
+        refused = await asyncio.to_thread(lambda: [json.loads(answers.readline()) for _ in range(sent)])
+    async with asyncio.timeout(20):
+        await serving
+    os.close(from_client)
+    os.close(to_client)
+
+    assert held_up
+    assert {answer["error"]["code"] for answer in refused} == {-32700}
+
+
+def _flood(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb", 0) as stream:
+        while data:
+            data = data[stream.write(data) :]
+
+
 async def test_a_reader_that_has_gone_ends_the_writing():
     from_server, to_client = os.pipe()
     out = await Outgoing.over(to_client)

@@ -10,9 +10,12 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 import tempfile
+import threading
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -67,9 +70,15 @@ class FileTokens:
         return found if isinstance(found, dict) else {}
 
     def _write(self, what: str, value: Any) -> None:
-        data = self._all()
-        data[self.server] = {**self._read(), what: value}
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The servers of a file share it, and so do processes: what another one has just written must be read first.
+        with _THREADS, _alone(self.path.with_name(f"{self.path.name}.lock")):
+            data = self._all()
+            mine = data.get(self.server)
+            data[self.server] = {**(mine if isinstance(mine, dict) else {}), what: value}
+            self._replace(data)
+
+    def _replace(self, data: dict[str, Any]) -> None:
         # Written beside and moved over, so that a reader never sees half of it; made for its owner alone.
         handle, beside = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens")
         try:
@@ -80,6 +89,28 @@ class FileTokens:
             with contextlib.suppress(OSError):
                 Path(beside).unlink()
             raise
+
+
+_THREADS: Final = threading.Lock()
+"""One writer of this process at a time; between processes a file is locked."""
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Keep other processes out for as long as the block lasts, by a lock on a file that stays."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415 - there is none elsewhere
+
+            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415 - there is none on Windows
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # which gives the lock back
 
 
 class _Kept:
