@@ -1,10 +1,11 @@
 """One suite over both ways into a server: the answers must be the same."""
 
 import json
+from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, CANCELLED, Running, running
+from serving.shelf import ACCEPT, CANCELLED, Running, running, shelf
 
 
 def test_a_call_gives_text_and_structured_content(server: Running):
@@ -216,3 +217,14 @@ def meta():
 
 def rpc(method: str, params: dict) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
+@pytest.mark.parametrize("words", [{"on_error": "raise"}, {}, {"on_error": "redact"}], ids=repr)
+def test_f42_a_failure_that_is_to_be_raised_loses_its_words_on_the_wire(fast: bool, words: dict[str, Any]):
+    with running(shelf(**words), fast=fast) as server:
+        found = server.call("explode")
+
+    assert found["isError"] is True
+    assert "hunter2" not in json.dumps(found)
+    assert "internal error" in found["content"][0]["text"]

@@ -14,7 +14,6 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
-from pydantic_core import to_json
 
 from toolwright._core.approve import Allow, ApprovalRequest
 from toolwright._core.context import CLIENT
@@ -158,13 +157,13 @@ class Engine:
         return found if result.error is not None or is_writable(found) else self.unwritable(result.name)
 
     def stopped(self, raised: Abort | ToolCallError) -> dict[str, Any]:
-        """Return the result of a call that was told to raise.
+        """Return the result of a call that was told to raise: nobody catches it here, and its words are not for a client.
 
         Raises:
             MCPError: the tool ended more than itself.
         """
         if isinstance(raised, ToolCallError):
-            return failure(to_json(raised.to_model()).decode())
+            return failure(shown(raised, "redact")["text"])
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
 
     def unwritable(self, name: str) -> dict[str, Any]:
