@@ -275,6 +275,17 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
     assert json.loads(target.read_text("utf-8"))["result"]["content"][0]["text"] == "4"
 
 
+async def test_standard_input_may_be_nothing():
+    nothing = os.open(os.devnull, os.O_RDWR)
+    session = Session(server_of(shelf()))
+
+    async with asyncio.timeout(10):
+        stuck = await session.run(nothing, nothing, 1.0)
+    os.close(nothing)
+
+    assert stuck == 0
+
+
 async def test_a_reader_that_does_not_read_stops_the_writer():
     from_server, to_client = os.pipe()
     out = await Outgoing.over(to_client)

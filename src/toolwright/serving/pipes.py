@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -80,9 +81,14 @@ class Incoming(asyncio.Protocol):
         """Begin to read."""
         loop, made = asyncio.get_running_loop(), cls(line, ended)
         stream = os.fdopen(os.dup(descriptor), "rb", 0)
+        # The loop would take `/dev/null` for a pipe, and find out too late that it cannot wait for it.
+        is_pipe = stream.isatty() or not stat.S_ISCHR(os.fstat(descriptor).st_mode)
         try:
-            await loop.connect_read_pipe(lambda: made, stream)
+            if is_pipe:
+                await loop.connect_read_pipe(lambda: made, stream)
         except (ValueError, OSError):
+            is_pipe = False
+        if not is_pipe:
             stream.close()
             # A file is no pipe; whoever feeds us one is served all the same.
             threading.Thread(target=made.read_file, args=(descriptor, loop), daemon=True).start()
