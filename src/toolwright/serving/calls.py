@@ -157,7 +157,7 @@ class Engine:
         return found if result.error is not None or is_writable(found) else self.unwritable(result.name)
 
     def stopped(self, raised: Abort | ToolCallError) -> dict[str, Any]:
-        """Return the result of a call that was told to raise: nobody catches it here, and a client is not told its words.
+        """Return the result of a call that was told to raise: nobody catches it here, and its words are not shown.
 
         Raises:
             MCPError: the tool ended more than itself.
