@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from mcp import Client, MCPError
 from serving.shelf import Running, running
 from toolwright import Abort, Image, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
-from toolwright._core.values import ResourceLink, Text
+from toolwright._core.values import ResourceLink, Text, ToolResult
 from toolwright.clients import Elicit, Roots, Sample
 from toolwright.errors import ConfigError
 from toolwright.serving.asking import Caller, CannotAsk, schema_of, word_for
@@ -344,19 +344,21 @@ def test_a_link_without_a_name_has_its_address_for_one():
 def test_a_result_that_was_cut_on_the_way_is_not_made_whole_again():
     found = {"content": [{"type": "text", "text": "cut"}], "isError": False}
     given = {"content": [{"type": "text", "text": "cut and more"}], "structuredContent": {"a": 1}}
+    result = ToolResult("1", "far", text="cut")
 
-    assert as_given(found, given, None) == found
-    assert as_given(found, {"content": "noise"}, None) == found
+    assert as_given(found, given, result) == found
+    assert as_given(found, {"content": "noise"}, result) == found
 
 
 def test_an_error_of_several_texts_goes_on_as_several():
+    result = ToolResult("1", "fail", error=ToolError("a\nb"))
     found = {"content": [{"type": "text", "text": "a\nb"}], "isError": True}
     blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": {"priority": 1}}]
 
-    whole = as_given(found, {"content": blocks, "isError": True, "structuredContent": {"code": 7}}, None)
+    whole = as_given(found, {"content": blocks, "isError": True, "structuredContent": {"code": 7}}, result)
 
     assert whole == {"content": blocks, "isError": True, "structuredContent": {"code": 7}}
-    assert as_given(found, {"content": [{"type": "image"}], "isError": True}, None) == found
+    assert as_given(found, {"content": [{"type": "image"}], "isError": True}, result) == found
 
 
 def test_what_is_about_the_hop_stays_behind():

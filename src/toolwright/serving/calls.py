@@ -145,7 +145,7 @@ class Engine:
         # What a tool of ours asked of a server on its way is not its own result.
         if given is None or name not in self.box or given[:2] != ("tools/call", remote_name_of(self.box[name])):
             return found
-        return as_given(found, given[2], result.structured)
+        return as_given(found, given[2], result)
 
     def written(self, result: ToolResult, facts: Facts | None) -> dict[str, Any]:
         """Return a result as the wire has it, and as JSON can say it.

@@ -24,6 +24,7 @@ from toolwright._core.values import (
     Text,
     ToolResult,
 )
+from toolwright.errors import ToolError
 
 _HINTS: Final = (
     ("read_only", "readOnlyHint"),
@@ -154,18 +155,23 @@ def call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
     return found
 
 
-def as_given(found: dict[str, Any], given: Mapping[str, Any], structured: Any) -> dict[str, Any]:
+def as_given(found: dict[str, Any], given: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
     """Return a result with all that its server said of it, where nothing of it was cut or changed on the way."""
     blocks, mine = given.get("content"), found["content"]
     same = isinstance(blocks, list) and len(blocks) == len(mine) and all(map(_within, mine, blocks))
-    if not (same or (found["isError"] and _text_of(blocks) == mine[0].get("text"))):
+    if not (same or (found["isError"] and _text_of(blocks) in (mine[0].get("text"), _message_of(result)))):
         return found
     whole = {**found, "content": blocks}
-    if "structuredContent" in given and (found["isError"] or given["structuredContent"] == structured):
+    if "structuredContent" in given and (found["isError"] or given["structuredContent"] == result.structured):
         whole["structuredContent"] = given["structuredContent"]
     if meta := bare(given).get("_meta"):
         whole["_meta"] = meta
     return whole
+
+
+def _message_of(result: ToolResult) -> str:
+    """Return the words of a failure. A server's are its whole answer, which one more wrapping would make unreadable."""
+    return "" if not isinstance(result.error, ToolError) else str(result.error.to_model()["error"]["message"])
 
 
 def bare(given: Mapping[str, Any]) -> dict[str, Any]:

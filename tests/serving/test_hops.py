@@ -1,0 +1,36 @@
+"""A failure that goes through servers that are behind servers."""
+
+import json
+
+import pytest
+
+from serving.shelf import running
+from toolwright import McpServer, Toolbox, ToolError, tool
+
+
+@tool
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def look() -> str:
+    """Fail in words of its own."""
+    raise ToolError("No such order.", retryable=True)
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
+@pytest.mark.parametrize("hops", [1, 2])
+def test_an_error_of_ours_is_the_same_after_each_hop(fast: bool, hops: int):
+    box = Toolbox(add, look)
+    with running(box, fast=fast) as server:
+        direct = [server.call("add", {"a": "x"}), server.call("look")]
+    for hop in range(hops):
+        box = Toolbox(McpServer.of(f"hop{hop}", box))
+    with running(box, fast=fast) as server:
+        found = [server.call("add", {"a": "x"}), server.call("look")]
+
+    assert [result["content"] for result in found] == [result["content"] for result in direct]
+    error = json.loads(found[0]["content"][0]["text"])["error"]
+    assert (error["code"], error["retryable"]) == ("invalid_arguments", True)
