@@ -131,10 +131,13 @@ async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: b
     assert body.status == 413
 
 
-async def test_t13_what_cannot_be_read_is_left_to_who_reads_it():
+async def test_t13_what_we_cannot_read_is_left_to_no_other_reader():
     guard = Guard()
 
-    assert guard.ambiguous(b"not json") is None
+    refusal = guard.ambiguous(b"not json")
+
+    assert refusal is not None
+    assert (refusal.status, refusal.code) == (400, -32700)
     assert guard.ambiguous(b'{"a": 1}') is None
     assert guard.ambiguous(b'{"a": 1, "a": 2}') is not None
 

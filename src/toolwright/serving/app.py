@@ -84,16 +84,10 @@ class McpApp:
         self.server: ToolboxServer = server_of(
             box, private=bearer is not None, key=_key_from(words.get("state_key")), redact=box.on_error is None
         )
-        sessions = words.get("max_sessions", SESSIONS)
-        self.manager = Sessions(
-            self.server,
-            retry_interval=1000,
-            session_idle_timeout=IDLE_SECONDS,
-            max_request_body_size=self.guard.body_bytes,
-            max_sessions=sessions,
-        )
-        self.peers = Peers(max(1, sessions // 2), IDLE_SECONDS)
-        self.short = Short(self.server, sessions) if words.get("fast", True) else None
+        self._most = words.get("max_sessions", SESSIONS)
+        self.manager = self._new_manager()
+        self.peers = Peers(max(1, self._most // 2), IDLE_SECONDS)
+        self.short = Short(self.server, self._most) if words.get("fast", True) else None
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -163,8 +157,24 @@ class McpApp:
 
     # --- life --------------------------------------------------------------------------------------
 
+    def _new_manager(self) -> Sessions:
+        """Return a manager of sessions; the SDK's runs once and never again."""
+        return Sessions(
+            self.server,
+            retry_interval=1000,
+            session_idle_timeout=IDLE_SECONDS,
+            max_request_body_size=self.guard.body_bytes,
+            max_sessions=self._most,
+        )
+
     async def open(self) -> None:
-        """Start what answers; once is enough. A mounted application is started by its first request."""
+        """Start what answers; once is enough. A mounted application is started by its first request.
+
+        What was stopped, or was left behind with its event loop, is started anew, with no sessions.
+        """
+        life = self._life
+        if life is not None and (life.done() or life.get_loop() is not asyncio.get_running_loop()):
+            self._forget()
         if self._ready is None:
             self._stop, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
             self._life = asyncio.create_task(self._live(self._stop, self._ready), name="toolwright-serving")
@@ -189,6 +199,15 @@ class McpApp:
         if self._stop is not None and self._life is not None:
             self._stop.set()
             await asyncio.wait((self._life,), timeout=5)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Be as new: what is left of a life must not be taken for the next one."""
+        self._stop = self._ready = self._life = None
+        self.manager, self.peers = self._new_manager(), Peers(max(1, self._most // 2), IDLE_SECONDS)
+        self.server.changes.close()
+        if self.short is not None:
+            self.short.sessions.clear()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
