@@ -15,8 +15,10 @@ import click
 
 from toolwright._core.approve import Allow, Decision
 from toolwright._core.exchange import TextDelta
+from toolwright._core.policy import Limits
 from toolwright._core.values import ToolResult
 from toolwright.chat.chat import Chat
+from toolwright.chat.ending import exceeded
 from toolwright.chat.events import CallFinished, CallStarted, Done
 from toolwright.chat.memory import WindowMemory
 from toolwright.chat.reply import Reply
@@ -63,7 +65,7 @@ def command(
         prompt = sys.stdin.read().strip()
     if prompt:
         reply = asyncio.run(answered(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        tell(reply, as_json=as_json)
+        tell(reply, chat.policy.limits, as_json=as_json)
         return
     asyncio.run(_conversation(chat, memory, yes=yes))
 
@@ -84,8 +86,8 @@ def chosen_model() -> tuple[str, str]:
     )
 
 
-def tell(reply: Reply, *, as_json: bool) -> None:
-    """Print what a run came to; exits with a failure where it waits for someone."""
+def tell(reply: Reply, limits: Limits, *, as_json: bool) -> None:
+    """Print what a run came to; exits with a failure where it waits for someone, or ended at a limit."""
     if as_json:
         print_json({**reply.save(), "text": reply.text})
     elif not is_terminal():
@@ -93,6 +95,14 @@ def tell(reply: Reply, *, as_json: bool) -> None:
     if reply.finish == "pending":
         print_error("The run waits for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
+    if reply.finish == "limit":
+        print_error(_limit_told(reply, limits))
+        raise click.exceptions.Exit(TOOL_ERROR)
+
+
+def _limit_told(reply: Reply, limits: Limits) -> str:
+    used = exceeded(limits, reply.turns, reply.results).limit
+    return f"The run used up its limits before the model answered: {used}."
 
 
 async def _conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
@@ -124,8 +134,15 @@ async def _said(said: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> No
         except ToolwrightError as error:
             print_error(str(error))
         else:
-            if reply.finish == "cancelled":
-                click.echo("Called off. Say something else, or /quit.", err=True)
+            _ended(reply, chat.policy.limits)
+
+
+def _ended(reply: Reply, limits: Limits) -> None:
+    """Say why there is no answer, and go on."""
+    if reply.finish == "cancelled":
+        click.echo("Called off. Say something else, or /quit.", err=True)
+    elif reply.finish == "limit":
+        print_error(_limit_told(reply, limits))
 
 
 @contextmanager

@@ -98,9 +98,7 @@ def drive(chat: Chat, said: Said, run: str | None, talk: Talk | Options) -> None
         reply = asyncio.run(answered(chat, said, yes=talk.get("yes", False), quiet=quiet, run=run))
     except (ModelError, RunTaken) as error:
         fail(str(error), TOOL_ERROR)
-    tell(reply, as_json=as_json)
-    if reply.finish == "limit":
-        fail("The run used up its limits before the model answered.", TOOL_ERROR)
+    tell(reply, chat.policy.limits, as_json=as_json)
 
 
 def messages_of(facts: list[dict[str, object]]) -> list[Message]:

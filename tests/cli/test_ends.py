@@ -1,0 +1,31 @@
+"""How a run that came to no answer is told of, whatever drove it."""
+
+import asyncio
+from typing import Any
+
+import click
+import pytest
+
+from toolwright import Chat, Limits, Toolbox, tool
+from toolwright.cli.chat import answered, tell
+from toolwright.testing import ScriptedModel
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing at {place}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"), [(Limits(steps=1), "limit of 1 steps"), (Limits(calls=0), "max_calls of 0 for this run")]
+)
+def test_a_run_that_ends_at_a_limit_says_which_and_fails(limits: Limits, told: str, capsys: pytest.CaptureFixture[Any]):
+    chat = Chat(ScriptedModel([[("look", {"place": "a"})], [("look", {"place": "b"})]]), Toolbox(look), limits=limits)
+    reply = asyncio.run(answered(chat, "Look.", yes=False, quiet=True))
+
+    with pytest.raises(click.exceptions.Exit) as ended:
+        tell(reply, chat.policy.limits, as_json=False)
+
+    assert ended.value.exit_code == 1
+    assert f"used up its limits before the model answered: {told}." in capsys.readouterr().err
