@@ -89,3 +89,37 @@ def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
     done = CliRunner(env={"TOOLWRIGHT_TOKEN": ""}).invoke(command, words)
 
     assert "allowed_hosts" in str(done.exception)
+
+
+def test_a_port_that_was_free_is_told(tmp_path: Path):
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    program = str(Path(sys.executable).with_name("toolwright"))
+    line = [program, "serve", "desk.py", "--transport", "http", "--port", "0"]
+    process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        port = int(said.strip().removeprefix("Serving 1 tools on http://127.0.0.1:").removesuffix("/mcp"))
+        heard = listens(port)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert port != 0
+    assert heard
+
+
+def test_standard_input_that_is_nothing_ends_it_at_once(tmp_path: Path):
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    program = str(Path(sys.executable).with_name("toolwright"))
+
+    done = subprocess.run(
+        [program, "serve", "desk.py"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

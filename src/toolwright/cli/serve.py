@@ -40,5 +40,8 @@ def command(target: str | None, transport: Literal["stdio", "http"], **words: An
     token = os.environ.get(TOKEN)
     if token:
         more["auth"] = token_is(token)
-    click.echo(f"Serving {len(box)} tools on http://{words['host']}:{words['port']}{words['path']}", err=True)
-    serve(box, "http", host=words["host"], port=words["port"], path=words["path"], **more)
+
+    def told(port: int) -> None:
+        click.echo(f"Serving {len(box)} tools on http://{words['host']}:{port}{words['path']}", err=True)
+
+    serve(box, "http", host=words["host"], port=words["port"], path=words["path"], started=told, **more)

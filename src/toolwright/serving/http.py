@@ -6,6 +6,7 @@ Lives here: how long a header may take, how many connections there may be, and t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from typing_extensions import override
@@ -139,8 +140,23 @@ class _Patient(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def server_for(app: McpApp, host: str, port: int, grace: float = GRACE_SECONDS) -> uvicorn.Server:
-    """Return the server that runs an application."""
+class _Announced(uvicorn.Server):
+    """A server that says where it listens."""
+
+    started_at: Callable[[int], None] | None = None
+    """Called with the port, when connections come in."""
+
+    @override
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.started_at is not None:
+            self.started_at(self.servers[0].sockets[0].getsockname()[1])
+
+
+def server_for(
+    app: McpApp, host: str, port: int, grace: float = GRACE_SECONDS, started: Callable[[int], None] | None = None
+) -> uvicorn.Server:
+    """Return the server that runs an application; `started` is told the port, which is another where it was 0."""
     config = uvicorn.Config(
         app,
         host=host,
@@ -156,4 +172,6 @@ def server_for(app: McpApp, host: str, port: int, grace: float = GRACE_SECONDS) 
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(grace),
     )
-    return uvicorn.Server(config)
+    server = _Announced(config)
+    server.started_at = started
+    return server

@@ -31,6 +31,8 @@ class ServeWords(AppWords, total=False):
     port: int
     grace: float
     """How many seconds running calls have to finish when the server is told to stop."""
+    started: Callable[[int], None]
+    """Called with the port when HTTP listens: with port 0 it is one that was free."""
 
 
 def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **words: Unpack[ServeWords]) -> None:
@@ -59,10 +61,11 @@ def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **words: 
             f"allowed_hosts=['tools.example.com'], and who may call, with auth=."
         )
     words.setdefault("allowed_hosts", LOOPBACK)
+    started = words.pop("started", None)
     from toolwright.serving.http import server_for  # noqa: PLC0415 - uvicorn, for HTTP alone
 
     more: Any = words
-    server = server_for(asgi_app(box, **more), host, port, grace)
+    server = server_for(asgi_app(box, **more), host, port, grace, started)
     _beside_signals(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
         raise ConfigError(f"The server could not listen on {host}:{port}. Is the port taken? Give another with port=.")
