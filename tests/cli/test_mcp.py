@@ -103,3 +103,12 @@ def test_what_is_wrong_is_said(place, words, code, said):
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_call_of_a_server_that_is_down_says_so(place):
+    done = run("mcp", "call", "echo", "text=hi", "--stdio", f"{sys.executable} -c pass", cwd=place)
+
+    assert done.returncode == 1
+    assert "Error: The server 'server' does not answer" in done.stderr
+    assert "No tool named" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -82,6 +82,11 @@ def list_(servers: Servers, *, as_json: bool) -> None:
     """List the tools of the servers; exit 1 if one does not answer."""
     box = with_servers(Toolbox(*servers))
     show(box.tools, as_json=as_json)
+    _fail_if_down(box)
+
+
+def _fail_if_down(box: Toolbox) -> None:
+    """Say which servers do not answer, and exit, where there are any."""
     down = {name: state.error for name, state in box.health_sync().items() if not state}
     for name, error in down.items():
         print_error(f"The server {name!r} does not answer: {error}")
@@ -97,6 +102,9 @@ def list_(servers: Servers, *, as_json: bool) -> None:
 def call(servers: Servers, name: str, words: tuple[str, ...], *, as_json: bool) -> None:
     """Call one tool of the servers."""
     box = with_servers(Toolbox(*servers))
+    if name not in box:
+        # Nobody knows whether a server that is down has it.
+        _fail_if_down(box)
     tool = tool_in(box, name)
     perform(box, tool.name, arguments_from(words, (), tool.definition.input_schema), {}, as_json=as_json)
 
