@@ -12,7 +12,8 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 from typing_extensions import override
@@ -20,6 +21,7 @@ from typing_extensions import override
 from toolwright.mcp.framing import LINE_BYTES
 
 _CHUNK: Final = 64 * 1024
+_NONE_LEFT: Final = object()
 
 
 @contextlib.contextmanager
@@ -74,7 +76,9 @@ class Incoming(asyncio.Protocol):
     def __init__(self, line: Callable[[bytes | None], None], ended: Callable[[], None]) -> None:
         self._line, self._ended, self._split = line, ended, Splitter()
         self._transport: Any = None
-        self._paused = False
+        self._paused = self._over = False
+        self._chunks: deque[bytes] = deque()
+        self._lines: Iterator[bytes | None] = iter(())
 
     @classmethod
     async def over(cls, descriptor: int, line: Callable[[bytes | None], None], ended: Callable[[], None]) -> Incoming:
@@ -98,7 +102,7 @@ class Incoming(asyncio.Protocol):
         """Read a file to its end, in a thread of its own."""
         while chunk := os.read(descriptor, _CHUNK):
             loop.call_soon_threadsafe(self.data_received, chunk)
-        loop.call_soon_threadsafe(self._ended)
+        loop.call_soon_threadsafe(self.connection_lost, None)
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -106,24 +110,42 @@ class Incoming(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        for line in self._split.feed(data):
-            self._line(line)
+        self._chunks.append(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hand on line after line, until there is none, or somebody has had enough: also within a chunk."""
+        while not self._paused:
+            line: Any = next(self._lines, _NONE_LEFT)
+            if line is not _NONE_LEFT:
+                self._line(line)
+            elif self._chunks:
+                self._lines = self._split.feed(self._chunks.popleft())
+            else:
+                break
+        if self._over and not self._paused:
+            self._over = False
+            self._ended()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
+        self._over = True
+        self._go_on()
 
     def pause(self) -> None:
         """Read no more for now."""
-        if self._transport is not None and not self._paused:
+        if not self._paused:
             self._paused = True
-            self._transport.pause_reading()
+            if self._transport is not None and not self._over:
+                self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
-        if self._transport is not None and self._paused:
+        if self._paused:
             self._paused = False
-            self._transport.resume_reading()
+            if self._transport is not None and not self._over:
+                self._transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def close(self) -> None:
         """Read never again."""
@@ -139,6 +161,8 @@ class Outgoing(asyncio.Protocol):
         self._descriptor = -1
         self.room = asyncio.Event()
         self.room.set()
+        self.on_room: Callable[[], None] = lambda: None
+        """Called when there is room again."""
         self._gone = asyncio.Event()
 
     @classmethod
@@ -165,11 +189,12 @@ class Outgoing(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Take note that there is room again."""
         self.room.set()
+        self.on_room()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self.room.set()
         self._gone.set()
+        self.resume_writing()
 
     def write(self, line: bytes) -> None:
         """Write a line; it waits in memory while nobody reads."""

@@ -88,6 +88,7 @@ class Session:
     async def run(self, wire_in: int, wire_out: int, grace: float) -> int:
         """Serve until the end; return how many calls would not stop."""
         self._out = await Outgoing.over(wire_out)
+        self._out.on_room = self._breathe
         self._incoming = await Incoming.over(wire_in, self.took, self.ended.set)
         await self.ended.wait()
         self._incoming.close()
@@ -267,7 +268,7 @@ class Session:
         if self._incoming is None or self._out is None:
             return
         queued = 0 if self._to_sdk is None else self._to_sdk.statistics().current_buffer_used
-        if len(self.waiting) >= AT_ONCE or queued >= AT_ONCE:
+        if len(self.waiting) >= AT_ONCE or queued >= AT_ONCE or not self._out.room.is_set():
             self._incoming.pause()
         else:
             self._incoming.resume()
