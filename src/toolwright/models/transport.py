@@ -1,7 +1,7 @@
 """A request body → an answer over HTTP, or its events; the one place that opens connections to providers.
 
-Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone and in
-no message. Not here: what is in a body (`toolwright.providers`).
+Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone.
+Not here: what is in a body (`toolwright.providers`), or what an error may show (`secrets`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolwright.errors import ModelError, clip
+from toolwright.models.secrets import secrets_in
 from toolwright.models.sender import Endpoint
 from toolwright.models.waiting import Retries, asked_wait, may_pass
 from toolwright.providers.codec import error_in
@@ -45,6 +46,12 @@ class Transport:
         # A connection belongs to the loop that opened it.
         self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may show."""
+        known = self._endpoint
+        return (known.secret, *secrets_in(known.url, known.headers))
+
     def _client(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
@@ -63,7 +70,7 @@ class Transport:
         """Return the answer.
 
         Raises:
-            ModelError: there is none; `retryable` tells whether it may come later.
+            ModelError: there is none; `retryable` tells whether it may come later. It may show a secret still.
         """
         for attempt in range(self._retries.most + 1):
             try:
@@ -78,7 +85,7 @@ class Transport:
         """Yield the events of the answer; a request is sent again only while nothing has come.
 
         Raises:
-            ModelError: there is none, or it was cut.
+            ModelError: there is none, or it was cut. It may show a secret still.
         """
         for attempt in range(self._retries.most + 1):
             begun = False
@@ -125,7 +132,7 @@ class Transport:
         if isinstance(told, list) and told:  # Gemini sends a list where a stream was asked for
             told = told[0]
         form = told if isinstance(told, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
-        error = error_in(self._endpoint.provider, self._without_secret(form), status)
+        error = error_in(self._endpoint.provider, form, status)
         error.retryable = may_pass(status)
         error.retry_after = asked_wait(headers)
         raise error
@@ -148,13 +155,7 @@ class Transport:
         if isinstance(error, ModelError):
             return error
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        words = words.replace(self._endpoint.secret, "…") if self._endpoint.secret else words
         return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=True)
-
-    def _without_secret(self, form: Mapping[str, Any]) -> Mapping[str, Any]:
-        secret = self._endpoint.secret
-        text = to_json(dict(form)).decode()
-        return form if not secret or secret not in text else from_json(text.replace(secret, "…"))
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
