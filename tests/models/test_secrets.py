@@ -8,6 +8,7 @@ import pytest
 from google import genai
 
 from models.server import answer, provider, stream
+from models.test_transport import all_of
 from toolwright import model
 from toolwright.errors import ModelError
 from toolwright.models import ModelRequest
@@ -44,11 +45,7 @@ def all_in(error):
 
 async def failure_of(made, *, streamed):
     with pytest.raises(ModelError) as caught:
-        if streamed:
-            async for _ in made.stream(ModelRequest("hi")):
-                pass
-        else:
-            await made.respond(ModelRequest("hi"))
+        await (all_of(made.stream(ModelRequest("hi"))) if streamed else made.respond(ModelRequest("hi")))
     return caught.value
 
 
