@@ -27,6 +27,12 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
 
 
 _FAILED: Final = 400
+BODY_BYTES: Final = 64 * 1024 * 1024
+"""The longest answer that is taken, unpacked."""
+STREAM_BYTES: Final = 4 * BODY_BYTES
+"""The longest stream: each token of it may come with hundreds of bytes around it."""
+_PACKED: Final = ("", "identity", "gzip", "deflate")
+"""Packed once, and in a way whose pieces cannot grow without end: a few bytes must not fill the memory."""
 
 
 class Transport:
@@ -62,6 +68,7 @@ class Transport:
     def _request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
         known = self._endpoint
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        headers["Accept-Encoding"] = "gzip, deflate"
         headers |= {**known.headers, **(known.flags(body) if known.flags is not None else {})}
         url = known.stream_url if stream else known.url
         return self._client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
@@ -74,10 +81,8 @@ class Transport:
         """
         for attempt in range(self._retries.most + 1):
             try:
-                answer = await self._client().send(self._request(body, stream=False))
-                self._refuse(answer.status_code, answer.headers, answer.content)
-                return self._read(answer.content)
-            except (ModelError, httpx2.TransportError) as error:
+                return await self._answer(body)
+            except (ModelError, httpx2.RequestError) as error:
                 await self._wait_or_raise(error, attempt)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
@@ -94,25 +99,51 @@ class Transport:
                     begun = True
                     yield event
                 return
-            except (ModelError, httpx2.TransportError) as error:
+            except (ModelError, httpx2.RequestError) as error:
                 if begun:
                     raise self._told(error) from error
                 await self._wait_or_raise(error, attempt)
+
+    async def _answer(self, body: Mapping[str, Any]) -> Any:
+        answer = await self._client().send(self._request(body, stream=False), stream=True)
+        try:
+            content = await self._whole(answer)
+            self._refuse(answer.status_code, answer.headers, content)
+            return self._read(content)
+        finally:
+            await answer.aclose()
+
+    async def _whole(self, answer: httpx2.Response) -> bytes:
+        return b"".join([piece async for piece in self._pieces(answer, BODY_BYTES)])
+
+    async def _pieces(self, answer: httpx2.Response, most: int) -> AsyncIterator[bytes]:
+        """Yield an answer, unpacked, as long as it is not too long."""
+        packed = answer.headers.get("content-encoding", "").strip().lower()
+        if packed not in _PACKED:
+            raise ModelError(
+                self._endpoint.provider, f"the answer is packed as {clip(packed)!r}, which was not asked for"
+            )
+        size = 0
+        async for piece in answer.aiter_bytes():
+            size += len(piece)
+            if size > most:
+                raise ModelError(self._endpoint.provider, f"the answer is longer than {most:,} bytes")
+            yield piece
 
     async def _once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         answer = await self._client().send(self._request(body, stream=True), stream=True)
         try:
             if answer.status_code >= _FAILED:
-                self._refuse(answer.status_code, answer.headers, await answer.aread())
+                self._refuse(answer.status_code, answer.headers, await self._whole(answer))
             if "text/event-stream" not in answer.headers.get("content-type", ""):
-                content = await answer.aread()
+                content = await self._whole(answer)
                 if not content.lstrip().startswith((b"data:", b"event:", b":")):
                     raise ModelError(
                         self._endpoint.provider, f"no stream came, but: {clip(content.decode(errors='replace'), 200)}"
                     )
                 pieces: AsyncIterator[bytes] = _single(content)
             else:
-                pieces = answer.aiter_bytes()
+                pieces = self._pieces(answer, STREAM_BYTES)
             stream = EventStream(self._endpoint.provider)
             async for piece in pieces:
                 for event in stream.feed(piece):
@@ -155,7 +186,8 @@ class Transport:
         if isinstance(error, ModelError):
             return error
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=True)
+        again = isinstance(error, httpx2.TransportError)
+        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=again)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
