@@ -7,7 +7,6 @@ both are settled here, before it sees them. Not here: transports.
 
 from __future__ import annotations
 
-import json
 import logging
 import unicodedata
 from collections.abc import Mapping
@@ -35,11 +34,15 @@ _log = logging.getLogger("toolwright.mcp")
 
 NAME_BYTES: Final = 128
 DESCRIPTION_BYTES: Final = 4 * 1024
+META_BYTES: Final = 16 * 1024
+EXTRA_BYTES: Final = 64 * 1024
+"""All that is beside the words and the schemas: hints, icons, `_meta`, what we do not know."""
 SCHEMA_BYTES: Final = 64 * 1024
 SCHEMA_DEPTH: Final = 32
 SUBSCHEMAS: Final = 2000
 _TYPES: Final = frozenset({"complete", "input_required", "task"})
 _KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_LOOKED_AT: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _HIDDEN: Final = frozenset({"Cf", "Cs", "Co"})
 _JOINERS: Final = frozenset({"\u200d", "\ufe0f"})
@@ -149,6 +152,8 @@ def trouble_with(entry: Any) -> str | None:
         return "its output schema is not an object"
     if output is not None and (reason := _schema_trouble(output, "output")) is not None:
         return reason
+    if (reason := _extra_trouble(entry)) is not None:
+        return reason
     try:
         Tool.model_validate(entry, by_name=False)
     except ValidationError as error:
@@ -174,6 +179,35 @@ def _words_trouble(entry: dict[str, Any]) -> str | None:
     return None
 
 
+def _extra_trouble(entry: dict[str, Any]) -> str | None:
+    """Return what is wrong with the rest of a definition, all of which may be passed on."""
+    for what, most in (("_meta", META_BYTES), ("annotations", META_BYTES)):
+        if len(to_json(entry.get(what))) > most:
+            return f"its {what} is longer than {most} bytes"
+    extra = {key: value for key, value in entry.items() if key not in _LOOKED_AT}
+    if len(to_json(extra)) > EXTRA_BYTES:
+        return f"what it holds beside its schemas is longer than {EXTRA_BYTES} bytes"
+    for key, value in extra.items():
+        if (hidden := _hidden_within([key, value])) is not None:
+            return f"its {clip(key)} holds the hidden character U+{ord(hidden):04X}"
+    return None
+
+
+def _hidden_within(value: Any) -> str | None:
+    """Return the first hidden character in any text of JSON data, keys included."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            if (hidden := hidden_in(item)) is not None:
+                return hidden
+        elif isinstance(item, dict):
+            left += [*item, *item.values()]
+        elif isinstance(item, list):
+            left += item
+    return None
+
+
 def _schema_trouble(schema: dict[str, Any], side: str) -> str | None:
     try:
         if _depth(schema) > SCHEMA_DEPTH:
@@ -182,7 +216,7 @@ def _schema_trouble(schema: dict[str, Any], side: str) -> str | None:
         nodes = list(islice(subschemas(schema), SUBSCHEMAS + 1))
     except (ValueError, RecursionError, TypeError, AttributeError):
         return f"its {side} schema is not a JSON Schema"
-    if (hidden := hidden_in(json.dumps(schema, ensure_ascii=False))) is not None:
+    if (hidden := _hidden_within(schema)) is not None:
         return f"its {side} schema holds the hidden character U+{ord(hidden):04X}"
     if size > SCHEMA_BYTES:
         return f"its {side} schema is longer than {SCHEMA_BYTES} bytes"
