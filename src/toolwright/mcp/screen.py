@@ -44,9 +44,21 @@ _TYPES: Final = frozenset({"complete", "input_required", "task"})
 _KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _LOOKED_AT: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_HIDDEN: Final = frozenset({"Cf", "Cs", "Co"})
-_JOINERS: Final = frozenset({"\u200d", "\ufe0f"})
-"""Zero width joiner and variation selector: part of ordinary emoji."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co"})
+_BLANK: Final = frozenset(
+    {
+        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
+        *"\u2028\u2029",
+        *map(chr, range(0xFE00, 0xFE0F)),
+        *map(chr, range(0xE0100, 0xE01F0)),
+    }
+)
+"""Marks and letters that show nothing, and the ends of lines that few programs show as such."""
+_JOINER: Final = "\u200d"
+_AS_EMOJI: Final = "\ufe0f"
+_INFORMATION: Final = "\u2139"
+"""The one emoji that counts as a letter."""
+_VIRAMA: Final = 9
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -174,7 +186,7 @@ def _words_trouble(entry: dict[str, Any]) -> str | None:
             continue
         if len(text.encode("utf-8", "replace")) > most:
             return f"its {what} is longer than {most} bytes"
-        if (hidden := hidden_in(text)) is not None:
+        if (hidden := hidden_in(text, lines=what == "description")) is not None:
             return f"its {what} holds the hidden character U+{ord(hidden):04X}"
     return None
 
@@ -245,14 +257,38 @@ def _depth(value: Any) -> int:
     return (deepest + 1) // 2
 
 
-def hidden_in(text: str) -> str | None:
-    """Return the first character that a reader would not see and a model would: controls, bidi, zero width, tags."""
+def hidden_in(text: str, *, lines: bool = True) -> str | None:
+    """Return the first character that a reader would not see and a model would: controls, bidi, blanks, tags.
+
+    `lines` tells whether the text may have several lines.
+    """
     if text.isascii() and text.isprintable():
         return None
-    for character in text:
-        if character in "\n\r\t" or character in _JOINERS:
-            continue
-        kind = unicodedata.category(character)
-        if kind in _HIDDEN or kind == "Cc":
+    for place, character in enumerate(text):
+        if character in "\n\t" or text.startswith("\r\n", place):
+            if not lines:
+                return character
+        elif character in (_JOINER, _AS_EMOJI):
+            if not _is_in_emoji(text, place):
+                return character
+        elif character in _BLANK or unicodedata.category(character) in _HIDDEN:
             return character
     return None
+
+
+def _is_in_emoji(text: str, place: int) -> bool:
+    """Tell whether a mark that shows nothing does what it is for: one after a sign, and none after another.
+
+    A row of them, or one after each letter, spells out bits.
+    """
+    before, after = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
+    if not before or before == _JOINER:
+        return False
+    if text[place] == _AS_EMOJI:
+        sign = before != _AS_EMOJI and unicodedata.category(before) != "Mn" and not before.isalpha()
+        return sign or before == _INFORMATION
+    if unicodedata.combining(before) == _VIRAMA:
+        return True  # how half a letter is written in the scripts of India
+    return (before == _AS_EMOJI or unicodedata.category(before) in ("So", "Sk")) and bool(
+        after and unicodedata.category(after) == "So"
+    )
