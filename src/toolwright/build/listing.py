@@ -29,7 +29,7 @@ class Listing:
     definition: ToolDefinition
     effects: Mapping[str, bool] = field(default_factory=dict)
     wire: Mapping[str, Any] | None = None
-    """What else the definition of a server's tool holds; `None` for a tool of our own, and in a lock that was written before there was this."""
+    """What else the definition of a server's tool holds; `None` for a tool of our own, and in an older lock."""
 
     @property
     def digest(self) -> str:
