@@ -8,8 +8,8 @@ import pytest
 
 from toolwright.mcp.http import BODY_BYTES, PAPER_BYTES, Careful
 
-HOME = "http://home.example/mcp"
-METADATA = "http://home.example/.well-known/oauth-protected-resource"
+HOME = "http://own.example/mcp"
+METADATA = "http://own.example/.well-known/oauth-protected-resource"
 PIECE = b" " * 65536
 CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}
 

@@ -133,8 +133,8 @@ def validator_of(written: bytes) -> Any:
     except SchemaError:
         return None
     keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
-    counting: Any = extend(Draft202012Validator, {name: _counted(name, check) for name, check in keywords.items()})
-    return counting(schema)
+    make: Any = extend
+    return make(Draft202012Validator, {name: _counted(name, check) for name, check in keywords.items()})(schema)
 
 
 def _is_odd(schema: Any) -> bool:
