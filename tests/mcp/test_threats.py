@@ -75,6 +75,25 @@ HIDDEN = [
     "\x7f",
     "\ud800",
     "\ue000",
+    "\u034f",
+    "\u115f",
+    "\u1160",
+    "\u17b4",
+    "\u180b",
+    "\u2028",
+    "\u2029",
+    "\u2800",
+    "\u3164",
+    "\uffa0",
+    "\ufe00",
+    "\ufe0e",
+    "\U000e0100",
+    "\U000e01ef",
+    "\U0001d173",
+    "\u200d",
+    "\ufe0f",
+    "\r",
+    "\x85",
 ]
 
 
@@ -85,10 +104,40 @@ def test_t4_hidden_characters_are_refused(where, character):
 
 
 @pytest.mark.parametrize(
-    "text", ["Ordinary.", "Two\nlines\tand a tab", "Žluťoučký kůň", "日本語", "👩‍💻 works", "naïve café"]
+    "text",
+    ["Ordinary.", "Two\nlines\tand a tab", "Žluťoučký kůň", "日本語", "👩‍💻 works", "naïve café", "Two\r\nlines"],
 )
 def test_t4_ordinary_text_is_not(text):
     assert hidden_in(text) is None
+
+
+@pytest.mark.parametrize("text", ["🏳️‍🌈", "👨🏽‍⚕️ sees", "❤️‍🔥", "1️⃣ first", "‼️", "\u2139\ufe0f note", "☀️☀️", "क्‍ष", "↔️"])
+def test_t4_marks_within_emoji_and_letters_are_ordinary(text):
+    assert hidden_in(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + "\u200d\ufe0f" * 40,
+        "☀\ufe0f\ufe0f",
+        "☀\u200d\u200d☀",
+        "a\ufe0fb\ufe0f",
+        "\ufe0f",
+        "\u200d☀",
+        "☀\u200d",
+        "☀\u200dtext",
+        "e\u0301\ufe0f",
+    ],
+)
+def test_t4_marks_in_rows_or_after_letters_are_hidden(text):
+    assert hidden_in(text) in ("\u200d", "\ufe0f")
+
+
+@pytest.mark.parametrize("where", ["name", "title"])
+@pytest.mark.parametrize("character", ["\n", "\t", "\r\n"])
+def test_t4_a_name_has_one_line(where, character):
+    assert "hidden character" in trouble_with({**GOOD, where: f"two{character}lines"})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Requests reach a provider, are sent again where that helps, and fail with the provider's words and never a key."""
 
+import gzip
+import json
 import logging
+import zlib
 
 import pytest
 
@@ -9,7 +12,7 @@ from providers.recordings import STREAMS
 from providers.samples import CHATS, box
 from toolwright import Message, model
 from toolwright.errors import ModelError
-from toolwright.models import Finished, ModelRequest, TextDelta
+from toolwright.models import Finished, ModelRequest, TextDelta, transport
 from toolwright.models.endpoints import endpoint_of
 from toolwright.models.remote import RemoteModel
 from toolwright.models.transport import Transport
@@ -215,6 +218,47 @@ async def test_a_key_is_in_no_error_no_repr_and_no_log(caplog):
     assert "Incorrect key … provided" in shown
     assert KEY not in shown
     assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("toolwright"))
+
+
+def packed(megabytes):
+    squeeze = zlib.compressobj(9, wbits=31)
+    return b"".join(squeeze.compress(b" " * 1024 * 1024) for _ in range(megabytes)) + squeeze.flush()
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain"])
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_unpacked_to_its_end(
+    kind, status, streamed, monkeypatch
+):
+    monkeypatch.setattr(transport, "BODY_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(transport, "STREAM_BYTES", 4 * 1024 * 1024)
+    told = {**answer(packed(32), status, content_encoding="gzip"), "type": kind}
+    with provider(told) as server:
+        made = asking("openai-chat", server.url, retries=0)
+        asked = all_of(made.stream(ModelRequest("hi"))) if streamed else made.respond(ModelRequest("hi"))
+        with pytest.raises(ModelError, match="the answer is longer than 4,194,304 bytes"):
+            await asked
+
+
+async def test_an_answer_that_is_packed_once_is_read():
+    with provider(answer(gzip.compress(json.dumps(CHAT).encode()), content_encoding="gzip")) as server:
+        reply = await asking("openai-chat", server.url).respond(ModelRequest("hi"))
+
+    assert reply.text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("coding", "words"),
+    [("gzip, gzip", "packed as 'gzip, gzip'"), ("br", "packed as 'br'"), ("gzip", "no answer came .DecodingError")],
+)
+async def test_an_answer_that_is_packed_twice_or_not_at_all_is_an_error(coding, words):
+    told = answer(b"x" * 10, content_encoding=coding)
+    with provider(told) as server, pytest.raises(ModelError, match=words) as caught:
+        await asking("openai-chat", server.url).respond(ModelRequest("hi"))
+
+    assert not caught.value.retryable
+    assert len(server.requests) == 1
 
 
 async def test_the_options_of_a_model_hold_for_every_request():

@@ -148,6 +148,49 @@ def test_data_on_several_lines_is_one_event():
     assert list(stream.feed(b'data: {"a":\r\ndata: 1}\r\n\r\n')) == [{"a": 1}]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_any_end_of_a_line_may_fall_between_two_chunks(size):
+    content = b'data: {"a":\r\ndata: 1}\r\n\r\n\n: x\ndata: {"b": 2}\n\ndata: {"c": 3}\r\rdata: {"d": 4}'
+    stream = EventStream("x")
+
+    found = [event for at in range(0, len(content), size) for event in stream.feed(content[at : at + size])]
+
+    assert [*found, *stream.end()] == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": 4}]
+
+
+def test_an_event_in_very_many_chunks_is_put_together_once():
+    stream = EventStream("x")
+    chunk = b"x" * 64
+
+    for _ in range(500_000):
+        assert list(stream.feed(chunk)) == []
+        assert list(stream.feed(b"")) == []
+
+    with pytest.raises(ModelError, match="is not JSON"):
+        list(read_to_end(stream))
+
+
+def read_to_end(stream):
+    yield from stream.feed(b"\ndata: x")
+    yield from stream.end()
+
+
+@pytest.mark.parametrize("line", [b"x" * 1024 * 1024, b"data: " + b"x" * 1024 * 1024 + b"\n"], ids=["line", "event"])
+def test_an_event_that_never_ends_is_an_error(line):
+    stream = EventStream("x")
+
+    with pytest.raises(ModelError, match="longer than 67,108,864 characters"):
+        [event for _ in range(65) for event in stream.feed(line)]
+
+
+def test_what_is_no_part_of_an_event_is_not_kept():
+    stream = EventStream("x")
+
+    found = [event for _ in range(70) for event in stream.feed(b": " + b"x" * 1024 * 1024 + b"\n")]
+
+    assert [*found, *stream.feed(b"data: {}\n\n")] == [{}]
+
+
 # --- the SDKs as the oracle -----------------------------------------------------------------------
 
 

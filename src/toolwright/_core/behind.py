@@ -58,11 +58,8 @@ class Behind:
         """Hear of changes of these resources, each from the server that has it."""
         wanted: dict[str, set[str]] = {source.name: set() for source in self._remotes.sources}
         for uri in uris:
-            owner = next((source for source in self._remotes.sources if uri in source.wired.resources), None)
-            # An address that fits a template is nobody's in particular.
-            for source in self._remotes.sources if owner is None else (owner,):
-                if owner is not None or source.wired.templates:
-                    wanted[source.name].add(uri)
+            for source in self._remotes.owners(uri)[:1]:
+                wanted[source.name].add(uri)
         work = [source.subscribe(frozenset(wanted[source.name])) for source in self._remotes.sources]
         for outcome in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(outcome, RemoteError):

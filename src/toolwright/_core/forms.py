@@ -29,6 +29,8 @@ EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 SAFETY: Final = (*EFFECTS, "approval", "skip_permission")
 """Options that decide whether a call may run; a list that says them wrong must not be used."""
 
+_SEEN_BY_MODELS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
+"""What of a server's definition is in ours, and in its digest."""
 _NOTHING_GIVEN: Final = ToolOptions()
 _DEFAULTS: Final[dict[str, Any]] = {item.name: getattr(_NOTHING_GIVEN, item.name) for item in fields(ToolOptions)}
 
@@ -92,6 +94,12 @@ def object_in(form: Mapping[str, Any], key: str, place: str) -> Form:
 def effects_of(options: ToolOptions) -> dict[str, bool]:
     """Return the effects that a tool says, yes or no; those it does not say are left out."""
     return {name: value for name in EFFECTS if (value := getattr(options, name)) is not None}
+
+
+def wire_of(tool: Any) -> Form | None:
+    """Return what the definition of a server's tool holds beside what a model sees; `None` for a tool of our own."""
+    entry = getattr(getattr(tool, "root", tool), "entry", None)
+    return None if entry is None else {key: entry[key] for key in sorted(entry) if key not in _SEEN_BY_MODELS}
 
 
 def options_form(options: ToolOptions) -> tuple[Form, list[str]]:

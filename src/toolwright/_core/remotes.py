@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
+from toolwright._core.claims import closeness
 from toolwright._core.clients import FORWARD
 from toolwright._core.context import ToolContext
 from toolwright._core.policy import Settings
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
-from toolwright.errors import DefinitionError, DuplicateTool, RemoteError, ToolwrightError
+from toolwright.errors import DefinitionError, DuplicateTool, RemoteError, ToolwrightError, clip
 
 _log = logging.getLogger("toolwright")
 
@@ -317,21 +318,38 @@ class Remotes:
             source.host_by(self.host)
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
-        """Return the contents of a resource, from the server that lists it, or the first that has it.
+        """Return the contents of a resource, from the server that lists it or whose template it fits.
 
         Raises:
-            RemoteError: no server has it.
+            RemoteError: no server has it, or none of several says that it could.
         """
         await self.prepare()
-        owners = [source for source in self.sources if any(link.uri == uri for link in source.resources)]
         error: RemoteError | None = None
-        for source in owners or self.sources:
+        # Where there is but one server, no other can be meant; its tools may point to what it does not list.
+        for source in self.owners(uri) or (self.sources if len(self.sources) == 1 else ()):
             try:
                 return await source.read(uri, context)
             except RemoteError as missing:
                 error = missing
-        raise error or RemoteError("", "read", f"there is no server that could have {uri!r}")
+        raise error or RemoteError("", "read", f"there is no server that could have {clip(uri)!r}")
+
+    def owners(self, uri: str) -> Sequence[Remote]:
+        """Return whom an address belongs to: who lists it, else whose template is closest to it; none, it may be.
+
+        An address can be a secret, and who answers for it is believed: it is shown to no server that did not name it.
+        """
+        listing = [source for source in self.sources if any(link.uri == uri for link in source.resources)]
+        if listing:
+            return listing
+        fits = [(_closest(source.wired.templates, uri), source) for source in self.sources]
+        best = max((close for close, _ in fits), default=0)
+        return [source for close, source in fits if best and close == best]
 
     async def aclose(self) -> None:
         """Close every connection; none keeps the others from being closed."""
         await asyncio.gather(*(source.aclose() for source in self.sources), return_exceptions=True)
+
+
+def _closest(templates: Sequence[Mapping[str, Any]], uri: str) -> int:
+    found = (closeness(str(entry.get("uriTemplate")), uri) for entry in templates)
+    return max((close for close in found if close is not None), default=0)

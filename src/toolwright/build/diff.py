@@ -17,7 +17,7 @@ from toolwright.build.listing import Listing
 class Change:
     """One thing that changed in a tool."""
 
-    part: Literal["tool", "name", "title", "description", "input", "output", "effects"]
+    part: Literal["tool", "name", "title", "description", "input", "output", "effects", "wire"]
     path: str
     """Where in a schema, as a JSON path; empty elsewhere."""
     words: str
@@ -80,6 +80,9 @@ def _case_renames(gone: set[str], come: set[str]) -> dict[str, str]:
 
 def _changes(old: Listing, new: Listing) -> Iterator[Change]:
     before, after = old.definition, new.definition
+    if old.wire is not None and old.wire != (new.wire or {}):
+        keys = sorted(key for key in {*old.wire, *(new.wire or {})} if old.wire.get(key) != (new.wire or {}).get(key))
+        yield Change("wire", "", f"other {', '.join(keys)}", breaking=False)
     if old.digest == new.digest:
         yield from _effects(old.effects, new.effects)
         return

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from toolwright._core.definition import ToolDefinition
-from toolwright._core.forms import EFFECTS, Form, definition_form, definition_from, effects_of, object_in
+from toolwright._core.definition import ToolDefinition, canonical
+from toolwright._core.forms import EFFECTS, Form, definition_form, definition_from, effects_of, object_in, wire_of
 from toolwright._core.manifest import FORMAT as MANIFEST
 from toolwright._core.manifest import parse_manifest
 from toolwright._core.tool import Tool
@@ -28,6 +28,8 @@ class Listing:
 
     definition: ToolDefinition
     effects: Mapping[str, bool] = field(default_factory=dict)
+    wire: Mapping[str, Any] | None = None
+    """What else the definition of a server's tool holds; `None` for a tool of our own, and in an older lock."""
 
     @property
     def digest(self) -> str:
@@ -40,6 +42,7 @@ class Listing:
             "digest": self.digest,
             "effects": dict(sorted(self.effects.items())),
             **definition_form(self.definition),
+            **({} if self.wire is None else {"wire": canonical(self.wire)}),
         }
 
 
@@ -49,7 +52,7 @@ Listings: TypeAlias = dict[str, Listing]
 
 def listings_of(tools: Iterable[Tool]) -> Listings:
     """Return the listings of tools, by name."""
-    return {tool.name: Listing(tool.definition, effects_of(tool.options)) for tool in tools}
+    return {tool.name: Listing(tool.definition, effects_of(tool.options), wire_of(tool)) for tool in tools}
 
 
 def listing_from(form: Mapping[str, Any], place: str) -> Listing:
@@ -67,7 +70,7 @@ def listing_from(form: Mapping[str, Any], place: str) -> Listing:
             f"{place}: the digest of tool {clip(definition.name)!r} is not that of its definition. "
             "The file was edited. Write it again with `toolwright lock`."
         )
-    return Listing(definition, effects)
+    return Listing(definition, effects, object_in(form, "wire", place) if "wire" in form else None)
 
 
 def parsed(text: bytes, place: str) -> Form:

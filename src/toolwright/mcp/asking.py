@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from toolwright._core.clients import FORWARD
 from toolwright._core.remotes import Asked, Host
-from toolwright.mcp.passing import Passages
+from toolwright.mcp.passing import ROUNDS, Passages
 
 _FORWARDED: Final[Mapping[str, tuple[str, Any]]] = {
     "elicitation_callback": ("elicitation/create", ElicitResult),
@@ -61,7 +61,25 @@ class Sampling:
 
 def answers_of(host: Host, passages: Passages) -> dict[str, Any]:
     """Return the SDK's callbacks for what the application can answer, or a client of ours for whom we ask."""
-    answers: dict[str, Any] = {"logging_callback": _logged_by(passages)}
+    answers = {name: _in_turn(passages, answer) for name, answer in _answers(host, passages).items()}
+    return {"logging_callback": _logged_by(passages), **answers}
+
+
+def _in_turn(passages: Passages, answer: Any) -> Any:
+    """Have a question answered only as often as a request may ask, and few at a time: an answer costs somebody."""
+
+    async def answered(context: Any, *params: Any) -> Any:
+        if not passages.admit():
+            words = f"no more than {ROUNDS} questions are answered within one request"
+            return ErrorData(code=INVALID_REQUEST, message=words)
+        async with passages.turns:
+            return await answer(context, *params)
+
+    return answered
+
+
+def _answers(host: Host, passages: Passages) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
     if host.on_elicit is FORWARD and host.on_sample is FORWARD:
         for name, (method, result) in _FORWARDED.items():
             answers[name] = _forwarded(passages, method, result)

@@ -21,7 +21,8 @@ LINE_BYTES: Final = 16 * 1024 * 1024
 DEPTH: Final = 128
 _SCANNED: Final = 64 * 1024
 _PRUNED: Final = 1024 * 1024
-_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# A string without an end matches to the end of the text: the search must not begin anew at each quote in it.
+_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _COUNTED: Final = 8 * 1024
 _ID: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
 

@@ -11,6 +11,7 @@ import asyncio
 import email.utils
 import random
 import time
+import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
@@ -27,6 +28,8 @@ from toolwright.mcp.screen import Screen
 from toolwright.mcp.servers import Server
 
 BODY_BYTES: Final = LINE_BYTES
+PAPER_BYTES: Final = 1024 * 1024
+"""The longest of any other answer: what a server says of itself, tokens, the words of an error."""
 BUSY: Final = frozenset({429, 503})
 ATTEMPTS: Final = 3
 LONGEST_WAIT: Final = 20.0
@@ -50,6 +53,7 @@ class Careful(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; its failure is an answer."""
         asked = _asked(request)
+        request.headers.setdefault("accept-encoding", "identity")
         if "oauth-protected-resource" in request.url.path and _origin(request.url) != self.home:
             # What a server says of itself is fetched from the server itself: it must not send us elsewhere.
             return httpx2.Response(404, request=request)
@@ -66,7 +70,9 @@ class Careful(httpx2.AsyncBaseTransport):
         kind = response.headers.get("content-type", "").lower()
         if asked is not None and kind.startswith("application/json"):
             return await _whole(request, response, asked)
-        return response
+        if kind.startswith("text/event-stream") and response.status_code < 400 and not _packing(response):  # noqa: PLR2004 - no error
+            return response  # the SDK bounds its events
+        return await _paper(request, response, asked)
 
     async def _on_the_way(self, request: httpx2.Request) -> httpx2.Request:
         """Return a request as it is sent: one to a place that a server named goes to an address that was judged."""
@@ -131,39 +137,79 @@ def _lost(request: httpx2.Request, asked: Any, reason: str, *, seen: bool) -> ht
     return httpx2.Response(200, headers={"content-type": "application/json"}, content=body, request=request)
 
 
-async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
-    """Read a JSON answer to its end, within bounds, and see that it is one."""
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        # A few bytes can unpack to gigabytes, and we do not ask for it.
-        await response.aclose()
-        return _lost(request, asked, "the answer is packed, which was not asked for", seen=True)
+class _NotRead(Exception):
+    """An answer is too long, packed, or broke off."""
+
+
+def _packing(response: httpx2.Response) -> str:
+    """Return how an answer is packed; empty where it is not."""
+    packing: str = response.headers.get("content-encoding", "").strip().lower()
+    return "" if packing == "identity" else packing
+
+
+async def _read(response: httpx2.Response, most: int) -> bytes:
+    """Return the body of an answer as it was sent."""
     parts: list[bytes] = []
     size = 0
     try:
         async for part in response.aiter_raw():
             size += len(part)
-            if size > BODY_BYTES:
-                return _lost(request, asked, f"the answer is longer than the limit of {BODY_BYTES} bytes", seen=True)
+            if size > most:
+                raise _NotRead(f"the answer is longer than the limit of {most} bytes")
             parts.append(part)
     except (httpx2.TransportError, httpx2.StreamError, OSError) as error:
-        return _lost(request, asked, f"the answer broke off: {_words(error)}", seen=True)
+        raise _NotRead(f"the answer broke off: {_words(error)}") from error
     finally:
         await response.aclose()
-    raw = b"".join(parts)
-    headers = {name: value for name, value in response.headers.items() if name.lower() not in _FRAMING}
-    whole = httpx2.Response(response.status_code, headers=response.headers, content=raw, request=request)
+    return b"".join(parts)
+
+
+def _unpacked(raw: bytes, packing: str, most: int) -> bytes:
+    """Return what a body holds, unpacked no further than it may be long."""
+    if not packing:
+        return raw
+    if packing not in ("gzip", "deflate"):
+        raise _NotRead("the answer is packed, which was not asked for")
     try:
-        body = whole.content
-    except httpx2.DecodingError as error:
-        return _lost(request, asked, f"the answer cannot be unpacked: {error}", seen=True)
-    if len(body) > BODY_BYTES:
-        return _lost(request, asked, f"the answer is longer than the limit of {BODY_BYTES} bytes", seen=True)
+        body = zlib.decompressobj(wbits=47).decompress(raw, most + 1)
+    except zlib.error as error:
+        raise _NotRead(f"the answer cannot be unpacked: {error}") from error
+    if len(body) > most:
+        raise _NotRead(f"the answer is longer than the limit of {most} bytes")
+    return body
+
+
+async def _paper(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
+    """Read an answer that is no message of the protocol to its end, within bounds."""
+    try:
+        body = _unpacked(await _read(response, PAPER_BYTES), _packing(response), PAPER_BYTES)
+    except _NotRead as error:
+        if asked is not None:
+            return _lost(request, asked, str(error), seen=True)
+        return httpx2.Response(502, content=str(error).encode(), request=request)
+    return httpx2.Response(response.status_code, headers=_unframed(response), content=body, request=request)
+
+
+def _unframed(response: httpx2.Response) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING]
+
+
+async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
+    """Read a JSON answer to its end, within bounds, and see that it is one."""
+    if _packing(response):
+        # A few bytes can unpack to gigabytes, and we do not ask for it.
+        await response.aclose()
+        return _lost(request, asked, "the answer is packed, which was not asked for", seen=True)
+    try:
+        body = await _read(response, BODY_BYTES)
+    except _NotRead as error:
+        return _lost(request, asked, str(error), seen=True)
     data = read_line(body, (asked,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, Unreadable):
         return _lost(request, asked, f"the answer cannot be read: {data.reason}", seen=True)
     if response.status_code < 400 and (reason := _no_answer(data, asked)) is not None:  # noqa: PLR2004 - no error
         return _lost(request, asked, reason, seen=True)
-    return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+    return httpx2.Response(response.status_code, headers=_unframed(response), content=body, request=request)
 
 
 def _no_answer(data: dict[str, Any] | None, asked: Any) -> str | None:

@@ -29,6 +29,8 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 ROUNDS: Final = 32
 """How often a server may ask within one request."""
+AT_ONCE: Final = 8
+"""How many questions of a connection are before the application at once; the others wait for their turn."""
 STATE_ONLY_SECONDS: Final = 0.1
 """How long we wait where a server asks nothing and only wants to be called again."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -43,10 +45,19 @@ class Passages:
         self.level: str | None = None
         """The least level that a server with sessions was told to log at."""
         self._open: dict[Passage | None, int] = {}
+        self._questions = 0
+        self.turns = asyncio.Semaphore(AT_ONCE)
+
+    def admit(self) -> bool:
+        """Take note of a question, and tell whether it may be asked: so many for each request that is under way."""
+        self._questions += 1
+        return self._questions <= ROUNDS * max(1, sum(self._open.values()))
 
     @contextlib.contextmanager
     def opened(self, relay: Relay | None) -> Generator[Passage | None]:
         """Take note of a request, for as long as the block lasts."""
+        if not self._open:
+            self._questions = 0
         passage = None if relay is None else Passage(relay)
         self._open[passage] = self._open.get(passage, 0) + 1
         before = _CURRENT.set(passage)
@@ -55,6 +66,7 @@ class Passages:
         finally:
             _CURRENT.reset(before)
             self._open[passage] -= 1
+            self._questions = max(0, self._questions - ROUNDS)
             if not self._open[passage]:
                 del self._open[passage]
             if passage is not None:

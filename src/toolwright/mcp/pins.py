@@ -10,18 +10,26 @@ import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolwright._core.forms import effects_of
+from toolwright._core.forms import effects_of, wire_of
 from toolwright._core.tool import Tool
 from toolwright.errors import ConfigError
 from toolwright.mcp.servers import Server
+from toolwright.mcp.tools import RemoteTool
 
 _log = logging.getLogger("toolwright.mcp")
 
 FILE: Final = "toolwright.lock"
 _SHOWN: Final = 40
+_HINTS: Final = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
 _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 
 
@@ -34,8 +42,12 @@ def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
         known = approved.get(tool.name)
         same = known is not None and known.get("digest") == tool.definition.digest
         if known is not None and same and known.get("effects", {}) == effects_of(tool.options):
-            kept.append(tool)
-            continue
+            if "wire" not in known:
+                # A lock of before: what it does not hold was not looked at, so it is not passed on.
+                _bare(tool)
+            if wire_of(tool) == known.get("wire", wire_of(tool)):
+                kept.append(tool)
+                continue
         what = "is new" if known is None else "has changed"
         _log.warning(
             "server %r: its tool %r %s since it was approved, and is held back. Look at it, then run "
@@ -49,6 +61,15 @@ def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
         _log.warning("server %r: its tool %r was approved and is not there any more", server.name, name)
     return kept
+
+
+def _bare(tool: Tool) -> None:
+    """Take away what a definition holds beside what was approved."""
+    if isinstance(tool, RemoteTool):
+        extra, hints = wire_of(tool) or {}, {_HINTS[name]: said for name, said in effects_of(tool.options).items()}
+        kept = {key: value for key, value in tool.entry.items() if key not in extra}
+        tool.entry = {**kept, "annotations": hints} if hints else kept
+        tool.options = replace(tool.options, meta={})
 
 
 def approved_in(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
@@ -75,6 +96,8 @@ def difference(known: Mapping[str, Any], tool: Tool) -> str:
     """Return what changed, line by line, no more than a screenful."""
     now = {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": effects_of(tool.options)}
     before = {name: known.get(name) for name in (*_FIELDS, "effects")} if known else {}
+    if "wire" in known:
+        now, before = {**now, "wire": wire_of(tool)}, {**before, "wire": known["wire"]}
     lines = list(difflib.unified_diff(_lines(before), _lines(now), "approved", "now", lineterm="", n=1))
     more = [f"… and {len(lines) - _SHOWN} more lines"] if len(lines) > _SHOWN else []
     return "".join(f"\n    {line}" for line in (*lines[:_SHOWN], *more))

@@ -7,7 +7,6 @@ both are settled here, before it sees them. Not here: transports.
 
 from __future__ import annotations
 
-import json
 import logging
 import unicodedata
 from collections.abc import Mapping
@@ -35,15 +34,31 @@ _log = logging.getLogger("toolwright.mcp")
 
 NAME_BYTES: Final = 128
 DESCRIPTION_BYTES: Final = 4 * 1024
+META_BYTES: Final = 16 * 1024
+EXTRA_BYTES: Final = 64 * 1024
+"""All that is beside the words and the schemas: hints, icons, `_meta`, what we do not know."""
 SCHEMA_BYTES: Final = 64 * 1024
 SCHEMA_DEPTH: Final = 32
 SUBSCHEMAS: Final = 2000
 _TYPES: Final = frozenset({"complete", "input_required", "task"})
 _KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_LOOKED_AT: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_HIDDEN: Final = frozenset({"Cf", "Cs", "Co"})
-_JOINERS: Final = frozenset({"\u200d", "\ufe0f"})
-"""Zero width joiner and variation selector: part of ordinary emoji."""
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co"})
+_BLANK: Final = frozenset(
+    {
+        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
+        *"\u2028\u2029",
+        *map(chr, range(0xFE00, 0xFE0F)),
+        *map(chr, range(0xE0100, 0xE01F0)),
+    }
+)
+"""Marks and letters that show nothing, and the ends of lines that few programs show as such."""
+_JOINER: Final = "\u200d"
+_AS_EMOJI: Final = "\ufe0f"
+_INFORMATION: Final = "\u2139"
+"""The one emoji that counts as a letter."""
+_VIRAMA: Final = 9
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -149,6 +164,8 @@ def trouble_with(entry: Any) -> str | None:
         return "its output schema is not an object"
     if output is not None and (reason := _schema_trouble(output, "output")) is not None:
         return reason
+    if (reason := _extra_trouble(entry)) is not None:
+        return reason
     try:
         Tool.model_validate(entry, by_name=False)
     except ValidationError as error:
@@ -169,8 +186,37 @@ def _words_trouble(entry: dict[str, Any]) -> str | None:
             continue
         if len(text.encode("utf-8", "replace")) > most:
             return f"its {what} is longer than {most} bytes"
-        if (hidden := hidden_in(text)) is not None:
+        if (hidden := hidden_in(text, lines=what == "description")) is not None:
             return f"its {what} holds the hidden character U+{ord(hidden):04X}"
+    return None
+
+
+def _extra_trouble(entry: dict[str, Any]) -> str | None:
+    """Return what is wrong with the rest of a definition, all of which may be passed on."""
+    for what, most in (("_meta", META_BYTES), ("annotations", META_BYTES)):
+        if len(to_json(entry.get(what))) > most:
+            return f"its {what} is longer than {most} bytes"
+    extra = {key: value for key, value in entry.items() if key not in _LOOKED_AT}
+    if len(to_json(extra)) > EXTRA_BYTES:
+        return f"what it holds beside its schemas is longer than {EXTRA_BYTES} bytes"
+    for key, value in extra.items():
+        if (hidden := _hidden_within([key, value])) is not None:
+            return f"its {clip(key)} holds the hidden character U+{ord(hidden):04X}"
+    return None
+
+
+def _hidden_within(value: Any) -> str | None:
+    """Return the first hidden character in any text of JSON data, keys included."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            if (hidden := hidden_in(item)) is not None:
+                return hidden
+        elif isinstance(item, dict):
+            left += [*item, *item.values()]
+        elif isinstance(item, list):
+            left += item
     return None
 
 
@@ -182,7 +228,7 @@ def _schema_trouble(schema: dict[str, Any], side: str) -> str | None:
         nodes = list(islice(subschemas(schema), SUBSCHEMAS + 1))
     except (ValueError, RecursionError, TypeError, AttributeError):
         return f"its {side} schema is not a JSON Schema"
-    if (hidden := hidden_in(json.dumps(schema, ensure_ascii=False))) is not None:
+    if (hidden := _hidden_within(schema)) is not None:
         return f"its {side} schema holds the hidden character U+{ord(hidden):04X}"
     if size > SCHEMA_BYTES:
         return f"its {side} schema is longer than {SCHEMA_BYTES} bytes"
@@ -211,14 +257,38 @@ def _depth(value: Any) -> int:
     return (deepest + 1) // 2
 
 
-def hidden_in(text: str) -> str | None:
-    """Return the first character that a reader would not see and a model would: controls, bidi, zero width, tags."""
+def hidden_in(text: str, *, lines: bool = True) -> str | None:
+    """Return the first character that a reader would not see and a model would: controls, bidi, blanks, tags.
+
+    `lines` tells whether the text may have several lines.
+    """
     if text.isascii() and text.isprintable():
         return None
-    for character in text:
-        if character in "\n\r\t" or character in _JOINERS:
-            continue
-        kind = unicodedata.category(character)
-        if kind in _HIDDEN or kind == "Cc":
+    for place, character in enumerate(text):
+        if character in "\n\t" or text.startswith("\r\n", place):
+            if not lines:
+                return character
+        elif character in (_JOINER, _AS_EMOJI):
+            if not _is_in_emoji(text, place):
+                return character
+        elif character in _BLANK or unicodedata.category(character) in _HIDDEN:
             return character
     return None
+
+
+def _is_in_emoji(text: str, place: int) -> bool:
+    """Tell whether a mark that shows nothing does what it is for: one after a sign, and none after another.
+
+    A row of them, or one after each letter, spells out bits.
+    """
+    before, after = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
+    if not before or before == _JOINER:
+        return False
+    if text[place] == _AS_EMOJI:
+        sign = before != _AS_EMOJI and unicodedata.category(before) != "Mn" and not before.isalpha()
+        return sign or before == _INFORMATION
+    if unicodedata.combining(before) == _VIRAMA:
+        return True  # how half a letter is written in the scripts of India
+    return (before == _AS_EMOJI or unicodedata.category(before) in ("So", "Sk")) and bool(
+        after and unicodedata.category(after) == "So"
+    )

@@ -35,7 +35,7 @@ from toolwright._core.values import (
     note_of,
 )
 from toolwright.errors import ToolError
-from toolwright.mcp.checks import misfit
+from toolwright.mcp.checks import Checker
 
 Fetch = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """A prompt, its arguments and for whom → the answer of the server."""
@@ -73,6 +73,7 @@ class RemoteTool(Tool):
             self.output_schema,
             entry.title,
         )
+        self._checker = None if self.output_schema is None else Checker(self.output_schema, f"{server}/{entry.name}")
         self.options = _options_of(entry, timeout)
         self.open_ended = True
         self.rendered = self._fields
@@ -89,17 +90,20 @@ class RemoteTool(Tool):
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        return await self._call(self, arguments, context)
+        result = await self._call(self, arguments, context)
+        if self._checker is not None and not result.is_error and (structured := _structured_in(result)) is not None:
+            reason = await self._checker.misfit(structured)
+            if reason is not None:
+                raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
+        return result
 
     def _fields(self, result: Any) -> dict[str, Any]:
         content = tuple(map(part_of, result.content))
         text = "\n".join(map(note_of, content))
-        structured = result.structured_content
+        structured = _structured_in(result)
         if result.is_error:
             raise ToolError(text or "the tool failed and said nothing")
-        given = "structured_content" in result.model_fields_set and structured is not None
-        if given and self.output_schema is not None and (reason := misfit(structured, self.output_schema)) is not None:
-            raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
+        given = structured is not None
         if given and not content:
             text = to_json(structured).decode()
             content = (Text(text),)
@@ -109,10 +113,14 @@ class RemoteTool(Tool):
             "text": text or "(no output)",
             "content": content or (Text("(no output)"),),
         }
-        fields["structured"] = structured if given else None
+        fields["structured"] = structured
         if result.meta:
             fields["meta"] = dict(result.meta)
         return fields
+
+
+def _structured_in(result: Any) -> Any:
+    return result.structured_content if "structured_content" in result.model_fields_set else None
 
 
 def _options_of(entry: Any, timeout: float | None) -> ToolOptions:

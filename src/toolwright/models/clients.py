@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from toolwright.errors import ConfigError, ModelError, text_of
 from toolwright.models.endpoints import anthropic_flags
+from toolwright.models.secrets import secrets_of_client
 from toolwright.models.waiting import may_pass
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
@@ -46,6 +47,11 @@ class SdkSender:
     def _options(self, body: Mapping[str, Any]) -> dict[str, Any]:
         flags = anthropic_flags(body) if self._provider == "anthropic" else {}
         return {"headers": flags} if flags else {}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may show."""
+        return secrets_of_client(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""
@@ -92,6 +98,11 @@ class GenaiSender:
         manual = {"automaticFunctionCalling": {"disable": True}}
         config = {**body.get("generationConfig", {}), **own, **rest, **manual}
         return {"model": self._model, "contents": body["contents"], "config": config}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may show."""
+        return secrets_of_client(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""

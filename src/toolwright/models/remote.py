@@ -11,6 +11,8 @@ from typing import Any, Self, TypeVar
 from typing_extensions import override
 
 from toolwright._core.exchange import Finished, ModelEvent, ModelReply, ModelRequest
+from toolwright.errors import ModelError
+from toolwright.models.secrets import strike_out
 from toolwright.models.sender import Sender
 from toolwright.providers.codec import Codec
 from toolwright.providers.kept import Kept
@@ -45,7 +47,12 @@ class RemoteModel:
         """
         asked = self._merged(request)
         body = self.codec.encode(asked, self.model, kept=self._kept)
-        return self.codec.decode(await self._sender.post(body), self.codec.offered(asked).names)
+        names = self.codec.offered(asked).names
+        try:
+            return self.codec.decode(await self._sender.post(body), names)
+        except ModelError as error:
+            strike_out(error, self._sender.secrets)
+            raise
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
         """Run `respond` to its end, from code that is not async; no connection stays open."""
@@ -65,12 +72,16 @@ class RemoteModel:
         asked = self._merged(request)
         body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
         reader = self.codec.reader(self.codec.offered(asked).names)
-        async for told in self._sender.events(body):
-            for event in reader.feed(told):
+        try:
+            async for told in self._sender.events(body):
+                for event in reader.feed(told):
+                    yield event
+            reply = reader.end()
+            for event in reader.late(reply):
                 yield event
-        reply = reader.end()
-        for event in reader.late(reply):
-            yield event
+        except ModelError as error:
+            strike_out(error, self._sender.secrets)
+            raise
         yield Finished(reply)
 
     async def __aenter__(self) -> Self:

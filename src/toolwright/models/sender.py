@@ -6,13 +6,18 @@ Not here: any connection (`transport`). Nothing here loads an HTTP library, whic
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
 class Sender(Protocol):
     """Something that brings a body to a provider."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What no error may show."""
+        ...
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer. Raises ModelError."""
@@ -53,6 +58,11 @@ class LateSender:
         if not self._made:
             self._made = (self._make(),)
         return self._made[0]
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What no error may show."""
+        return self._made[0].secrets if self._made else ()
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""

@@ -1,7 +1,7 @@
 """A request body → an answer over HTTP, or its events; the one place that opens connections to providers.
 
-Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone and in
-no message. Not here: what is in a body (`toolwright.providers`).
+Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone.
+Not here: what is in a body (`toolwright.providers`), or what an error may show (`secrets`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolwright.errors import ModelError, clip
+from toolwright.models.secrets import secrets_in
 from toolwright.models.sender import Endpoint
 from toolwright.models.waiting import Retries, asked_wait, may_pass
 from toolwright.providers.codec import error_in
@@ -26,6 +27,12 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
 
 
 _FAILED: Final = 400
+BODY_BYTES: Final = 64 * 1024 * 1024
+"""The longest answer that is taken, unpacked."""
+STREAM_BYTES: Final = 4 * BODY_BYTES
+"""The longest stream: each token of it may come with hundreds of bytes around it."""
+_PACKED: Final = ("", "identity", "gzip", "deflate")
+"""Packed once, and in a way whose pieces cannot grow without end: a few bytes must not fill the memory."""
 
 
 class Transport:
@@ -45,6 +52,12 @@ class Transport:
         # A connection belongs to the loop that opened it.
         self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no error may show."""
+        known = self._endpoint
+        return (known.secret, *secrets_in(known.url, known.headers))
+
     def _client(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
@@ -55,6 +68,7 @@ class Transport:
     def _request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
         known = self._endpoint
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        headers["Accept-Encoding"] = "gzip, deflate"
         headers |= {**known.headers, **(known.flags(body) if known.flags is not None else {})}
         url = known.stream_url if stream else known.url
         return self._client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
@@ -63,14 +77,12 @@ class Transport:
         """Return the answer.
 
         Raises:
-            ModelError: there is none; `retryable` tells whether it may come later.
+            ModelError: there is none; `retryable` tells whether it may come later. It may show a secret still.
         """
         for attempt in range(self._retries.most + 1):
             try:
-                answer = await self._client().send(self._request(body, stream=False))
-                self._refuse(answer.status_code, answer.headers, answer.content)
-                return self._read(answer.content)
-            except (ModelError, httpx2.TransportError) as error:
+                return await self._answer(body)
+            except (ModelError, httpx2.RequestError) as error:
                 await self._wait_or_raise(error, attempt)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
@@ -78,7 +90,7 @@ class Transport:
         """Yield the events of the answer; a request is sent again only while nothing has come.
 
         Raises:
-            ModelError: there is none, or it was cut.
+            ModelError: there is none, or it was cut. It may show a secret still.
         """
         for attempt in range(self._retries.most + 1):
             begun = False
@@ -87,25 +99,51 @@ class Transport:
                     begun = True
                     yield event
                 return
-            except (ModelError, httpx2.TransportError) as error:
+            except (ModelError, httpx2.RequestError) as error:
                 if begun:
                     raise self._told(error) from error
                 await self._wait_or_raise(error, attempt)
+
+    async def _answer(self, body: Mapping[str, Any]) -> Any:
+        answer = await self._client().send(self._request(body, stream=False), stream=True)
+        try:
+            content = await self._whole(answer)
+            self._refuse(answer.status_code, answer.headers, content)
+            return self._read(content)
+        finally:
+            await answer.aclose()
+
+    async def _whole(self, answer: httpx2.Response) -> bytes:
+        return b"".join([piece async for piece in self._pieces(answer, BODY_BYTES)])
+
+    async def _pieces(self, answer: httpx2.Response, most: int) -> AsyncIterator[bytes]:
+        """Yield an answer, unpacked, as long as it is not too long."""
+        packed = answer.headers.get("content-encoding", "").strip().lower()
+        if packed not in _PACKED:
+            raise ModelError(
+                self._endpoint.provider, f"the answer is packed as {clip(packed)!r}, which was not asked for"
+            )
+        size = 0
+        async for piece in answer.aiter_bytes():
+            size += len(piece)
+            if size > most:
+                raise ModelError(self._endpoint.provider, f"the answer is longer than {most:,} bytes")
+            yield piece
 
     async def _once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         answer = await self._client().send(self._request(body, stream=True), stream=True)
         try:
             if answer.status_code >= _FAILED:
-                self._refuse(answer.status_code, answer.headers, await answer.aread())
+                self._refuse(answer.status_code, answer.headers, await self._whole(answer))
             if "text/event-stream" not in answer.headers.get("content-type", ""):
-                content = await answer.aread()
+                content = await self._whole(answer)
                 if not content.lstrip().startswith((b"data:", b"event:", b":")):
                     raise ModelError(
                         self._endpoint.provider, f"no stream came, but: {clip(content.decode(errors='replace'), 200)}"
                     )
                 pieces: AsyncIterator[bytes] = _single(content)
             else:
-                pieces = answer.aiter_bytes()
+                pieces = self._pieces(answer, STREAM_BYTES)
             stream = EventStream(self._endpoint.provider)
             async for piece in pieces:
                 for event in stream.feed(piece):
@@ -125,7 +163,7 @@ class Transport:
         if isinstance(told, list) and told:  # Gemini sends a list where a stream was asked for
             told = told[0]
         form = told if isinstance(told, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
-        error = error_in(self._endpoint.provider, self._without_secret(form), status)
+        error = error_in(self._endpoint.provider, form, status)
         error.retryable = may_pass(status)
         error.retry_after = asked_wait(headers)
         raise error
@@ -148,13 +186,8 @@ class Transport:
         if isinstance(error, ModelError):
             return error
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        words = words.replace(self._endpoint.secret, "…") if self._endpoint.secret else words
-        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=True)
-
-    def _without_secret(self, form: Mapping[str, Any]) -> Mapping[str, Any]:
-        secret = self._endpoint.secret
-        text = to_json(dict(form)).decode()
-        return form if not secret or secret not in text else from_json(text.replace(secret, "…"))
+        again = isinstance(error, httpx2.TransportError)
+        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=again)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""

@@ -46,6 +46,7 @@ from toolwright.providers.parts import (
     words_of,
 )
 from toolwright.providers.report import Narrowed
+from toolwright.providers.typed import count, inner
 
 _MOST_TOKENS: Final = 8192
 """The API wants a limit; this one is within what every current model takes."""
@@ -151,6 +152,7 @@ class MessagesReader(Reader):
     """One stream of the Messages API."""
 
     def __init__(self, codec: MessagesCodec, names: Names) -> None:
+        super().__init__(codec.name)
         self._codec, self._names = codec, names
         self._body: dict[str, Any] = {"content": [], "usage": {}}
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -158,7 +160,7 @@ class MessagesReader(Reader):
         self._ended = False
 
     @override
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         kind = event.get("type")
         if kind == "error" or (kind is None and "error" in event):
             raise error_in(self._codec.name, event)
@@ -216,7 +218,7 @@ class MessagesReader(Reader):
             yield CallClosed(call)
 
     @override
-    def end(self) -> ModelReply:
+    def whole(self) -> ModelReply:
         if not self._ended:
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         content = [self._blocks[index] for index in sorted(self._blocks)]
@@ -276,11 +278,9 @@ def _text_to(text: str) -> Body:
 def _usage(told: Any) -> Usage:
     if not isinstance(told, Mapping):
         return Usage()
-    read, written = told.get("cache_read_input_tokens") or 0, told.get("cache_creation_input_tokens") or 0
-    thought = (told.get("output_tokens_details") or {}).get("thinking_tokens") or 0
-    return Usage(
-        (told.get("input_tokens") or 0) + read + written, told.get("output_tokens") or 0, read, written, thought
-    )
+    read, written = count(told, "cache_read_input_tokens"), count(told, "cache_creation_input_tokens")
+    thought = count(inner(told, "output_tokens_details"), "thinking_tokens")
+    return Usage(count(told, "input_tokens") + read + written, count(told, "output_tokens"), read, written, thought)
 
 
 CODEC: Final = MessagesCodec()

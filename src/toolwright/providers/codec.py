@@ -26,6 +26,7 @@ from toolwright.providers.native import native_tool
 from toolwright.providers.offer import Offer, Terms, offer_of
 from toolwright.providers.parts import same_arguments
 from toolwright.providers.report import Narrowed, Verdict
+from toolwright.providers.typed import WRONG, checked, guarded, unreadable
 
 Body = dict[str, Any]
 
@@ -79,17 +80,35 @@ class Format(ABC):
 class Reader(ABC):
     """A stream of one provider's events → our events, the last of which has the reply."""
 
-    @abstractmethod
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """Yield what one event means."""
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
 
-    @abstractmethod
+    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield what one event means.
+
+        Raises:
+            ModelError: it tells of a failure, or is not an event as this provider sends them.
+        """
+        yield from guarded(self.provider, self.take(event), event)
+
     def end(self) -> ModelReply:
         """Return the reply.
 
         Raises:
-            ModelError: the stream was cut before its end.
+            ModelError: the stream was cut before its end, or what came is no answer.
         """
+        try:
+            return checked(self.whole())
+        except WRONG as error:
+            raise unreadable(self.provider, "the answer", error, "") from error
+
+    @abstractmethod
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield what one event means; may raise anything that a malformed one leads to."""
+
+    @abstractmethod
+    def whole(self) -> ModelReply:
+        """Return the reply; may raise anything that malformed events lead to."""
 
     def late(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
         """Yield what the reply holds that no event has told yet."""
@@ -175,11 +194,9 @@ class Codec(Format):
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             raise error_in(self.name, body)
         try:
-            return self.read(body, names or self.no_names)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise ModelError(
-                self.name, f"the answer cannot be read ({type(error).__name__}: {error}): {str(body)[:200]}"
-            ) from error
+            return checked(self.read(body, names or self.no_names))
+        except WRONG as error:
+            raise unreadable(self.name, "the answer", error, body) from error
 
     @property
     def no_names(self) -> Names:

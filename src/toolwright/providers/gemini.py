@@ -44,6 +44,7 @@ from toolwright.providers.parts import (
     words_of,
 )
 from toolwright.providers.report import Narrowed
+from toolwright.providers.typed import count
 
 _OWN: Final = "gemini_"
 """Begins the id of a call that came without one. It is ours alone, so it does not go back."""
@@ -189,13 +190,14 @@ class GeminiReader(Reader):
     """One stream of the Gemini API: each event is a whole answer with the next parts."""
 
     def __init__(self, codec: GeminiCodec, names: Names) -> None:
+        super().__init__(codec.name)
         self._codec, self._names = codec, names
         self._parts: list[dict[str, Any]] = []
         self._body: dict[str, Any] = {}
         self._finish: str | None = None
 
     @override
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
             raise error_in(self._codec.name, event)
         self._body.update({key: value for key, value in event.items() if key != "candidates"})
@@ -223,7 +225,7 @@ class GeminiReader(Reader):
         self._parts.append(part)
 
     @override
-    def end(self) -> ModelReply:
+    def whole(self) -> ModelReply:
         if self._finish is None and not self._body.get("promptFeedback"):
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
@@ -268,11 +270,11 @@ def _text_in(part: Mapping[str, Any]) -> str | None:
 def _usage(told: Any) -> Usage:
     if not isinstance(told, Mapping):
         return Usage()
-    thought = told.get("thoughtsTokenCount") or 0
+    thought = count(told, "thoughtsTokenCount")
     return Usage(
-        (told.get("promptTokenCount") or 0) + (told.get("toolUsePromptTokenCount") or 0),
-        (told.get("candidatesTokenCount") or 0) + thought,
-        told.get("cachedContentTokenCount") or 0,
+        count(told, "promptTokenCount") + count(told, "toolUsePromptTokenCount"),
+        count(told, "candidatesTokenCount") + thought,
+        count(told, "cachedContentTokenCount"),
         0,
         thought,
     )

@@ -99,16 +99,17 @@ class _JsonReader(Reader):
     """One stream; the text is JSON until it is complete, so nothing of it is given before."""
 
     def __init__(self, inner: Reader) -> None:
+        super().__init__(inner.provider)
         self._inner = inner
 
     @override
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         for told in self._inner.feed(event):
             if not isinstance(told, TextDelta):
                 yield told
 
     @override
-    def end(self) -> ModelReply:
+    def whole(self) -> ModelReply:
         return self._inner.end()
 
     @override

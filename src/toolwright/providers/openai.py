@@ -22,6 +22,7 @@ from toolwright.providers.offer import Offer, Terms
 from toolwright.providers.openai_stream import ResponsesReader
 from toolwright.providers.parts import FILLER, IMAGES, PDF, arguments_text, blob_of, clean, fields_of, joined, words_of
 from toolwright.providers.report import Narrowed
+from toolwright.providers.typed import count, inner
 
 _UNTHINKING: Final = ("gpt-3", "gpt-4", "chatgpt")
 """Models without reasoning, which refuse to be asked for it."""
@@ -172,13 +173,13 @@ def _finish(body: Mapping[str, Any], output: list[Any], calls: list[ToolCall]) -
 def _usage(told: Any) -> Usage:
     if not isinstance(told, Mapping):
         return Usage()
-    into, out = told.get("input_tokens_details") or {}, told.get("output_tokens_details") or {}
+    into, out = inner(told, "input_tokens_details"), inner(told, "output_tokens_details")
     return Usage(
-        told.get("input_tokens") or 0,
-        told.get("output_tokens") or 0,
-        into.get("cached_tokens") or 0,
-        into.get("cache_write_tokens") or 0,
-        out.get("reasoning_tokens") or 0,
+        count(told, "input_tokens"),
+        count(told, "output_tokens"),
+        count(into, "cached_tokens"),
+        count(into, "cache_write_tokens"),
+        count(out, "reasoning_tokens"),
     )
 
 

@@ -45,6 +45,7 @@ from toolwright.providers.parts import (
     words_of,
 )
 from toolwright.providers.report import Narrowed
+from toolwright.providers.typed import count, inner
 
 _SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
@@ -146,6 +147,7 @@ class ChatReader(Reader):
     """One stream of the Chat Completions API."""
 
     def __init__(self, codec: ChatCodec, names: Names) -> None:
+        super().__init__(codec.name)
         self._codec, self._names = codec, names
         self._texts: dict[str, str] = {}
         self._calls: dict[Any, dict[str, Any]] = {}
@@ -154,7 +156,7 @@ class ChatReader(Reader):
         self._id: Any = None
 
     @override
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
             raise error_in(self._codec.name, event)
         self._usage = event.get("usage") or self._usage
@@ -201,7 +203,7 @@ class ChatReader(Reader):
                 yield CallClosed(ToolCall(call["id"], self._names.name(call["name"]), call["arguments"] or "{}"))
 
     @override
-    def end(self) -> ModelReply:
+    def whole(self) -> ModelReply:
         if self._finish is None:
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         calls = [
@@ -260,13 +262,13 @@ def _call_to(call: ToolCall, names: Names) -> Body:
 def _usage(told: Any) -> Usage:
     if not isinstance(told, Mapping):
         return Usage()
-    into, out = told.get("prompt_tokens_details") or {}, told.get("completion_tokens_details") or {}
+    into, out = inner(told, "prompt_tokens_details"), inner(told, "completion_tokens_details")
     return Usage(
-        told.get("prompt_tokens") or 0,
-        told.get("completion_tokens") or 0,
-        into.get("cached_tokens") or 0,
-        into.get("cache_write_tokens") or 0,
-        out.get("reasoning_tokens") or 0,
+        count(told, "prompt_tokens"),
+        count(told, "completion_tokens"),
+        count(into, "cached_tokens"),
+        count(into, "cache_write_tokens"),
+        count(out, "reasoning_tokens"),
     )
 
 

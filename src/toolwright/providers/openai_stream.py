@@ -32,6 +32,7 @@ class ResponsesReader(Reader):
     """One stream of the Responses API."""
 
     def __init__(self, names: Names, decode: Callable[[Any], ModelReply]) -> None:
+        super().__init__("openai")
         self._names, self._decode = names, decode
         self._items: dict[int, dict[str, Any]] = {}
         self._ids: dict[str, int] = {}
@@ -39,7 +40,7 @@ class ResponsesReader(Reader):
         self._body: dict[str, Any] | None = None
 
     @override
-    def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         kind = event.get("type", "")
         if kind == "error" or (not kind and "error" in event):
             told = event if isinstance(event.get("error"), Mapping) else {"error": dict(event)}
@@ -93,7 +94,7 @@ class ResponsesReader(Reader):
         self._body = {"status": "completed", **response, "output": output}
 
     @override
-    def end(self) -> ModelReply:
+    def whole(self) -> ModelReply:
         if self._body is None:
             raise ModelError("openai", "the stream ended before the answer did", code="cut", retryable=True)
         return self._decode(self._body)

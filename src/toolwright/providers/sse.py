@@ -23,41 +23,53 @@ class EventStream:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._decode = getincrementaldecoder("utf-8-sig")("replace").decode
-        self._rest = ""
+        self._parts: list[str] = []
+        """The line that is not complete yet; joined once, when it is."""
         self._data: list[str] = []
-        self._size = 0
+        self._held = 0
+        self._returned = False
+        """Whether a carriage return came last: a line feed after it ends the same line."""
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
         """Yield the events that are complete."""
-        yield from self._lines(self._decode(chunk), final=False)
+        yield from self._lines(self._decode(chunk))
 
     def end(self) -> Iterator[dict[str, Any]]:
         """Yield the last event, where no blank line came after it."""
-        yield from self._lines(self._decode(b"", final=True) + "\n\n", final=True)
+        yield from self._lines(self._decode(b"", final=True) + "\n\n")
 
-    def _lines(self, text: str, *, final: bool) -> Iterator[dict[str, Any]]:
-        self._size += len(text)
-        if self._size > _LONGEST:
-            raise ModelError(self._provider, f"an event of the stream is longer than {_LONGEST:,} characters")
-        buffer = self._rest + text
-        # The second half of a line's end may be in the next chunk.
-        held = "\r" if buffer.endswith("\r") and not final else ""
-        buffer = buffer.removesuffix(held) if held else buffer
-        *lines, rest = buffer.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest = rest + held
-        for line in lines:
-            if line:
-                self._line(line)
-            elif self._data:
+    def _lines(self, text: str) -> Iterator[dict[str, Any]]:
+        if not text:
+            return
+        if self._returned:
+            text = text.removeprefix("\n")
+        self._returned = text.endswith("\r")
+        first, *rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._hold(first)
+        for following in rest:
+            line, self._parts = "".join(self._parts), []
+            if not line:
                 yield from self._event()
+            elif not self._line(line):
+                self._held -= len(line)
+            self._hold(following)
 
-    def _line(self, line: str) -> None:
+    def _hold(self, part: str) -> None:
+        if part:
+            self._parts.append(part)
+            self._held += len(part)
+        if self._held > _LONGEST:
+            raise ModelError(self._provider, f"an event of the stream is longer than {_LONGEST:,} characters")
+
+    def _line(self, line: str) -> bool:
+        """Take a line, and tell whether it is kept."""
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))
+        return name == "data"
 
     def _event(self) -> Iterator[dict[str, Any]]:
-        data, self._data, self._size = "\n".join(self._data), [], len(self._rest)
+        data, self._data, self._held = "\n".join(self._data), [], 0
         if not data.strip() or data.strip() == "[DONE]":
             return
         try:

@@ -38,6 +38,8 @@ _OF_THE_HOP: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 def mcp_of(tool: Tool) -> Mapping[str, Any]:
     """Return what a tool says for MCP alone: `meta={"mcp": {"icons": [...], "_meta": {...}, "task": "optional"}}`."""
     own = tool.options.meta.get("mcp")
+    if remote_name_of(tool) is not None and own == tool.root.options.meta.get("mcp"):
+        return {}  # what a server behind us wrote: it does not say how we serve
     return own if isinstance(own, Mapping) else {}
 
 

@@ -1,0 +1,95 @@
+"""A server asks as often as a request allows, few questions at a time, and hears a refusal after that."""
+
+import asyncio
+
+import pytest
+from mcp_types import ErrorData
+
+from toolwright import McpServer, Toolbox, ToolContext, tool
+from toolwright._core.remotes import Host
+from toolwright.clients import Sample
+from toolwright.mcp.asking import answers_of
+from toolwright.mcp.passing import AT_ONCE, ROUNDS, Passages
+
+
+class Params:
+    """A question for a model."""
+
+    def model_dump(self, **_):
+        return {"messages": []}
+
+
+class Model:
+    """An application that answers when it is let, and counts."""
+
+    def __init__(self):
+        self.asked = self.now = self.most = 0
+        self.go = asyncio.Event()
+
+    async def __call__(self, question):
+        self.asked += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.go.wait()
+        self.now -= 1
+        return "answer"
+
+
+async def flooded(model, passages, count=3000):
+    ask = answers_of(Host(on_sample=model), passages)["sampling_callback"]
+    tasks = [asyncio.create_task(ask(None, Params())) for _ in range(count)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    model.go.set()
+    return await asyncio.gather(*tasks)
+
+
+async def test_a_flood_of_questions_reaches_the_application_only_so_often():
+    model, passages = Model(), Passages()
+
+    with passages.opened(None):
+        answers = await flooded(model, passages)
+
+    refused = [answer for answer in answers if isinstance(answer, ErrorData)]
+    assert (model.asked, model.most, len(refused)) == (ROUNDS, AT_ONCE, 3000 - ROUNDS)
+    assert "no more than 32 questions" in refused[0].message
+
+
+async def test_each_request_may_ask_and_no_request_has_what_another_left():
+    model, passages = Model(), Passages()
+    model.go.set()
+
+    with passages.opened(None):
+        for _ in range(10):
+            with passages.opened(None):
+                pass
+        await flooded(model, passages)
+    with passages.opened(None), passages.opened(None):
+        await flooded(model, passages)
+
+    assert model.asked == 3 * ROUNDS
+
+
+async def test_a_server_that_asks_while_nothing_is_under_way_is_bounded_too():
+    model = Model()
+
+    await flooded(model, Passages())
+
+    assert model.asked == ROUNDS
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+async def test_a_call_that_asks_more_than_it_may_fails_and_the_next_one_begins_anew(extra):
+    asked = []
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask a lot at once."""
+        found = await context.client.ask(**{f"q{number}": Sample("?") for number in range(ROUNDS + extra)})
+        return f"{len(found)} answers"
+
+    async with Toolbox(McpServer.of("s", Toolbox(ask)), on_sample=lambda _: asked.append(1) or "x") as box:
+        results = [await box.call("ask", {}), await box.call("ask", {})]
+
+    assert [result.ok for result in results] == [not extra] * 2
+    assert len(asked) == 2 * ROUNDS

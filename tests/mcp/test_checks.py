@@ -1,0 +1,103 @@
+"""Results against the schema of their server: found wrong where they are, and never at a price that a server sets."""
+
+import math
+
+import pytest
+from mcp_types import CallToolResult, Tool
+from pydantic_core import to_json
+
+from toolwright import Toolbox
+from toolwright.mcp.checks import Budget, Checker, Spent, found_by, validator_of
+from toolwright.mcp.tools import RemoteTool
+
+ENOUGH = Budget(10_000, math.inf)
+
+
+def schema_of(items):
+    return {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+
+
+def tool_with(output, structured):
+    entry = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": output}
+    answer = CallToolResult.model_validate({"content": [], "structuredContent": structured}, by_name=False)
+
+    async def call(*_):
+        return answer
+
+    return RemoteTool("evil", Tool.model_validate(entry, by_name=False), call, entry, None)
+
+
+@pytest.mark.parametrize("branches", [60, 200])
+async def test_a_result_that_would_take_minutes_to_check_is_passed_on(branches):
+    output = schema_of({"anyOf": [*[{"type": "string"}] * branches, {"type": "integer"}]})
+    box = Toolbox(tool_with(output, {"a": [1] * 60_000}))
+
+    result = await box.call("t", {})
+
+    assert result.value == {"a": [1] * 60_000}
+
+
+async def test_a_result_that_does_not_fit_is_refused_each_time():
+    box = Toolbox(tool_with(schema_of({"type": "integer"}), {"a": [1, "x"]}))
+
+    first, second = await box.call("t", {}), await box.call("t", {})
+
+    assert "does not fit its own schema: $.a[1]: 'x' is not of type 'integer'" in first.text
+    assert second.text == first.text
+
+
+async def test_more_than_a_few_steps_are_taken_in_a_thread():
+    checker = Checker(schema_of({"type": "integer"}), "evil/t")
+    await checker.misfit({"a": []})
+
+    found = await checker.misfit({"a": [1] * 400 + ["x"]})
+
+    assert "$.a[400]" in found
+
+
+@pytest.mark.parametrize(
+    ("items", "value"),
+    [
+        ({"anyOf": [*[{"type": "string"}] * 60, {}]}, [1] * 200),
+        ({"enum": [*["x" * 9] * 1000, "y"]}, ["y"] * 200),
+        ({"required": [str(i) for i in range(1000)]}, [{str(i): 1 for i in range(1000)}] * 20),
+        ({"allOf": [{"additionalProperties": True}] * 60}, [{str(i): 1 for i in range(5000)}] * 2),
+        ({"anyOf": [{"type": "string"}] * 60}, [[0] * 60_000]),
+    ],
+    ids=["branches", "compared", "required", "keys", "words"],
+)
+def test_every_kind_of_work_is_counted(items, value):
+    validator = validator_of(to_json(schema_of(items)))
+
+    with pytest.raises(Spent):
+        found_by(validator, {"a": value}, Budget(2000, math.inf))
+
+
+def test_a_check_that_has_no_time_left_ends():
+    with pytest.raises(Spent):
+        found_by(validator_of(to_json(schema_of({"type": "integer"}))), {"a": [1]}, Budget(10_000, 0.0))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        schema_of({"pattern": "(a+)+$"}),
+        schema_of({"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}),
+        schema_of({"required": [[1], "a"] * 5000}),
+        schema_of({"type": 5}),
+        {"type": "object", "allOf": [{}] * 301},
+    ],
+    ids=["regular expression", "another dialect", "unsorted list", "no schema", "many parts"],
+)
+def test_a_schema_that_would_get_round_the_count_is_not_used(schema):
+    assert validator_of(to_json(schema)) is None
+
+
+def test_the_dialect_at_the_root_does_not_choose_the_validator():
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **schema_of({"type": "integer"})}
+
+    assert "$.a[0]" in found_by(validator_of(to_json(schema)), {"a": ["x"]}, ENOUGH)
+
+
+async def test_a_value_that_is_too_large_is_not_checked():
+    assert await Checker(schema_of({"type": "integer"}), "evil/t").misfit({"a": ["x" * 300_000]}) is None

@@ -1,0 +1,189 @@
+"""Whatever type a provider sends in whatever place, the reply is one or the error says what is wrong."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from providers.recordings import STREAMS
+from providers.samples import CHATS, box
+from toolwright import Message
+from toolwright.errors import ModelError
+from toolwright.models import Finished, ModelRequest
+from toolwright.models.remote import RemoteModel
+from toolwright.providers import codec
+from toolwright.providers.sse import EventStream
+
+ODD = [None, 5, -1, 1.5, True, "", [], {}, "xxxxxxxxxx", [None], [5], {"a": None}, [[]], "\0", 10**25]
+GONE = object()
+BODIES = {
+    "openai": {
+        "status": "completed",
+        "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
+            {"type": "function_call", "id": "f", "call_id": "c", "name": "now", "arguments": "{}"},
+        ],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"reasoning_tokens": 1}},
+    },
+    "openai-chat": {
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {
+                    "content": "Hello.",
+                    "refusal": "No.",
+                    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}],
+                },
+            }
+        ],
+        "usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1}},
+    },
+    "anthropic": {
+        "content": [{"type": "text", "text": "Hello."}, {"type": "tool_use", "id": "c", "name": "now", "input": {}}],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 1}},
+    },
+    "gemini": {
+        "candidates": [
+            {
+                "content": {"parts": [{"text": "Hello."}, {"functionCall": {"name": "now", "args": {"a": 1}}}]},
+                "finishReason": "STOP",
+            }
+        ],
+        "usageMetadata": {"promptTokenCount": 1, "thoughtsTokenCount": 1},
+    },
+}
+
+
+BOX = box()
+
+
+class Told:
+    """A provider that answers what it is told."""
+
+    secrets = ()
+
+    def __init__(self, body, events=()):
+        self.body, self.given = body, events
+
+    async def post(self, body):
+        return self.body
+
+    async def events(self, body):
+        for event in self.given:
+            yield event
+
+    async def aclose(self):
+        pass
+
+
+def events_of(kind):
+    stream = EventStream(kind)
+    return [*stream.feed(STREAMS[kind]), *stream.end()]
+
+
+def paths(data, path=()):
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from paths(value, (*path, key))
+
+
+def put(data, path, value):
+    made = copy.deepcopy(data)
+    place = made
+    for key in path[:-1]:
+        place = place[key]
+    if not path:
+        return None if value is GONE else value
+    if value is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return made
+
+
+async def see_that_it_is_one(kind, reply):
+    """A reply can be shown, added up, kept, sent back, and its calls can be made."""
+    assert all(type(call.id) is str and type(call.name) is str for call in reply.calls)
+    assert type(reply.text) is str
+    assert all(type(getattr(reply.usage, name)) is int for name in reply.usage.__slots__)
+    json.dumps(reply.message.to_dict())
+    codec(kind).encode(ModelRequest((Message("user", "hi"), reply.message), BOX), "m")
+    assert len(await BOX.call_all(reply.calls)) == len(reply.calls)
+
+
+async def run(kind, body, events=None):
+    made = RemoteModel(f"{kind}:m", codec(kind), Told(body, events or ()))
+    try:
+        if events is None:
+            reply = await made.respond(ModelRequest("hi", BOX))
+        else:
+            told = [event async for event in made.stream(ModelRequest("hi", BOX))]
+            assert isinstance(told[-1], Finished)
+            reply = told[-1].reply
+    except ModelError as error:
+        assert str(error)  # noqa: PT017 - either is right
+        return
+    await see_that_it_is_one(kind, reply)
+
+
+@pytest.mark.parametrize("kind", CHATS)
+async def test_any_odd_value_at_any_place_of_a_body(kind):
+    for path in paths(BODIES[kind]):
+        for odd in (*ODD, GONE):
+            await run(kind, put(BODIES[kind], path, odd))
+
+
+@pytest.mark.parametrize("kind", CHATS)
+async def test_any_odd_value_at_any_place_of_a_stream(kind):
+    events = events_of(kind)
+    alike = {str(list(paths(event))) + str(event.get("type")): number for number, event in enumerate(events)}
+    for path in paths(events):
+        for odd in (*ODD, GONE) if path and path[0] in alike.values() else ():
+            await run(kind, None, [event for event in put(events, path, odd) if isinstance(event, dict)])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("kind", CHATS)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+async def test_several_places_of_anything(kind, data):
+    events = events_of(kind)
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from([path for path in paths(events) if path]))
+        events = put(events, path, data.draw(JSON))
+    body = put(BODIES[kind], data.draw(st.sampled_from(list(paths(BODIES[kind])))), data.draw(JSON))
+
+    await run(kind, body)
+    await run(kind, None, [event for event in events if isinstance(event, dict)])
+
+
+@pytest.mark.parametrize("kind", CHATS)
+@pytest.mark.parametrize("body", [None, 5, "x", [], [[]], True])
+def test_a_body_that_is_no_object_is_an_error(kind, body):
+    with pytest.raises(ModelError, match="the answer cannot be read"):
+        codec(kind).decode(body)
+
+
+def test_an_error_says_which_value_is_of_the_wrong_type():
+    body = put(BODIES["openai-chat"], ("choices", 0, "message", "tool_calls", 0, "function", "name"), 5)
+
+    with pytest.raises(ModelError, match="the name of a call is 5, not a text"):
+        codec("openai-chat").decode(body)
+
+
+@pytest.mark.parametrize("odd", ["x", -1, 1.5, [1], True])
+def test_a_count_that_is_none_does_not_cost_the_answer(odd):
+    reply = codec("openai-chat").decode(put(BODIES["openai-chat"], ("usage", "prompt_tokens"), odd))
+
+    assert reply.usage.input_tokens == 0
