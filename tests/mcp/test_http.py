@@ -9,7 +9,7 @@ import pytest
 from adversaries.raw_http import served
 from serving.shelf import Running
 from toolwright import McpServer, Toolbox, resource
-from toolwright.mcp import connection
+from toolwright.mcp import pool
 
 
 def at(server, **words):
@@ -164,13 +164,13 @@ async def test_each_identity_has_a_session_of_its_own():
 
 
 async def test_identities_that_are_not_seen_any_more_give_their_connection_back(monkeypatch):
-    monkeypatch.setattr(connection, "IDENTITIES", 3)
+    monkeypatch.setattr(pool, "IDENTITIES", 3)
 
     with served("plain") as server:
         async with Toolbox(at(server, auth=lambda context: context.get("token"))) as box:
             for number in range(10):
                 await echoed(box, context={"token": f"t{number}"})
-            links = box._remotes.sources[0]._links  # noqa: SLF001 - what must stay small is inside
+            links = box._remotes.sources[0].pool.links  # noqa: SLF001 - what must stay small is inside
             again = await echoed(box, context={"token": "t0"})
             held = len(links)
 

@@ -1,16 +1,13 @@
 """A server as a toolbox sees it: connected when needed, listed when stale, called, looked after, closed.
 
-Lives here: who connects and who waits, what is tried again and what must not be, how long a list is good.
-Not here: one connection (`link`), lists (`listing`), or the names of several servers (`_core.remotes`).
+Lives here: what is tried again and what must not be, who is asking.
+Not here: connections (`pool`), lists (`offer`), or the names of several servers (`_core.remotes`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextlib
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -29,6 +26,8 @@ from toolwright.mcp.failures import loss_in, reason_of, told_of
 from toolwright.mcp.identity import headers_for, key_of
 from toolwright.mcp.link import Link
 from toolwright.mcp.listing import Lists, fetch_lists
+from toolwright.mcp.offer import Offer
+from toolwright.mcp.pool import Pool
 from toolwright.mcp.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
 from toolwright.mcp.servers import Server
 from toolwright.mcp.tools import RemoteTool, contents_of, context_of
@@ -36,11 +35,6 @@ from toolwright.mcp.tools import RemoteTool, contents_of, context_of
 _log = logging.getLogger("toolwright.mcp")
 _T = TypeVar("_T")
 
-QUICK_FAILURES: Final = 3
-"""After this many failures in a row we wait before the next try."""
-IDENTITIES: Final = 64
-"""How many identities have a connection of their own at once; beyond it, the one least used goes."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 _NOBODY: Final = ToolContext[Any]()
 
 
@@ -50,21 +44,17 @@ class Connection:
     def __init__(self, server: Server, host: Host) -> None:
         self.server, self.host = server, host
         self.name, self.required = server.name, server.required
-        self.lists = Lists()
-        self.since = time.time()
-        self._links: dict[str, Link] = {}
-        self._opening: dict[str, concurrent.futures.Future[Link]] = {}
-        self._listing: concurrent.futures.Future[Lists] | None = None
-        self._lock = threading.Lock()
+        self.offer = Offer(server, self._fetch, self._tell)
+        self.pool = Pool(server.name, self._begin, self._begun)
         self._changed: list[Watcher] = []
         self._subscribed: frozenset[str] = frozenset()
-        self._failures = 0
-        self._not_before = 0.0
-        self._trouble: RemoteError | None = None
-        self._retry: asyncio.Task[None] | None = None
-        self._closings = 0
 
     # --- what a toolbox asks -----------------------------------------------------------------------
+
+    @property
+    def lists(self) -> Lists:
+        """What it is known to offer, and until when that is fresh."""
+        return self.offer.lists
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -92,16 +82,15 @@ class Connection:
 
     async def prepare(self) -> None:
         """Connect, and fetch the lists where they are missing or stale."""
-        if not self.lists.fresh:
-            await self._fetch()
+        await self.offer.ready()
 
     async def refresh(self) -> None:
         """Fetch the lists in any case."""
-        await self._fetch()
+        await self.offer.fetch()
 
     def clear_cache(self) -> None:
         """Forget the lists."""
-        self._have(Lists())
+        self.offer.forget()
 
     async def health(self) -> Health:
         """Make a round trip."""
@@ -109,16 +98,18 @@ class Connection:
         try:
             async with asyncio.timeout(self.server.connect_timeout):
                 headers = await headers_for(self.server, _NOBODY)
-                link = await self._link(key_of(headers), headers)
+                link = await self.pool.link(key_of(headers), headers)
                 await link.run(pinged)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
             if link is not None:
-                await self._evict(key_of(link.headers), link)
-            self._note(ok=False)
+                await self.pool.evict(key_of(link.headers), link)
+            self.pool.note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
-            return Health(ok=False, error=told_of(error), tools=len(self.tools), since=self.since, needs_auth=unknown)
-        self._note(ok=True)
-        return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.since)
+            return Health(
+                ok=False, error=told_of(error), tools=len(self.tools), since=self.pool.since, needs_auth=unknown
+            )
+        self.pool.note(ok=True)
+        return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.pool.since)
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
@@ -144,15 +135,8 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close every connection and forget the lists."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        with self._lock:
-            links, self._links = list(self._links.values()), {}
-            self._closings += 1
-        await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
-        self._failures, self._not_before = 0, 0.0
-        self._have(Lists())
+        await self.pool.aclose()
+        self.offer.close()
 
     # --- calls -------------------------------------------------------------------------------------
 
@@ -183,7 +167,7 @@ class Connection:
         headers = await headers_for(self.server, context)
         key = key_of(headers)
         for attempt in (1, 2):
-            link = await self._link(key, headers)
+            link = await self.pool.link(key, headers)
             try:
                 return await link.run(work)
             except ToolwrightError:
@@ -194,7 +178,7 @@ class Connection:
                     raise await self._refused(phase, error, tool) from error
                 words, gone = link.last_words, not link.usable
                 if gone:
-                    await self._evict(key, link)
+                    await self.pool.evict(key, link)
                 # A session that the server has forgotten was never asked; a request that was not seen did nothing.
                 harmless = expired or again or (lost is not None and not lost.seen)
                 if attempt == 1 and harmless:
@@ -208,108 +192,14 @@ class Connection:
             self.lists.expires = 0.0  # it may offer something else by now
         return RemoteError(self.name, phase, reason_of(error), tool=tool)
 
-    # --- connections -------------------------------------------------------------------------------
+    # --- connections and lists ---------------------------------------------------------------------
 
-    async def _link(self, key: str, headers: Mapping[str, str]) -> Link:
-        """Return a usable connection: the one that is there, or a new one; who comes meanwhile waits for that."""
-        while True:
-            with self._lock:
-                link = self._links.get(key)
-                if link is not None and link.usable:
-                    self._links[key] = self._links.pop(key)  # the last one used is the last one to go
-                    return link
-                opening = self._opening.get(key)
-                mine = opening is None
-                if opening is None:
-                    self._look_before_leaping()
-                    opening = self._opening[key] = concurrent.futures.Future()
-                    self._links.pop(key, None)
-            if mine:
-                task = asyncio.get_running_loop().create_task(self._open(key, headers, link, opening))
-                task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            found = await _outcome(opening)
-            if found is not None:
-                return found
+    def _begin(self, headers: Mapping[str, str]) -> Link:
+        return Link(self.server, self.host, headers, self._list_changed)
 
-    def _look_before_leaping(self) -> None:
-        left = self._not_before - time.monotonic()
-        if left > 0 and self._trouble is not None:
-            trouble = self._trouble
-            reason = f"{trouble.reason}; it is tried again in {left:.1f} s"
-            raise RemoteError(self.name, trouble.phase, reason, stderr=trouble.stderr, retryable=True)
-
-    async def _open(
-        self, key: str, headers: Mapping[str, str], old: Link | None, opening: concurrent.futures.Future[Link]
-    ) -> None:
-        try:
-            if old is not None:
-                await old.close()
-            link, closings = Link(self.server, self.host, headers, self._list_changed), self._closings
-            await link.open()
-            if self._subscribed:
-                await link.subscribe(self._subscribed)
-            if closings != self._closings:
-                await link.close()
-                raise RemoteError(self.name, "connect", "the toolbox was closed meanwhile")  # noqa: TRY301 - as below
-        except RemoteError as error:
-            self._failed(error)
-            self._opened(key, opening, error=error)
-        except BaseException:
-            with self._lock:
-                self._opening.pop(key, None)
-            opening.cancel()
-            raise
-        else:
-            self._failures, self._not_before = 0, 0.0
-            self._note(ok=True)
-            self._opened(key, opening, link=link)
-            for gone in self._left_alone():
-                await self._evict(gone)
-
-    def _opened(
-        self,
-        key: str,
-        opening: concurrent.futures.Future[Link],
-        *,
-        link: Link | None = None,
-        error: RemoteError | None = None,
-    ) -> None:
-        with self._lock:
-            self._opening.pop(key, None)
-            if link is not None:
-                self._links[key] = link
-        if link is not None:
-            opening.set_result(link)
-        else:
-            opening.set_exception(error)
-
-    def _left_alone(self) -> list[str]:
-        """Return whose connections go: tokens change, and each would keep its connection for ever."""
-        with self._lock:
-            idle = [key for key, link in self._links.items() if not link.busy]
-            return idle[: max(0, len(self._links) - IDENTITIES)]
-
-    def _failed(self, error: RemoteError) -> None:
-        self._trouble = error
-        self._failures += 1
-        self._note(ok=False)
-        if self._failures >= QUICK_FAILURES:
-            pause = min(FIRST_PAUSE * 2 ** (self._failures - QUICK_FAILURES), LONGEST_PAUSE)
-            self._not_before = time.monotonic() + pause
-
-    def _note(self, *, ok: bool) -> None:
-        if ok is bool(self._failures):
-            self.since = time.time()
-
-    async def _evict(self, key: str, link: Link | None = None) -> None:
-        with self._lock:
-            known = self._links.get(key)
-            if known is None or (link is not None and known is not link):
-                return
-            del self._links[key]
-        await known.close()
-
-    # --- lists -------------------------------------------------------------------------------------
+    async def _begun(self, link: Link) -> None:
+        if self._subscribed:
+            await link.subscribe(self._subscribed)
 
     def _list_changed(self, what: str, uri: str | None = None) -> None:
         _log.debug("server %r: %s", self.name, what)
@@ -317,42 +207,8 @@ class Connection:
             self.lists.expires = 0.0
         self._tell(uri)
 
-    async def _fetch(self, *, later: bool = True) -> None:
-        """Fetch the lists; who comes meanwhile waits for the same. Where it fails, try again `later`."""
-        with self._lock:
-            listing = self._listing
-            mine = listing is None
-            if listing is None:
-                listing = self._listing = concurrent.futures.Future()
-        if mine:
-            # In a task of its own: whoever asked first may go away, and the others still wait for it.
-            task = asyncio.get_running_loop().create_task(self._fetching(listing))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        try:
-            if await _outcome(listing) is None:
-                await self._fetch(later=later)
-        except RemoteError:
-            if later:
-                self._try_later()
-            raise
-
-    async def _fetching(self, listing: concurrent.futures.Future[Lists]) -> None:
-        try:
-            lists = await self._reliably("list", self._listed, again=True)
-        except BaseException as error:
-            with self._lock:
-                self._listing = None
-            if not isinstance(error, RemoteError):
-                listing.cancel()
-                raise
-            if not self.server.serve_stale:
-                self._have(Lists())
-            listing.set_exception(error)
-            return
-        with self._lock:
-            self._listing = None
-        self._have(lists)
-        listing.set_result(lists)
+    async def _fetch(self) -> Lists:
+        return await self._reliably("list", self._listed, again=True)
 
     async def _listed(self, client: Any, link: Link) -> Lists:
         async with asyncio.timeout(self.server.timeout):
@@ -362,36 +218,6 @@ class Connection:
         request = PromptRequest(name, arguments, self._relay_of(context))
         return await self._reliably("prompt", request, again=True, context=context)
 
-    def _have(self, lists: Lists) -> None:
-        self.lists = lists
-        self._tell()
-
     def _tell(self, uri: str | None = None) -> None:
         for changed in self._changed:
             changed(uri)
-
-    def _try_later(self) -> None:
-        """Try again in the background, until the server is there or the toolbox is closed."""
-        if self._retry is not None and not self._retry.done():
-            return
-
-        async def again() -> None:
-            pause = 1.0
-            while not self.lists.fresh:
-                await asyncio.sleep(pause)
-                with contextlib.suppress(ToolwrightError):
-                    await self._fetch(later=False)
-                pause = min(pause * 2, LONGEST_PAUSE)
-
-        self._retry = asyncio.get_running_loop().create_task(again())
-
-
-async def _outcome(future: concurrent.futures.Future[_T]) -> _T | None:
-    """Wait for what another task does, on whatever loop; `None` where it was called off, and we were not."""
-    try:
-        return await asyncio.shield(asyncio.wrap_future(future))
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if future.cancelled() and (task is None or not task.cancelling()):
-            return None
-        raise

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright._core.context import ToolContext
-from toolwright.errors import ConfigError, RemoteError
+from toolwright.errors import RemoteError
 from toolwright.mcp.servers import Server
 
 
@@ -19,8 +19,7 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
     """Return who is asking, as headers.
 
     Raises:
-        RemoteError: `auth=` failed.
-        ConfigError: it returned what is neither a token nor headers.
+        RemoteError: `auth=` failed, or returned what is neither a token nor headers.
     """
     ask = server.auth
     if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
@@ -37,7 +36,8 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
         return {"Authorization": told if " " in told else f"Bearer {told}"}
     if isinstance(told, Mapping):
         return {str(name): str(value) for name, value in told.items()}
-    raise ConfigError(f"Server {server.name!r}: auth= returned {type(told).__name__}. Return a token or headers.")
+    reason = f"auth= returned {type(told).__name__}. Return a token or headers"
+    raise RemoteError(server.name, "authorize", reason)
 
 
 def key_of(headers: Mapping[str, str]) -> str:
