@@ -167,6 +167,7 @@ class Remotes:
         self.version = 0
         """Another number whenever something changed."""
         self._warned: set[str] = set()
+        self._said: dict[str, str] = {}
         self._owners: dict[str, str] = {}
         self._clash: DuplicateTool | None = None
         self.local: frozenset[str] = frozenset()
@@ -291,10 +292,15 @@ class Remotes:
         failed: list[BaseException] = []
         for source, outcome in zip(self.sources, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
+                self._said.pop(source.name, None)
                 continue
             if not isinstance(outcome, ToolwrightError):
                 raise outcome
-            _log.warning("server %r %s: %s", source.name, trouble, outcome)
+            said = f"{trouble}: {outcome}"
+            # Told once: a server that is down is met by every need.
+            if self._said.get(source.name) != said:
+                _log.warning("server %r %s: %s", source.name, trouble, outcome)
+            self._said[source.name] = said
             if source.required:
                 failed.append(outcome)
         if failed:

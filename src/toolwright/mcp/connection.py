@@ -102,13 +102,14 @@ class Connection:
                 await link.run(pinged)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
             if link is not None:
-                await self.pool.evict(key_of(link.headers), link)
+                self.pool.evict(key_of(link.headers), link)
             self.pool.note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(
                 ok=False, error=told_of(error), tools=len(self.tools), since=self.pool.since, needs_auth=unknown
             )
         self.pool.note(ok=True)
+        self.offer.wake()
         return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.pool.since)
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
@@ -135,8 +136,9 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close every connection and forget the lists."""
-        await self.pool.aclose()
         self.offer.close()
+        await self.pool.aclose()
+        self.offer.forget()
 
     # --- calls -------------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class Connection:
                     raise await self._refused(phase, error, tool) from error
                 words, gone = link.last_words, not link.usable
                 if gone:
-                    await self.pool.evict(key, link)
+                    self.pool.evict(key, link)
                 # A session that the server has forgotten was never asked; a request that was not seen did nothing.
                 harmless = expired or again or (lost is not None and not lost.seen)
                 if attempt == 1 and harmless:
@@ -211,8 +213,14 @@ class Connection:
         return await self._reliably("list", self._listed, again=True)
 
     async def _listed(self, client: Any, link: Link) -> Lists:
-        async with asyncio.timeout(self.server.timeout):
-            return await fetch_lists(client, self.server, link.screen.entries, self.call, self._prompt)
+        seconds = self.server.timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await fetch_lists(client, self.server, link.screen.entries, self.call, self._prompt)
+        except TimeoutError:
+            # Not asked again at once: it would cost the same time once more.
+            reason = f"no answer within timeout of {seconds:g} s"
+            raise RemoteError(self.name, "list", reason, stderr=link.last_words, retryable=True) from None
 
     async def _prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
         request = PromptRequest(name, arguments, self._relay_of(context))

@@ -43,6 +43,8 @@ class Pool:
         self._not_before = 0.0
         self._trouble: RemoteError | None = None
         self._closings = 0
+        self._loose: set[Link] = set()
+        """Those that are being opened or closed."""
 
     async def link(self, key: str, headers: Mapping[str, str]) -> Link:
         """Return a usable connection; who comes while one is opened waits for that.
@@ -79,20 +81,26 @@ class Pool:
     async def _open(
         self, key: str, headers: Mapping[str, str], old: Link | None, opening: concurrent.futures.Future[Link]
     ) -> None:
+        if old is not None:
+            self._end(old)
+        link, closings = self._begin(headers), self._closings
+        with self._lock:
+            self._loose.add(link)
         try:
-            if old is not None:
-                await old.close()
-            link, closings = self._begin(headers), self._closings
             await link.open()
             await self._begun(link)
             if closings != self._closings:
-                await link.close()
-                raise RemoteError(self.name, "connect", "the toolbox was closed meanwhile")  # noqa: TRY301 - as below
+                raise ConnectionAbortedError  # noqa: TRY301 - as below
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+            self._end(link)
+            if closings != self._closings:
+                self._opened(key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed meanwhile"))
+                return
             own = error if isinstance(error, RemoteError) else RemoteError(self.name, "connect", reason_of(error))
             self._failed(own)
             self._opened(key, opening, error=own)
         except BaseException:
+            link.abandon()
             with self._lock:
                 self._opening.pop(key, None)
             opening.cancel()
@@ -102,7 +110,7 @@ class Pool:
             self.note(ok=True)
             self._opened(key, opening, link=link)
             for gone in self._left_alone():
-                await self.evict(gone)
+                self.evict(gone)
 
     def _opened(
         self,
@@ -116,6 +124,7 @@ class Pool:
             self._opening.pop(key, None)
             if link is not None:
                 self.links[key] = link
+                self._loose.discard(link)
         if link is not None:
             opening.set_result(link)
         else:
@@ -140,19 +149,33 @@ class Pool:
         if ok is bool(self._failures):
             self.since = time.time()
 
-    async def evict(self, key: str, link: Link | None = None) -> None:
-        """Close the connection of an identity; only this one, where one is given."""
+    def evict(self, key: str, link: Link | None = None) -> None:
+        """Let go of the connection of an identity; only of this one, where one is given."""
         with self._lock:
             known = self.links.get(key)
             if known is None or (link is not None and known is not link):
                 return
             del self.links[key]
-        await known.close()
+        self._end(known)
+
+    def _end(self, link: Link) -> None:
+        """Close a connection beside what goes on: a server may take seconds to end, and nobody has to wait for that."""
+        with self._lock:
+            self._loose.add(link)
+
+        async def ending() -> None:
+            try:
+                await link.close()
+            finally:
+                with self._lock:
+                    self._loose.discard(link)
+
+        aside(ending())
 
     async def aclose(self) -> None:
         """Close every connection; the next need opens one again."""
         with self._lock:
-            links, self.links = list(self.links.values()), {}
+            links, self.links = [*self.links.values(), *self._loose], {}
             self._closings += 1
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
         self._failures, self._not_before = 0, 0.0
@@ -172,13 +195,10 @@ def called_off(server: str, phase: str) -> RemoteError:
 
 async def outcome(future: concurrent.futures.Future[_T]) -> _T | None:
     """Wait for what another task does, on whatever loop; `None` where it was called off, and we were not."""
-    try:
-        return await asyncio.shield(asyncio.wrap_future(future))
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if future.cancelled() and (task is None or not task.cancelling()):
-            return None
-        raise
+    waiting = asyncio.wrap_future(future)
+    waiting.add_done_callback(_looked_at)
+    await asyncio.wait((waiting,))
+    return None if waiting.cancelled() else waiting.result()
 
 
 def _looked_at(done: asyncio.Future[Any]) -> None:

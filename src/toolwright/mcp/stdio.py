@@ -256,6 +256,12 @@ class Child:
             _signal_group(process.pid, signal.SIGKILL)
         _LIVE.discard(process.pid)
 
+    async def gone(self) -> None:
+        """Wait for the end of a process that was ended in a hurry; not for long."""
+        if self.process is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), POLITE_SECONDS)
+
     def _kill(self, process: asyncio.subprocess.Process) -> None:
         if not _signal_group(process.pid, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
