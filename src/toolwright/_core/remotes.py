@@ -59,6 +59,8 @@ class Host:
     on_elicit: Asked | None = None
     on_sample: Asked | None = None
     roots: Sequence[str | Path] = ()
+    context: ToolContext[Any] = field(default_factory=ToolContext)
+    """In whose name the toolbox itself asks: what a server offers, and how it is."""
 
     @property
     def forwards(self) -> bool:
@@ -121,6 +123,10 @@ class Remote(Protocol):
 
     def clear_cache(self) -> None:
         """Forget the lists; the next need fetches them."""
+        ...
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+        """Return this server with the lists of whoever the context speaks of; prepared anew, they change."""
         ...
 
     async def health(self) -> Health:
@@ -201,6 +207,13 @@ class Remotes:
         both = Remotes(self.host, self.on_conflict, [*self.sources, *more])
         both.local = self.local | other.local
         return both
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remotes:
+        """Return the servers as whoever the context speaks of sees them, under the same rules for names."""
+        seen = Remotes(self.host, self.on_conflict, (source.seen_by(context) for source in self.sources))
+        seen.local, seen.watchers = self.local, self.watchers
+        seen._owners, seen._warned, seen._said = self._owners, self._warned, self._said
+        return seen
 
     def listen(self, listener: Any) -> None:
         """Have `listener.forget_routes()` called after each change, for as long as it lives."""

@@ -55,7 +55,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._run: RunState | None = None
         self._owns_store = self._owns_remotes = True
         self._view: View = _unchanged
-        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots)
+        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context)
         self._remotes = Remotes(host, policy.on_conflict)
         self._remotes.listen(self)
         self._problems: tuple[PluginError, ...] = ()
@@ -223,8 +223,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """Return the tool that a call of this name would run, or `None`."""
         route = self._route(name)
         if route is None and self._remotes:
-            await self._remotes.prepare()
-            route = self._route(name)
+            box = await self._listed_for(None)
+            route = box._route(name)  # noqa: SLF001 - one of ourselves
         return None if route is None else route.tool
 
     def _route(self, name: str) -> Route | None:
@@ -299,8 +299,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         seconds = self._policy.settings.call_timeout if ask.timeout is INHERIT else ask.timeout
         try:
             async with asyncio.timeout(seconds):
-                await self._remotes.prepare()
-            route = self._route_or_refusal(call.name)
+                route = (await self._listed_for(ask.context))._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
         except ToolCallError as unreachable:
             route = unreachable
         except TimeoutError:
@@ -336,18 +335,21 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         wanted = [as_call(call) for call in calls]
         width = width_of(strategy, self._policy.max_concurrency)
 
+        known, seconds, box = context_from(context), checked(timeout), self
         routes = [self._route_or_refusal(call.name) for call in wanted]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
+            box = self._seen(known)
             # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
             with contextlib.suppress(TimeoutError, ToolCallError):
                 async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
-                    await self._remotes.prepare()
-            routes = [self._route_or_refusal(call.name) for call in wanted]
-
-        known, seconds = context_from(context), checked(timeout)
+                    await box._remotes.prepare()  # noqa: SLF001 - one of ourselves
+            routes = [box._route_or_refusal(call.name) for call in wanted]  # noqa: SLF001 - one of ourselves
+        # What was there when the batch began stays there for it, whoever clears the lists meanwhile.
+        found = {call.name: route for call, route in zip(wanted, routes, strict=True)}
 
         async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
-            route = self._route_or_refusal(call.name)
+            route = box._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
+            route = found[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
             ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
@@ -374,12 +376,12 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             KeyError: there is no such prompt; names those there are.
             InvalidArguments: the arguments do not fit.
         """
-        found = self._catalog.prompts.get(name)
+        found, box = self._catalog.prompts.get(name), self
         if found is None and self._remotes:
-            await self._remotes.prepare()
-            found = next((prompt for prompt in self.prompts if prompt.name == name), None)
+            box = await self._listed_for(context_from(context))
+            found = next((prompt for prompt in box.prompts if prompt.name == name), None)
         if found is None:
-            known = ", ".join(prompt.name for prompt in self.prompts) or "none"
+            known = ", ".join(prompt.name for prompt in box.prompts) or "none"
             raise KeyError(f"No prompt named {name!r}. There are: {known}.")
         return await found.render(arguments, self._policy.context.merged(context_from(context)))
 

@@ -7,10 +7,12 @@ Not here: connections (`pool`), lists (`offer`), or the names of several servers
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
@@ -18,24 +20,23 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
 from toolwright._core.clients import Relay, relay_of
 from toolwright._core.context import CLIENT, ToolContext
 from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host, Watcher, Wired
+from toolwright._core.remotes import Health, Host, Remote, Watcher, Wired
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
 from toolwright.errors import RemoteError, ToolwrightError
 from toolwright.mcp.failures import loss_in, reason_of, told_of
-from toolwright.mcp.identity import headers_for, key_of
+from toolwright.mcp.identity import has_identities, headers_for, key_of
 from toolwright.mcp.link import Link
 from toolwright.mcp.listing import Lists, fetch_lists
 from toolwright.mcp.offer import Offer
-from toolwright.mcp.pool import Pool
+from toolwright.mcp.pool import IDENTITIES, Pool
 from toolwright.mcp.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
+from toolwright.mcp.seen import Seen
 from toolwright.mcp.servers import Server
 from toolwright.mcp.tools import RemoteTool, contents_of, context_of
 
 _log = logging.getLogger("toolwright.mcp")
 _T = TypeVar("_T")
-
-_NOBODY: Final = ToolContext[Any]()
 
 
 class Connection:
@@ -46,6 +47,8 @@ class Connection:
         self.name, self.required = server.name, server.required
         self.offer = Offer(server, self._fetch, self._tell)
         self.pool = Pool(server.name, self._begin, self._begun)
+        self._offers: dict[str, Offer] = {}
+        self._lock = threading.Lock()
         self._changed: list[Watcher] = []
         self._subscribed: frozenset[str] = frozenset()
 
@@ -90,14 +93,19 @@ class Connection:
 
     def clear_cache(self) -> None:
         """Forget the lists."""
-        self.offer.forget()
+        for offer in self._all():
+            offer.forget()
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+        """Return this server with the lists of whoever the context speaks of."""
+        return Seen(self, lambda: self._offer_for(context), context)
 
     async def health(self) -> Health:
         """Make a round trip."""
         started, link = time.perf_counter(), None
         try:
             async with asyncio.timeout(self.server.connect_timeout):
-                headers = await headers_for(self.server, _NOBODY)
+                headers = await headers_for(self.server, self.host.context)
                 link = await self.pool.link(key_of(headers), headers)
                 await link.run(pinged)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
@@ -114,7 +122,7 @@ class Connection:
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        known = context if context is not None else _NOBODY
+        known = context if context is not None else self.host.context
         request = ReadRequest(uri, self._relay_of(known))
         result = await self._reliably("read", request, again=True, context=known)
         return tuple(map(contents_of, result.contents))
@@ -136,9 +144,12 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close every connection and forget the lists."""
-        self.offer.close()
+        offers = self._all()
+        for offer in offers:
+            offer.close()
         await self.pool.aclose()
-        self.offer.forget()
+        for offer in offers:
+            offer.forget()
 
     # --- calls -------------------------------------------------------------------------------------
 
@@ -162,11 +173,23 @@ class Connection:
         work: Callable[[Any, Link], Awaitable[_T]],
         *,
         again: bool,
-        context: ToolContext[Any] = _NOBODY,
+        context: ToolContext[Any] | None = None,
+        tool: str = "",
+    ) -> _T:
+        """Do something with a connection of whoever asks; of the toolbox itself, where nobody is named."""
+        headers = await headers_for(self.server, self.host.context if context is None else context)
+        return await self._twice(phase, work, headers, again=again, tool=tool)
+
+    async def _twice(
+        self,
+        phase: str,
+        work: Callable[[Any, Link], Awaitable[_T]],
+        headers: Mapping[str, str],
+        *,
+        again: bool,
         tool: str = "",
     ) -> _T:
         """Do something with a connection; once more with a new one where that cannot do harm."""
-        headers = await headers_for(self.server, context)
         key = key_of(headers)
         for attempt in (1, 2):
             link = await self.pool.link(key, headers)
@@ -191,7 +214,7 @@ class Connection:
 
     async def _refused(self, phase: str, error: Exception, tool: str) -> RemoteError:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-            self.lists.expires = 0.0  # it may offer something else by now
+            self._expire()  # it may offer something else by now
         return RemoteError(self.name, phase, reason_of(error), tool=tool)
 
     # --- connections and lists ---------------------------------------------------------------------
@@ -206,11 +229,43 @@ class Connection:
     def _list_changed(self, what: str, uri: str | None = None) -> None:
         _log.debug("server %r: %s", self.name, what)
         if uri is None:
-            self.lists.expires = 0.0
+            self._expire()
         self._tell(uri)
+
+    def _all(self) -> list[Offer]:
+        with self._lock:
+            return [self.offer, *self._offers.values()]
+
+    def _expire(self) -> None:
+        for offer in self._all():
+            offer.lists.expires = 0.0
+
+    async def _offer_for(self, context: ToolContext[Any] | None) -> Offer:
+        """Return the lists of whoever a context speaks of; those of the toolbox, where it is the same identity.
+
+        What one identity was shown is shown to no other: a server may offer something else to each.
+        """
+        if context is None or context is self.host.context or not has_identities(self.server):
+            return self.offer
+        headers = await headers_for(self.server, context)
+        with contextlib.suppress(RemoteError):
+            if headers == await headers_for(self.server, self.host.context):
+                return self.offer
+        key, gone = key_of(headers), []
+        with self._lock:
+            offer = self._offers.pop(key, None) or Offer(self.server, lambda: self._fetch_as(headers), _untold)
+            self._offers[key] = offer  # the last one used is the last one to go
+            while len(self._offers) > IDENTITIES:
+                gone.append(self._offers.pop(next(iter(self._offers))))
+        for old in gone:
+            old.close()
+        return offer
 
     async def _fetch(self) -> Lists:
         return await self._reliably("list", self._listed, again=True)
+
+    async def _fetch_as(self, headers: Mapping[str, str]) -> Lists:
+        return await self._twice("list", self._listed, headers, again=True)
 
     async def _listed(self, client: Any, link: Link) -> Lists:
         seconds = self.server.timeout
@@ -229,3 +284,7 @@ class Connection:
     def _tell(self, uri: str | None = None) -> None:
         for changed in self._changed:
             changed(uri)
+
+
+def _untold() -> None:
+    """Tell nobody: what changed is seen by one identity, which looks at it with each need."""

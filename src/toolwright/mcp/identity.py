@@ -15,6 +15,12 @@ from toolwright.errors import RemoteError
 from toolwright.mcp.servers import Server
 
 
+def has_identities(server: Server) -> bool:
+    """Tell whether a server may know its callers apart: whether `auth=` is a function of the context."""
+    ask = server.auth
+    return callable(ask) and not hasattr(ask, "auth_flow") and not hasattr(ask, "async_auth_flow")
+
+
 async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str, str]:
     """Return who is asking, as headers.
 
@@ -22,7 +28,7 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
         RemoteError: `auth=` failed, or returned what is neither a token nor headers.
     """
     ask = server.auth
-    if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
+    if not has_identities(server):
         return {}
     try:
         told = ask(context)

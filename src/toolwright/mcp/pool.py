@@ -137,6 +137,8 @@ class Pool:
             return idle[: max(0, len(self.links) - IDENTITIES)]
 
     def _failed(self, error: RemoteError) -> None:
+        if error.phase == "authorize":
+            return  # it is there, and others it may know
         self._trouble = error
         self._failures += 1
         self.note(ok=False)

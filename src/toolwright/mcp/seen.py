@@ -1,0 +1,88 @@
+"""A server as whoever a context speaks of sees it: lists that stay what they were until they are asked for again.
+
+Lives here: which lists one view of a toolbox goes by, whatever others clear or fetch meanwhile.
+Not here: fetching them (`offer`), or whose they are (`connection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from toolwright._core.context import ToolContext
+from toolwright._core.prompts import Prompt
+from toolwright._core.remotes import Health, Host, Remote, Watcher, Wired
+from toolwright._core.tool import Tool
+from toolwright._core.values import Content, ResourceLink
+from toolwright.mcp.listing import Lists
+from toolwright.mcp.offer import Offer
+
+
+class Seen:
+    """One server, for one identity."""
+
+    def __init__(
+        self, server: Remote, choose: Callable[[], Awaitable[Offer]], context: ToolContext[Any] | None
+    ) -> None:
+        self.name, self.required = server.name, server.required
+        self.lists = Lists()
+        self._server, self._choose, self._context = server, choose, context
+        self._changed: list[Watcher] = []
+        self.health: Callable[[], Coroutine[Any, Any, Health]] = server.health
+        self.complete: Callable[..., Coroutine[Any, Any, Mapping[str, Any]]] = server.complete
+        self.subscribe: Callable[[frozenset[str]], Coroutine[Any, Any, None]] = server.subscribe
+        self.host_by: Callable[[Host], None] = server.host_by
+        self.aclose: Callable[[], Coroutine[Any, Any, None]] = server.aclose
+        self.seen_by: Callable[[ToolContext[Any] | None], Remote] = server.seen_by
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What it offers to the identity."""
+        return self.lists.tools
+
+    @property
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts it offers to the identity."""
+        return self.lists.prompts
+
+    @property
+    def resources(self) -> Sequence[ResourceLink]:
+        """The resources it offers to the identity."""
+        return self.lists.resources
+
+    @property
+    def wired(self) -> Wired:
+        """The resources as the wire has them."""
+        return self.lists.wired
+
+    def watch(self, changed: Watcher) -> None:
+        """Have `changed` called when the lists of this view change."""
+        self._changed.append(changed)
+
+    async def prepare(self) -> None:
+        """Have the lists of the identity, fetched where they are missing or stale."""
+        offer = await self._choose()
+        try:
+            self._have(await offer.ready())
+        except BaseException:
+            self._have(offer.lists)  # the last good ones, where they may be served
+            raise
+
+    async def refresh(self) -> None:
+        """Fetch the lists of the identity in any case."""
+        self._have(await (await self._choose()).fetch())
+
+    def clear_cache(self) -> None:
+        """Forget the lists, for everybody."""
+        self._server.clear_cache()
+        self._have(Lists())
+
+    async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
+        """Return the contents of a resource."""
+        return await self._server.read(uri, self._context if context is None else context)
+
+    def _have(self, lists: Lists) -> None:
+        if lists is not self.lists:
+            self.lists = lists
+            for changed in self._changed:
+                changed(None)
