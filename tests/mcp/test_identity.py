@@ -1,11 +1,12 @@
 """A server that knows its callers apart: each sees its own list, and a list that is in use is not taken away."""
 
+import asyncio
 import logging
 
 import pytest
 
 from serving.shelf import Running
-from toolwright import McpServer, Toolbox, ToolContext, asgi_app, prompt, resource, tool
+from toolwright import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
 from toolwright.mcp import connection
 
 
@@ -173,3 +174,30 @@ async def test_a_toolbox_within_a_toolbox_lists_in_the_name_of_a_call(office):
 
     assert hers.text == "paid"
     assert his.error.code == "unknown_tool"
+
+
+async def test_a_call_goes_by_the_list_that_it_waited_for_whoever_clears_it_meanwhile():
+    async with Toolbox(McpServer.of("shop", Toolbox(add)), eager=False) as box:
+        soon = asyncio.get_running_loop().call_soon
+        box.watch(lambda _: soon(box.clear_cache) if box.tools else None)
+
+        one = await box.call("add", {"a": 1})
+        found = await box.resolve("add")
+        batch = await box.call_all([("add", {"a": 2})])
+
+    assert one.text == "1"
+    assert found is not None
+    assert batch[0].text == "2"
+
+
+async def test_a_batch_goes_by_the_list_that_it_began_with():
+    @tool
+    def clear() -> str:
+        """Clear."""
+        box.clear_cache()
+        return "cleared"
+
+    async with Toolbox(clear, McpServer.of("shop", Toolbox(add))) as box:
+        results = await box.call_all([("clear", {}), ("add", {"a": 1})], strategy=Sequential())
+
+    assert [result.ok for result in results] == [True, True]

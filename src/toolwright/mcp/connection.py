@@ -11,23 +11,22 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
+from typing_extensions import override
 
 from toolwright._core.clients import Relay, relay_of
 from toolwright._core.context import CLIENT, ToolContext
-from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host, Remote, Watcher, Wired
-from toolwright._core.tool import Tool
-from toolwright._core.values import Content, ResourceLink
+from toolwright._core.remotes import Health, Host, Remote, Watcher
+from toolwright._core.values import Content
 from toolwright.errors import RemoteError, ToolwrightError
 from toolwright.mcp.failures import loss_in, reason_of, told_of
 from toolwright.mcp.identity import has_identities, headers_for, key_of
 from toolwright.mcp.link import Link
-from toolwright.mcp.listing import Lists, fetch_lists
+from toolwright.mcp.listing import Listed, Lists, fetch_lists
 from toolwright.mcp.offer import Offer
 from toolwright.mcp.pool import IDENTITIES, Pool
 from toolwright.mcp.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
@@ -39,7 +38,7 @@ _log = logging.getLogger("toolwright.mcp")
 _T = TypeVar("_T")
 
 
-class Connection:
+class Connection(Listed):
     """One server of one toolbox: its connections, by identity, and what it is known to offer."""
 
     def __init__(self, server: Server, host: Host) -> None:
@@ -55,29 +54,10 @@ class Connection:
     # --- what a toolbox asks -----------------------------------------------------------------------
 
     @property
+    @override
     def lists(self) -> Lists:
         """What it is known to offer, and until when that is fresh."""
         return self.offer.lists
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """What it is known to offer."""
-        return self.lists.tools
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """The prompts it is known to offer."""
-        return self.lists.prompts
-
-    @property
-    def resources(self) -> Sequence[ResourceLink]:
-        """The resources it is known to offer."""
-        return self.lists.resources
-
-    @property
-    def wired(self) -> Wired:
-        """The resources as the wire has them."""
-        return self.lists.wired
 
     def watch(self, changed: Watcher) -> None:
         """Have `changed` called whenever the lists, or a resource that is subscribed to, change."""

@@ -6,26 +6,26 @@ Not here: fetching them (`offer`), or whose they are (`connection`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from toolwright._core.context import ToolContext
-from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host, Remote, Watcher, Wired
-from toolwright._core.tool import Tool
-from toolwright._core.values import Content, ResourceLink
-from toolwright.mcp.listing import Lists
+from toolwright._core.remotes import Health, Host, Remote, Watcher
+from toolwright._core.values import Content
+from toolwright.mcp.listing import Listed, Lists
 from toolwright.mcp.offer import Offer
 
 
-class Seen:
+class Seen(Listed):
     """One server, for one identity."""
 
     def __init__(
         self, server: Remote, choose: Callable[[], Awaitable[Offer]], context: ToolContext[Any] | None
     ) -> None:
         self.name, self.required = server.name, server.required
-        self.lists = Lists()
+        self._lists = Lists()
         self._server, self._choose, self._context = server, choose, context
         self._changed: list[Watcher] = []
         self.health: Callable[[], Coroutine[Any, Any, Health]] = server.health
@@ -36,24 +36,10 @@ class Seen:
         self.seen_by: Callable[[ToolContext[Any] | None], Remote] = server.seen_by
 
     @property
-    def tools(self) -> Sequence[Tool]:
+    @override
+    def lists(self) -> Lists:
         """What it offers to the identity."""
-        return self.lists.tools
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """The prompts it offers to the identity."""
-        return self.lists.prompts
-
-    @property
-    def resources(self) -> Sequence[ResourceLink]:
-        """The resources it offers to the identity."""
-        return self.lists.resources
-
-    @property
-    def wired(self) -> Wired:
-        """The resources as the wire has them."""
-        return self.lists.wired
+        return self._lists
 
     def watch(self, changed: Watcher) -> None:
         """Have `changed` called when the lists of this view change."""
@@ -83,6 +69,6 @@ class Seen:
 
     def _have(self, lists: Lists) -> None:
         if lists is not self.lists:
-            self.lists = lists
+            self._lists = lists
             for changed in self._changed:
                 changed(None)
