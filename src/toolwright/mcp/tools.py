@@ -95,9 +95,9 @@ class RemoteTool(Tool):
         content = tuple(map(part_of, result.content))
         text = "\n".join(map(note_of, content))
         structured = result.structured_content
-        if result.is_error:
-            raise ToolError(text or "the tool failed and said nothing")
         given = "structured_content" in result.model_fields_set and structured is not None
+        if result.is_error:
+            raise _refusal(text, content, structured if given else None, dict(result.meta or {}))
         if given and self.output_schema is not None and (reason := misfit(structured, self.output_schema)) is not None:
             raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
         if given and not content:
@@ -113,6 +113,16 @@ class RemoteTool(Tool):
         if result.meta:
             fields["meta"] = dict(result.meta)
         return fields
+
+
+def _refusal(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
+    """Return what a server says went wrong, with the pictures and the data that it says it with."""
+    data = "" if structured is None else to_json(structured).decode()
+    error = ToolError(text or data or "the tool failed and said nothing")
+    parts = tuple(part for part in content if not isinstance(part, Text))
+    kept = {"content": parts, "structured": structured, "meta": meta}
+    error.rest = {name: value for name, value in kept.items() if value not in ((), None, {})}
+    return error
 
 
 def _options_of(entry: Any, timeout: float | None) -> ToolOptions:
