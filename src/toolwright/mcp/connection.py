@@ -82,15 +82,12 @@ class Connection(Listed):
 
     async def health(self) -> Health:
         """Make a round trip."""
-        started, link = time.perf_counter(), None
+        started = time.perf_counter()
         try:
             async with asyncio.timeout(self.server.connect_timeout):
-                headers = await headers_for(self.server, self.host.context)
-                link = await self.pool.link(key_of(headers), headers)
-                await link.run(pinged)
+                # As a call would: a session that the server has forgotten is no illness, the next one is opened.
+                await self._reliably("health", self._pinged, again=True)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
-            if link is not None:
-                self.pool.evict(key_of(link.headers), link)
             self.pool.note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(
@@ -99,6 +96,13 @@ class Connection(Listed):
         self.pool.note(ok=True)
         self.offer.wake()
         return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.pool.since)
+
+    async def _pinged(self, client: Any, link: Link) -> None:
+        try:
+            await pinged(client, link)
+        except BaseException:
+            self.pool.evict(key_of(link.headers), link)
+            raise
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""

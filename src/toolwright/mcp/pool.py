@@ -37,6 +37,8 @@ class Pool:
         self.name, self._begin, self._begun = name, begin, begun
         self.links: dict[str, Link] = {}
         self.since = time.time()
+        """When the server became as it is."""
+        self._well: bool | None = None
         self._opening: dict[str, concurrent.futures.Future[Link]] = {}
         self._lock = threading.Lock()
         self._failures = 0
@@ -148,8 +150,8 @@ class Pool:
 
     def note(self, *, ok: bool) -> None:
         """Take note of how the server is."""
-        if ok is bool(self._failures):
-            self.since = time.time()
+        if ok is not self._well:
+            self._well, self.since = ok, time.time()
 
     def evict(self, key: str, link: Link | None = None) -> None:
         """Let go of the connection of an identity; only of this one, where one is given."""

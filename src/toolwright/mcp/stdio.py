@@ -167,7 +167,8 @@ class Child:
         self._probe_is_over()
         self.screen.asked.pop(asked, None)
         error = ErrorData(code=METHOD_NOT_FOUND, message=reason)
-        await self._out.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error)))
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody may wait any more
+            await self._out.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error)))
 
     def _probe_is_over(self) -> None:
         self.probe = None
