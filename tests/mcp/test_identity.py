@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
 from serving.shelf import Running
 from toolwright import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
+from toolwright.errors import RemoteError
 from toolwright.mcp import connection
 
 
@@ -117,6 +119,63 @@ async def test_a_view_for_somebody_calls_in_that_name(office):
     assert found is not None
     assert known == ["pay", "who"]
     assert after == []
+
+
+class Asked:
+    """An `auth=` that is an object with an async call."""
+
+    async def __call__(self, context):
+        return context["token"]
+
+
+async def in_a_coroutine(context):
+    return context["token"]
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        in_a_coroutine,
+        Asked(),
+        lambda context: in_a_coroutine({**context}),
+        lambda context: {"authorization": "Bearer bob"},
+    ],
+    ids=["async function", "async object", "function of a coroutine", "headers"],
+)
+async def test_auth_may_be_anything_that_can_be_called(office, auth):
+    async with Toolbox(at(office, auth=auth), context={"token": "bob"}) as box:
+        result = await box.call("who")
+
+    assert result.text == "bob"
+
+
+async def test_an_auth_that_blocks_holds_up_nobody_else(office):
+    release = threading.Event()
+
+    def blocks(context):
+        assert release.wait(20)
+        return context["token"]
+
+    async with Toolbox(add, at(office, auth=blocks), context={"token": "bob"}, eager=False) as box:
+        waiting = asyncio.create_task(box.call("who"))
+        await asyncio.sleep(0)
+        other = await box.call("add", {"a": 1})
+        first = waiting.done()
+        release.set()
+        result = await waiting
+
+    assert other.value == 1
+    assert not first
+    assert result.text == "bob"
+
+
+async def test_an_auth_that_never_answers_costs_the_connect_timeout(office):
+    release = threading.Event()
+
+    with pytest.raises(RemoteError, match=r"auth= failed: no answer within connect_timeout of 0\.2 s"):
+        async with Toolbox(at(office, auth=lambda _: release.wait(20), connect_timeout=0.2, required=True)):
+            pass
+    release.set()
 
 
 async def test_prompts_and_resources_are_had_in_the_name_of_the_call(office):

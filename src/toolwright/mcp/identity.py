@@ -5,6 +5,7 @@ Lives here: the answer of `auth=`, as headers. Not here: how a token is got (`au
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import Mapping
@@ -31,10 +32,14 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
     if not has_identities(server):
         return {}
     try:
-        told = ask(context)
-        told = await told if inspect.isawaitable(told) else told
+        async with asyncio.timeout(server.connect_timeout) as bound:
+            # A function that is not async may read a file or ask a service, and nobody else is to wait for it.
+            told = ask(context) if _is_async(ask) else await asyncio.to_thread(ask, context)
+            told = await told if inspect.isawaitable(told) else told
     except Exception as error:
-        reason = f"auth= failed: {type(error).__name__}"
+        late = isinstance(error, TimeoutError) and bound.expired()
+        limit = f"no answer within connect_timeout of {server.connect_timeout:g} s"
+        reason = f"auth= failed: {limit if late else type(error).__name__}"
         raise RemoteError(server.name, "authorize", reason) from error
     if told is None:
         return {}
@@ -44,6 +49,10 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
         return {str(name): str(value) for name, value in told.items()}
     reason = f"auth= returned {type(told).__name__}. Return a token or headers"
     raise RemoteError(server.name, "authorize", reason)
+
+
+def _is_async(ask: Any) -> bool:
+    return inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(type(ask).__call__)
 
 
 def key_of(headers: Mapping[str, str]) -> str:
