@@ -178,6 +178,10 @@ class Remotes:
         self._clash: DuplicateTool | None = None
         self.local: frozenset[str] = frozenset()
         """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
+        self.local_prompts: frozenset[str] = frozenset()
+        """The names of the toolbox's own prompts."""
+        self.prompt_owners: dict[str, str] = {}
+        """Which server had the name of a prompt first, and keeps it."""
         self._named: tuple[int, dict[str, Tool]] | None = None
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
@@ -206,12 +210,14 @@ class Remotes:
         more = [source for source in other.sources if source not in self.sources]
         both = Remotes(self.host, self.on_conflict, [*self.sources, *more])
         both.local = self.local | other.local
+        both.local_prompts = self.local_prompts | other.local_prompts
         return both
 
     def seen_by(self, context: ToolContext[Any] | None) -> Remotes:
         """Return the servers as whoever the context speaks of sees them, under the same rules for names."""
         seen = Remotes(self.host, self.on_conflict, (source.seen_by(context) for source in self.sources))
-        seen.local, seen.watchers = self.local, self.watchers
+        seen.local, seen.local_prompts, seen.watchers = self.local, self.local_prompts, self.watchers
+        seen.prompt_owners = self.prompt_owners
         seen._owners, seen._warned, seen._said = self._owners, self._warned, self._said
         return seen
 
@@ -354,3 +360,17 @@ class Remotes:
     async def aclose(self) -> None:
         """Close every connection; none keeps the others from being closed."""
         await asyncio.gather(*(source.aclose() for source in self.sources), return_exceptions=True)
+
+
+def prompts_in(remotes: Remotes) -> dict[str, tuple[Remote, Prompt]]:
+    """Return the prompts that the servers are known to offer, each with its server, named by the rule for tools."""
+    named: dict[str, tuple[Remote, Prompt]] = {}
+    for source in remotes.sources:
+        for prompt in source.prompts:
+            taken = prompt.name in remotes.local_prompts or prompt.name in named
+            owner = remotes.prompt_owners.setdefault(prompt.name, source.name)
+            if taken or owner != source.name or remotes.on_conflict == "prefix":
+                named.setdefault(f"{source.name}__{prompt.name}", (source, prompt))
+            else:
+                named[prompt.name] = (source, prompt)
+    return named

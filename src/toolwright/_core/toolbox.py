@@ -33,8 +33,8 @@ from toolwright._core.nested import Nested, servers_seen
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Strategy, Timeout, checked, checked_retry
 from toolwright._core.progress import OnProgress
-from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Host, Remotes, RemoteSource, View
+from toolwright._core.prompts import Prompt, prompt_as
+from toolwright._core.remotes import Host, Remotes, RemoteSource, View, prompts_in
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
@@ -123,6 +123,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._catalog, self._problems = grown, (*self._problems, *problems_of(source))
         if self._owns_remotes:
             self._remotes.local = frozenset((*grown.tools, READ_RESULT))
+            self._remotes.local_prompts = frozenset(grown.prompts)
         self._remotes.changed()
         self.forget_routes()
 
@@ -172,8 +173,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
-        """The prompts, sorted by name; a server's gives way to a local one of its name."""
-        remote = {prompt.name: prompt for source in self._remotes.sources for prompt in source.prompts}
+        """The prompts, sorted by name; a server's whose name is taken is `server__prompt`."""
+        remote = {name: prompt_as(prompt, name) for name, (_, prompt) in prompts_in(self._remotes).items()}
         return sorted({**remote, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
