@@ -28,6 +28,11 @@ class Behind:
         self._remotes.forward()
 
     @property
+    def given(self) -> list[Any]:
+        """What the toolbox was given for each server."""
+        return [source.server for source in self._remotes.sources]
+
+    @property
     def listed(self) -> dict[str, Mapping[str, Any]]:
         """The resources of the servers, by address, as the wire has them; of two, the first server's."""
         found: dict[str, Mapping[str, Any]] = {}

@@ -27,7 +27,7 @@ class Nested:
 
     def __init__(self, inner: Remote, remotes: Remotes, view: View) -> None:
         self.inner, self.remotes, self.view = inner, remotes, view
-        self.name, self.required = inner.name, inner.required
+        self.name, self.server, self.required = inner.name, inner.server, inner.required
         self.watch = inner.watch
         self.prepare: Callable[[], Awaitable[None]] = inner.prepare
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh

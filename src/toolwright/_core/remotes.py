@@ -86,6 +86,8 @@ class Remote(Protocol):
     """A source whose tools are elsewhere and may come and go. Nothing here blocks but what is async."""
 
     name: str
+    server: Any
+    """What the toolbox was given for it."""
     required: bool
     """Whether the toolbox cannot start without it."""
 

@@ -24,7 +24,7 @@ class Seen(Listed):
     def __init__(
         self, server: Remote, choose: Callable[[], Awaitable[Offer]], context: ToolContext[Any] | None
     ) -> None:
-        self.name, self.required = server.name, server.required
+        self.name, self.server, self.required = server.name, server.server, server.required
         self._lists = Lists()
         self._server, self._choose, self._context = server, choose, context
         self._changed: list[Watcher] = []
