@@ -260,3 +260,21 @@ async def test_a_batch_goes_by_the_list_that_it_began_with():
         results = await box.call_all([("clear", {}), ("add", {"a": 1})], strategy=Sequential())
 
     assert [result.ok for result in results] == [True, True]
+
+
+async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
+    async with Toolbox(at(office), context={"token": "alice"}) as box:
+        view = box.seen_by({"tenant": "acme"})
+        await view.list()
+        behind = view.__behind__()
+        behind.forward()
+        await behind.subscribe(frozenset({"shop://hours"}))
+        health = await view.health()
+        again = await view.seen_by({"token": "bob"}).call("who")
+        await view.aclose()
+        after = await box.call("who")
+
+    assert health["web"].ok
+    assert again.text == "bob"
+    assert after.text == "alice"
+    assert caplog.text == ""

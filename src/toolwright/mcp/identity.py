@@ -31,8 +31,9 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
     ask = server.auth
     if not has_identities(server):
         return {}
+    bound = asyncio.timeout(server.connect_timeout)
     try:
-        async with asyncio.timeout(server.connect_timeout) as bound:
+        async with bound:
             # A function that is not async may read a file or ask a service, and nobody else is to wait for it.
             told = ask(context) if _is_async(ask) else await asyncio.to_thread(ask, context)
             told = await told if inspect.isawaitable(told) else told

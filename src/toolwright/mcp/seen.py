@@ -6,7 +6,7 @@ Not here: fetching them (`offer`), or whose they are (`connection`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from typing_extensions import override
@@ -28,12 +28,6 @@ class Seen(Listed):
         self._lists = Lists()
         self._server, self._choose, self._context = server, choose, context
         self._changed: list[Watcher] = []
-        self.health: Callable[[], Coroutine[Any, Any, Health]] = server.health
-        self.complete: Callable[..., Coroutine[Any, Any, Mapping[str, Any]]] = server.complete
-        self.subscribe: Callable[[frozenset[str]], Coroutine[Any, Any, None]] = server.subscribe
-        self.host_by: Callable[[Host], None] = server.host_by
-        self.aclose: Callable[[], Coroutine[Any, Any, None]] = server.aclose
-        self.seen_by: Callable[[ToolContext[Any] | None], Remote] = server.seen_by
 
     @property
     @override
@@ -63,9 +57,33 @@ class Seen(Listed):
         self._server.clear_cache()
         self._have(Lists())
 
+    async def health(self) -> Health:
+        """Make a round trip, in the name of the toolbox."""
+        return await self._server.health()
+
+    async def aclose(self) -> None:
+        """Close the connections, for everybody."""
+        await self._server.aclose()
+
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
         return await self._server.read(uri, self._context if context is None else context)
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
+        """Return the completions for an argument."""
+        return await self._server.complete(params, context)
+
+    async def subscribe(self, uris: frozenset[str]) -> None:
+        """Hear of changes of these resources, and of no others."""
+        await self._server.subscribe(uris)
+
+    def host_by(self, host: Host) -> None:
+        """Take another host, for everybody."""
+        self._server.host_by(host)
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+        """Return the server with the lists of somebody else."""
+        return self._server.seen_by(context)
 
     def _have(self, lists: Lists) -> None:
         if lists is not self.lists:
