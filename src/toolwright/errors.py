@@ -271,6 +271,8 @@ class ToolError(ToolCallError):
     def __init__(self, message: str, *, retryable: bool = False, data: Any = None) -> None:
         super().__init__(message, retryable=retryable)
         self.data = data
+        self.rest: dict[str, Any] = {}
+        """What its result holds beside the text: `content`, `structured`, `meta`."""
 
 
 class ExecutionError(ToolCallError):

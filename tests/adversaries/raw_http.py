@@ -125,6 +125,8 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tasks/get":
             state = server.states.pop(0) if len(server.states) > 1 else server.states[0]
             self.result(request, {"taskId": "t1", **state})
+        elif method == "ping" and case == "session" and server.first("forgotten"):
+            self.plain(404)
         else:
             self.result(request, {})
 

@@ -134,6 +134,7 @@ def log(line):
 
 def main():
     if CASE == "never starts":
+        log(f"started {os.getpid()}")
         time.sleep(3600)
     if CASE == "dies at once":
         print("no configuration found", file=sys.stderr)
@@ -166,6 +167,8 @@ def main():
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif method == "ping":
             answer(request, {})
+        elif method == "tools/list" and CASE == "never lists":
+            continue
         elif method == "tools/list":
             answer(request, listing(request))
         elif method == "tools/call":

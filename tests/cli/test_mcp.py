@@ -85,6 +85,39 @@ def test_what_a_server_offers_is_approved_into_the_lock(place):
     assert list(held["servers"]["raw"]["tools"]) == ["echo"]
 
 
+APP = f"""
+from toolwright import McpServer, Toolbox
+
+raw = McpServer.stdio("raw", {sys.executable!r}, [{RAW!r}, "plain"], pin="lock", prefix="r_")
+box = Toolbox(raw)
+"""
+
+
+@pytest.mark.parametrize("target", ["app.py:box", "app.py:raw", "app.py", "app:box"])
+def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(place, target):
+    (place / "app.py").write_text(APP)
+
+    before = run("list", "app.py:box", cwd=place)
+    approved = run("lock", target, "--approve", "raw", cwd=place)
+    after = run("list", "app.py:box", cwd=place)
+
+    assert "toolwright lock TARGET --approve raw`, with the file that names the server for TARGET" in before.stderr
+    assert (approved.returncode, approved.stdout.splitlines()[-1]) == (
+        0,
+        "Locked 1 tool of server raw in toolwright.lock.",
+    )
+    assert after.stdout.startswith("r_echo(")
+    assert after.stderr == ""
+
+
+def test_a_server_that_nothing_names_is_approved_under_a_name(place):
+    done = run("mcp", "lock", "--stdio", f"{sys.executable} {RAW} plain", "--name", "git", cwd=place)
+
+    held = json.loads((place / "toolwright.lock").read_text())
+    assert done.returncode == 0
+    assert list(held["servers"]) == ["git"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -94,6 +127,9 @@ def test_what_a_server_offers_is_approved_into_the_lock(place):
         (("mcp", "call", "nothing", "--config", "mcp.json"), 3, "No tool named 'nothing'"),
         (("mcp", "lock", "other", "--config", "mcp.json"), 3, "There is no server named 'other'"),
         (("mcp", "list", "--config", "missing.json"), 2, "missing.json"),
+        (("lock", "--approve", "raw"), 3, "No servers. Name the file that has them"),
+        (("lock", "missing.py:box", "--approve", "raw"), 3, "missing.py"),
+        (("lock", "mcp.json", "--approve", "other"), 3, "There is no server named 'other'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

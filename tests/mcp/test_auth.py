@@ -1,6 +1,9 @@
 """Servers that want to know who we are: a state, tokens in a file, a client's own credentials."""
 
+import asyncio
+import json
 import stat
+import sys
 
 import pytest
 from mcp.shared.auth import OAuthToken
@@ -43,6 +46,45 @@ async def test_tokens_are_kept_for_their_owner_alone_and_for_each_server(tmp_pat
     one.forget()
     assert await one.get_tokens() is None
     assert await two.get_tokens() is not None
+
+
+async def test_servers_that_share_a_file_lose_nothing_to_each_other(tmp_path):
+    path = tmp_path / "tokens.json"
+    stores = [FileTokens(path, f"s{number}") for number in range(40)]
+
+    await asyncio.gather(*(store.set_tokens(OAuthToken(access_token=store.server)) for store in stores))
+    kept = [(await store.get_tokens()) for store in stores]
+
+    assert [tokens and tokens.access_token for tokens in kept] == [store.server for store in stores]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "tokens.json.lock").stat().st_mode & 0o777 == 0o600
+
+
+WRITER = """
+import asyncio, sys
+from mcp.shared.auth import OAuthToken
+from toolwright.mcp.auth import FileTokens
+
+async def main():
+    sys.stdin.readline()
+    for number in range(20):
+        await FileTokens(sys.argv[1], f"{sys.argv[2]}{number}").set_tokens(OAuthToken(access_token="t"))
+
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_share_a_file_lose_nothing_to_each_other(tmp_path):
+    path = tmp_path / "tokens.json"
+    pipe = asyncio.subprocess.PIPE
+    writers = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), name, stdin=pipe)
+        for name in ("a", "b")
+    ]
+
+    await asyncio.gather(*(writer.communicate(b"go\n") for writer in writers))
+
+    assert sorted(json.loads(path.read_text("utf-8"))) == sorted(f"{name}{n}" for name in "ab" for n in range(20))
 
 
 async def test_a_damaged_file_is_said(tmp_path):

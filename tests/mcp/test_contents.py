@@ -57,6 +57,34 @@ async def test_content_that_is_none_fails_its_call(content):
     assert "does not fit the protocol" in result.error.reason
 
 
+@pytest.mark.parametrize("policy", ["message", "redact"])
+async def test_a_failure_keeps_its_pictures_and_its_data(policy):
+    said = {"content": [{"type": "text", "text": "no"}, IMAGE], "structuredContent": {"why": "x"}, "_meta": {"a": 1}}
+    with served("content") as server:
+        server.states = [{**said, "isError": True}]
+        async with Toolbox(McpServer.http("raw", server.url), on_error=policy) as box:
+            result = await box.call("echo", {"text": "x"})
+
+    assert result.error.code == "tool_error"
+    assert result.error.message == "no\n[image: image/png, 3 bytes]"
+    assert result.content == (Text(result.text), Image(b"\x00\x01\x02", "image/png"))
+    assert result.structured == {"why": "x"}
+    assert result.meta == {"a": 1}
+
+
+async def test_a_failure_of_words_alone_has_no_other_content():
+    result = await called({"content": [{"type": "text", "text": "no"}], "isError": True})
+
+    assert result.content == (Text(result.text),)
+    assert result.structured is None
+
+
+async def test_a_failure_that_is_told_in_data_alone_says_it():
+    result = await called({"content": [], "structuredContent": {"why": "x"}, "isError": True})
+
+    assert result.error.message == '{"why":"x"}'
+
+
 async def test_structured_content_alone_is_its_text_too():
     result = await called({"content": [], "structuredContent": {"n": 1}, "_meta": {"a": 1}})
 

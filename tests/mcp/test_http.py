@@ -1,15 +1,18 @@
 """A server over HTTP that misbehaves: the edge table of the MCP page, and the rows of the fault table, by name."""
 
 import asyncio
+import itertools
 import logging
+import time
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
 from adversaries.raw_http import served
 from serving.shelf import Running
 from toolwright import McpServer, Toolbox, resource
-from toolwright.mcp import connection
+from toolwright.mcp import pool
 
 
 def at(server, **words):
@@ -49,6 +52,30 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_
     assert result.text == "hello"
     assert server.seen.count("initialize") == 2
     assert server.seen.count("tools/call") == 2
+
+
+async def test_a_session_that_the_server_forgot_is_no_illness():
+    with served("session") as server:
+        async with Toolbox(at(server)) as box:
+            health = await box.health()
+
+    assert health["raw"].ok
+    assert server.seen.count("initialize") == 2
+    assert server.seen.count("ping") == 2
+
+
+async def test_health_says_since_when_it_is_so(monkeypatch):
+    clock = itertools.count(1000.0)
+    monkeypatch.setattr(pool, "time", SimpleNamespace(time=lambda: next(clock), monotonic=time.monotonic))
+    with served("plain") as server:
+        box = Toolbox(at(server))
+        well = [(await box.health())["raw"] for _ in range(2)]
+    ill = [(await box.health())["raw"] for _ in range(2)]
+    await box.aclose()
+
+    assert [each.ok for each in (*well, *ill)] == [True, True, False, False]
+    assert well[0].since == well[1].since
+    assert well[1].since < ill[0].since == ill[1].since
 
 
 async def test_a_server_is_told_who_calls():
@@ -164,13 +191,13 @@ async def test_each_identity_has_a_session_of_its_own():
 
 
 async def test_identities_that_are_not_seen_any_more_give_their_connection_back(monkeypatch):
-    monkeypatch.setattr(connection, "IDENTITIES", 3)
+    monkeypatch.setattr(pool, "IDENTITIES", 3)
 
     with served("plain") as server:
         async with Toolbox(at(server, auth=lambda context: context.get("token"))) as box:
             for number in range(10):
                 await echoed(box, context={"token": f"t{number}"})
-            links = box._remotes.sources[0]._links  # noqa: SLF001 - what must stay small is inside
+            links = box._remotes.sources[0].pool.links  # noqa: SLF001 - what must stay small is inside
             again = await echoed(box, context={"token": "t0"})
             held = len(links)
 

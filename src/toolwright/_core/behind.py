@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright._core.context import ToolContext
-from toolwright._core.remotes import Remote, Remotes
+from toolwright._core.remotes import Remote, Remotes, prompts_in
 from toolwright.errors import RemoteError
 
 _log = logging.getLogger("toolwright")
@@ -26,6 +26,11 @@ class Behind:
     def forward(self) -> None:
         """Have what the servers ask go to whoever called, where the application answers nothing itself."""
         self._remotes.forward()
+
+    @property
+    def given(self) -> list[Any]:
+        """What the toolbox was given for each server."""
+        return [source.server for source in self._remotes.sources]
 
     @property
     def listed(self) -> dict[str, Mapping[str, Any]]:
@@ -51,8 +56,15 @@ class Behind:
             RemoteError: the server cannot be had, or refused.
         """
         ref = params.get("ref") or {}
-        source = next((source for source in self._remotes.sources if _has(source, ref)), None)
-        return None if source is None else await source.complete(params, context)
+        if ref.get("type") == "ref/prompt":
+            known = prompts_in(self._remotes).get(str(ref.get("name")))
+            if known is None:
+                return None
+            source, prompt = known
+            return await source.complete({**params, "ref": {**ref, "name": prompt.name}}, context)
+        uri = str(ref.get("uri"))
+        owner = next((source for source in self._remotes.sources if _has(source, uri)), None)
+        return None if owner is None else await owner.complete(params, context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Hear of changes of these resources, each from the server that has it."""
@@ -68,8 +80,5 @@ class Behind:
                 raise outcome
 
 
-def _has(source: Remote, ref: Mapping[str, Any]) -> bool:
-    if ref.get("type") == "ref/prompt":
-        return any(prompt.name == ref.get("name") for prompt in source.prompts)
-    uri = str(ref.get("uri"))
+def _has(source: Remote, uri: str) -> bool:
     return uri in source.wired.resources or any(entry.get("uriTemplate") == uri for entry in source.wired.templates)

@@ -141,7 +141,7 @@ class Connections:
                 return await item.read(uri, values, known)
         if not self._remotes:
             raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
-        return await self._remotes.read(uri, known)
+        return await self._remotes.seen_by(known).read(uri, known)
 
     def read_sync(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
         """Run `read` to its end, from code that is not async."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from toolwright._core.context import ToolContext
 from toolwright._core.prompts import Prompt
 from toolwright._core.remotes import Health, Host, Remote, Remotes, View, Wired
 from toolwright._core.tool import Tool
@@ -26,7 +27,7 @@ class Nested:
 
     def __init__(self, inner: Remote, remotes: Remotes, view: View) -> None:
         self.inner, self.remotes, self.view = inner, remotes, view
-        self.name, self.required = inner.name, inner.required
+        self.name, self.server, self.required = inner.name, inner.server, inner.required
         self.watch = inner.watch
         self.prepare: Callable[[], Awaitable[None]] = inner.prepare
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh
@@ -41,6 +42,12 @@ class Nested:
         """Return the server itself: it is connected as its own toolbox says."""
         del host
         return self
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Nested:
+        """Return this server with the lists of whoever the context speaks of."""
+        remotes = self.remotes.seen_by(context)
+        inner = next(source for source in remotes.sources if source.name == self.name)
+        return Nested(inner, remotes, self.view)
 
     @property
     def tools(self) -> Sequence[Tool]:

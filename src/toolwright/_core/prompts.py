@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from typing_extensions import override
+
 from toolwright._core.arguments import bind_once
 from toolwright._core.context import ToolContext
 from toolwright._core.declare import Declaration
@@ -79,3 +81,41 @@ class Prompt:
 
     def __repr__(self) -> str:
         return f"<Prompt {self.name!r}>"
+
+
+class RenamedPrompt(Prompt):
+    """A prompt under another name; everything else is that of the first."""
+
+    def __init__(self, first: Prompt, name: str) -> None:
+        self.first, self._name, self.role = first, name, first.role
+        if (entry := getattr(first, "entry", None)) is not None:
+            self.entry = entry
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._name
+
+    @property
+    @override
+    def description(self) -> str:
+        return self.first.description
+
+    @property
+    @override
+    def input_schema(self) -> JsonSchema:
+        return self.first.input_schema
+
+    @property
+    @override
+    def origin(self) -> str:
+        return self.first.origin
+
+    @override
+    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
+        return await self.first.render(arguments, context)
+
+
+def prompt_as(prompt: Prompt, name: str) -> Prompt:
+    """Return a prompt under a name."""
+    return prompt if prompt.name == name else RenamedPrompt(prompt, name)

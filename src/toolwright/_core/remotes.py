@@ -60,6 +60,8 @@ class Host:
     on_elicit: Asked | None = None
     on_sample: Asked | None = None
     roots: Sequence[str | Path] = ()
+    context: ToolContext[Any] = field(default_factory=ToolContext)
+    """In whose name the toolbox itself asks: what a server offers, and how it is."""
 
     @property
     def forwards(self) -> bool:
@@ -85,6 +87,8 @@ class Remote(Protocol):
     """A source whose tools are elsewhere and may come and go. Nothing here blocks but what is async."""
 
     name: str
+    server: Any
+    """What the toolbox was given for it."""
     required: bool
     """Whether the toolbox cannot start without it."""
 
@@ -122,6 +126,10 @@ class Remote(Protocol):
 
     def clear_cache(self) -> None:
         """Forget the lists; the next need fetches them."""
+        ...
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+        """Return this server with the lists of whoever the context speaks of; prepared anew, they change."""
         ...
 
     async def health(self) -> Health:
@@ -168,10 +176,15 @@ class Remotes:
         self.version = 0
         """Another number whenever something changed."""
         self._warned: set[str] = set()
+        self._said: dict[str, str] = {}
         self._owners: dict[str, str] = {}
         self._clash: DuplicateTool | None = None
         self.local: frozenset[str] = frozenset()
         """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
+        self.local_prompts: frozenset[str] = frozenset()
+        """The names of the toolbox's own prompts."""
+        self.prompt_owners: dict[str, str] = {}
+        """Which server had the name of a prompt first, and keeps it."""
         self._named: tuple[int, dict[str, Tool]] | None = None
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
@@ -200,7 +213,16 @@ class Remotes:
         more = [source for source in other.sources if source not in self.sources]
         both = Remotes(self.host, self.on_conflict, [*self.sources, *more])
         both.local = self.local | other.local
+        both.local_prompts = self.local_prompts | other.local_prompts
         return both
+
+    def seen_by(self, context: ToolContext[Any] | None) -> Remotes:
+        """Return the servers as whoever the context speaks of sees them, under the same rules for names."""
+        seen = Remotes(self.host, self.on_conflict, (source.seen_by(context) for source in self.sources))
+        seen.local, seen.local_prompts, seen.watchers = self.local, self.local_prompts, self.watchers
+        seen.prompt_owners = self.prompt_owners
+        seen._owners, seen._warned, seen._said = self._owners, self._warned, self._said
+        return seen
 
     def listen(self, listener: Any) -> None:
         """Have `listener.forget_routes()` called after each change, for as long as it lives."""
@@ -292,10 +314,15 @@ class Remotes:
         failed: list[BaseException] = []
         for source, outcome in zip(self.sources, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
+                self._said.pop(source.name, None)
                 continue
             if not isinstance(outcome, ToolwrightError):
                 raise outcome
-            _log.warning("server %r %s: %s", source.name, trouble, outcome)
+            said = f"{trouble}: {outcome}"
+            # Told once: a server that is down is met by every need.
+            if self._said.get(source.name) != said:
+                _log.warning("server %r %s: %s", source.name, trouble, outcome)
+            self._said[source.name] = said
             if source.required:
                 failed.append(outcome)
         if failed:
@@ -353,3 +380,17 @@ class Remotes:
 def _closest(templates: Sequence[Mapping[str, Any]], uri: str) -> int:
     found = (closeness(str(entry.get("uriTemplate")), uri) for entry in templates)
     return max((close for close in found if close is not None), default=0)
+
+
+def prompts_in(remotes: Remotes) -> dict[str, tuple[Remote, Prompt]]:
+    """Return the prompts that the servers are known to offer, each with its server, named by the rule for tools."""
+    named: dict[str, tuple[Remote, Prompt]] = {}
+    for source in remotes.sources:
+        for prompt in source.prompts:
+            taken = prompt.name in remotes.local_prompts or prompt.name in named
+            owner = remotes.prompt_owners.setdefault(prompt.name, source.name)
+            if taken or owner != source.name or remotes.on_conflict == "prefix":
+                named.setdefault(f"{source.name}__{prompt.name}", (source, prompt))
+            else:
+                named[prompt.name] = (source, prompt)
+    return named

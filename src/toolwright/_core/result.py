@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from toolwright._core.policy import OnError
 from toolwright._core.render import NO_OUTPUT
-from toolwright._core.values import ToolResult
+from toolwright._core.values import Text, ToolResult
 from toolwright.errors import ExecutionError, RemoteError, ResultError, ToolCallError, ToolError
 
 _log = logging.getLogger("toolwright")
@@ -46,15 +46,25 @@ def shown(error: ToolCallError, policy: OnError) -> dict[str, Any]:
         ToolCallError: the policy is to raise.
     """
     if policy == "message":
-        return {"error": error}
+        return {"error": error, **_rest_of(error)}
     if policy == "raise":
         raise error
     if policy == "redact":
-        return {"error": error, "text": to_json(_redacted(error)).decode()}
+        return {"error": error, "text": to_json(_redacted(error)).decode(), **_rest_of(error)}
     told = policy(error)
     if isinstance(told, ToolResult):
         return {"error": told.error, "text": told.text, "content": told.content, "value": told.value}
     return {"error": error, "text": str(told) or NO_OUTPUT}
+
+
+def _rest_of(error: ToolCallError) -> dict[str, Any]:
+    """Return what a tool said with its failure: the parts after the text that every failure has, and data."""
+    if not isinstance(error, ToolError) or not error.rest:
+        return {}
+    rest = dict(error.rest)
+    if parts := rest.pop("content", ()):
+        rest["content"] = (Text(to_json(error.to_model()).decode()), *parts)
+    return rest
 
 
 def _redacted(error: ToolCallError) -> dict[str, Any]:

@@ -33,8 +33,8 @@ from toolwright._core.nested import Nested, servers_seen
 from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Strategy, Timeout, checked, checked_retry
 from toolwright._core.progress import OnProgress
-from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Host, Remotes, RemoteSource, View
+from toolwright._core.prompts import Prompt, prompt_as
+from toolwright._core.remotes import Host, Remotes, RemoteSource, View, prompts_in
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool
@@ -55,7 +55,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._run: RunState | None = None
         self._owns_store = self._owns_remotes = True
         self._view: View = _unchanged
-        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots)
+        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context)
         self._remotes = Remotes(host, policy.on_conflict)
         self._remotes.listen(self)
         self._problems: tuple[PluginError, ...] = ()
@@ -123,6 +123,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._catalog, self._problems = grown, (*self._problems, *problems_of(source))
         if self._owns_remotes:
             self._remotes.local = frozenset((*grown.tools, READ_RESULT))
+            self._remotes.local_prompts = frozenset(grown.prompts)
         self._remotes.changed()
         self.forget_routes()
 
@@ -172,8 +173,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
-        """The prompts, sorted by name; a server's gives way to a local one of its name."""
-        remote = {prompt.name: prompt for source in self._remotes.sources for prompt in source.prompts}
+        """The prompts, sorted by name; a server's whose name is taken is `server__prompt`."""
+        remote = {name: prompt_as(prompt, name) for name, (_, prompt) in prompts_in(self._remotes).items()}
         return sorted({**remote, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
@@ -223,8 +224,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """Return the tool that a call of this name would run, or `None`."""
         route = self._route(name)
         if route is None and self._remotes:
-            await self._remotes.prepare()
-            route = self._route(name)
+            box = await self._listed_for(None)
+            route = box._route(name)  # noqa: SLF001 - one of ourselves
         return None if route is None else route.tool
 
     def _route(self, name: str) -> Route | None:
@@ -299,8 +300,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         seconds = self._policy.settings.call_timeout if ask.timeout is INHERIT else ask.timeout
         try:
             async with asyncio.timeout(seconds):
-                await self._remotes.prepare()
-            route = self._route_or_refusal(call.name)
+                route = (await self._listed_for(ask.context))._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
         except ToolCallError as unreachable:
             route = unreachable
         except TimeoutError:
@@ -336,18 +336,21 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         wanted = [as_call(call) for call in calls]
         width = width_of(strategy, self._policy.max_concurrency)
 
+        known, seconds, box = context_from(context), checked(timeout), self
         routes = [self._route_or_refusal(call.name) for call in wanted]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
+            box = self._seen(known)
             # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
             with contextlib.suppress(TimeoutError, ToolCallError):
                 async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
-                    await self._remotes.prepare()
-            routes = [self._route_or_refusal(call.name) for call in wanted]
-
-        known, seconds = context_from(context), checked(timeout)
+                    await box._remotes.prepare()  # noqa: SLF001 - one of ourselves
+            routes = [box._route_or_refusal(call.name) for call in wanted]  # noqa: SLF001 - one of ourselves
+        # What was there when the batch began stays there for it, whoever clears the lists meanwhile.
+        found = {call.name: route for call, route in zip(wanted, routes, strict=True)}
 
         async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
-            route = self._route_or_refusal(call.name)
+            route = box._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
+            route = found[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return await self._refused(call.id, call.name, route)
             ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
@@ -374,12 +377,12 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             KeyError: there is no such prompt; names those there are.
             InvalidArguments: the arguments do not fit.
         """
-        found = self._catalog.prompts.get(name)
+        found, box = self._catalog.prompts.get(name), self
         if found is None and self._remotes:
-            await self._remotes.prepare()
-            found = next((prompt for prompt in self.prompts if prompt.name == name), None)
+            box = await self._listed_for(context_from(context))
+            found = next((prompt for prompt in box.prompts if prompt.name == name), None)
         if found is None:
-            known = ", ".join(prompt.name for prompt in self.prompts) or "none"
+            known = ", ".join(prompt.name for prompt in box.prompts) or "none"
             raise KeyError(f"No prompt named {name!r}. There are: {known}.")
         return await found.render(arguments, self._policy.context.merged(context_from(context)))
 

@@ -18,6 +18,7 @@ from toolwright._core.approve import Approver
 from toolwright._core.augment import OnArguments, augmenter
 from toolwright._core.catalog import Catalog, as_named, matches
 from toolwright._core.config import Config
+from toolwright._core.context import ToolContext, context_from
 from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.limits import RunState
 from toolwright._core.office import Office
@@ -147,6 +148,27 @@ class Views(ABC):
         folder = None if found.project_dir is None else Path(found.project_dir).absolute()
         context = self._policy.context.within(found, folder)
         twin._policy = replace(self._policy, context=context)  # noqa: SLF001 - as above
+        return twin
+
+    def seen_by(self, context: ToolContext[Any] | Mapping[str, Any]) -> Self:
+        """Return a view for whoever the context speaks of: its servers list, and are called, in that name.
+
+        Give it to a chat, or list it, where a server with `auth=` offers something else to each of its users.
+        """
+        whole = self._policy.context.merged(context_from(context))
+        twin = self._with(self._catalog, remotes=self._remotes.seen_by(whole))
+        twin._policy = replace(self._policy, context=whole)  # noqa: SLF001 - as above
+        return twin
+
+    def _seen(self, context: ToolContext[Any] | None) -> Self:
+        """Return a view whose lists nobody else clears; they are still to be prepared."""
+        whole = self._policy.context.merged(context)
+        return self._with(self._catalog, remotes=self._remotes.seen_by(whole))
+
+    async def _listed_for(self, context: ToolContext[Any] | None) -> Self:
+        """Return a view with the lists as they are now, for whoever the context speaks of."""
+        twin = self._seen(context)
+        await twin._remotes.prepare()  # noqa: SLF001 - as above
         return twin
 
     def __or__(self, other: Views) -> Self:

@@ -8,14 +8,16 @@ from pathlib import Path
 import click
 
 from toolwright._core.catalog import Catalog
+from toolwright._core.config import Config
 from toolwright.build.diff import ToolDiff
 from toolwright.build.listing import listings_of
 from toolwright.build.lock import FILE, Lock, approve, compare, load, retarget, write
 from toolwright.cli.diff import print_changes
 from toolwright.cli.main import DRIFT, NOT_FOUND
 from toolwright.cli.table import counted
-from toolwright.cli.target import fail, toolbox_at
+from toolwright.cli.target import fail, servers_at, toolbox_at
 from toolwright.cli.terminal import print_json
+from toolwright.mcp.source import McpServer
 
 
 @click.command("lock")
@@ -27,12 +29,13 @@ from toolwright.cli.terminal import print_json
 def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, check: bool, as_json: bool) -> None:
     """Write the definitions of the tools of each TARGET into the lock.
 
-    Without a TARGET, those that the lock names, or the tools of installed plugins.
+    Without a TARGET, those that the lock names, or the tools of installed plugins. With --approve, a TARGET is a
+    configuration of MCP servers, or a toolbox in code: mcp.json, app.py:box.
     """
     if servers:
-        from toolwright.cli.mcp import approve_servers, configured  # noqa: PLC0415 - for those who have servers
+        from toolwright.cli.mcp import approve_servers  # noqa: PLC0415 - for those who have servers
 
-        approve_servers(configured(targets[0] if targets else None), servers, file)
+        approve_servers(_servers_of(targets), servers, file)
         return
     if check and not Path(file).is_file():
         fail(f"There is no lock at {file!r}. Write it with `toolwright lock TARGET`.", NOT_FOUND)
@@ -54,6 +57,14 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
         _print(file, len(found), changes, check=check)
     if check and changes:
         raise click.exceptions.Exit(DRIFT)
+
+
+def _servers_of(targets: Sequence[str]) -> list[McpServer]:
+    found = [one for target in targets for one in servers_at(target)]
+    found = found if targets else McpServer.from_config(Config.find())
+    if not found:
+        fail("No servers. Name the file that has them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
+    return found
 
 
 def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,12 +35,14 @@ def about_servers(function: Command) -> Command:
     def told(
         config: str | None, command_line: str | None, url: str | None, headers: tuple[str, ...], **words: Any
     ) -> Any:
-        return function(servers=_named(config, command_line, url, headers), **words)
+        called = words.pop("called")
+        return function(servers=_named(config, command_line, url, headers, called), **words)
 
     options = (
         click.option("--config", type=click.Path(dir_okay=False), help="An mcp.json, TOML or .properties file."),
         click.option("--stdio", "command_line", metavar="COMMAND", help="A server to start, with its arguments."),
         click.option("--url", help="The address of a server."),
+        click.option("--name", "called", default="server", show_default=True, help="What --stdio or --url is called."),
         click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent along to --url."),
     )
     decorated: Command = told
@@ -48,17 +51,19 @@ def about_servers(function: Command) -> Command:
     return decorated
 
 
-def _named(config: str | None, command_line: str | None, url: str | None, headers: Sequence[str]) -> Servers:
+def _named(
+    config: str | None, command_line: str | None, url: str | None, headers: Sequence[str], called: str
+) -> Servers:
     if command_line is not None:
         words = shlex.split(command_line)
         if not words:
             raise click.UsageError("--stdio needs a command.")
-        return [McpServer.stdio("server", words[0], words[1:], connect_timeout=60.0)]
+        return [McpServer.stdio(called, words[0], words[1:], connect_timeout=60.0)]
     if url is not None:
         pairs = [header.partition("=") for header in headers]
         if wrong := [name for name, equals, _ in pairs if not equals]:
             raise click.UsageError(f"--header {wrong[0]!r} is not a header. Write NAME=VALUE.")
-        return [McpServer.http("server", url, headers={name: value for name, _, value in pairs})]
+        return [McpServer.http(called, url, headers={name: value for name, _, value in pairs})]
     return configured(config)
 
 
@@ -143,7 +148,9 @@ def approve_servers(servers: Servers, names: Sequence[str], file: str) -> None:
         fail(f"There is no server named {missing[0]!r}. There are: {there}.", NOT_FOUND)
     held = load(file) if Path(file).exists() else Lock()
     for name in names or known:
-        with Toolbox(known[name]) as box:
+        # As the server has it: what is approved goes by its own names, and nothing of it is held back here.
+        plain = replace(known[name], pin=None, prefix=None, rename={})
+        with Toolbox(plain) as box:
             if not box.health_sync()[name]:
                 fail(f"The server {name!r} does not answer; nothing of it was approved.", TOOL_ERROR)
             found = listings_of(box.tools)

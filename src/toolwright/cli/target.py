@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 from pydantic_core import from_json
@@ -29,6 +29,8 @@ from toolwright.build.manifest import importing_from
 from toolwright.cli.main import NOT_FOUND
 from toolwright.errors import ConfigError, UnknownTool
 from toolwright.mcp.source import McpServer
+
+_CONFIGURATIONS: Final = frozenset({".json", ".toml", ".properties"})
 
 
 class Words(NamedTuple):
@@ -103,6 +105,22 @@ def with_servers(box: Toolbox) -> Toolbox:
         click.get_current_context().call_on_close(box.close_sync)
         box.list_sync()
     return box
+
+
+def servers_at(target: str) -> list[McpServer]:
+    """Return the servers that a target names: a configuration, or a toolbox, module or server in code."""
+    if names_servers(target) or Path(target).suffix in _CONFIGURATIONS:
+        return McpServer.from_config(target)
+    try:
+        found = load_target(target)
+    except ConfigError as error:
+        fail(str(error), NOT_FOUND)
+    things = vars(found).values() if isinstance(found, ModuleType) else (found,)
+    servers: dict[str, McpServer] = {}
+    for thing in things:
+        given = thing.__behind__().given if isinstance(thing, Toolbox) else (thing,)
+        servers.update({one.name: one for one in given if isinstance(one, McpServer)})
+    return list(servers.values())
 
 
 def names_servers(target: str) -> bool:

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from toolwright.errors import RemoteError, clip
+from toolwright.errors import RemoteError, ToolwrightError, clip
 from toolwright.mcp.http import LOST
 
 _BROKEN: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
@@ -44,6 +44,8 @@ def reason_of(error: BaseException) -> str:
     error = root_of(error)
     if isinstance(error, RemoteError):
         return error.reason
+    if isinstance(error, ToolwrightError):
+        return str(error)
     if isinstance(error, MCPError):
         return clip(error.message or f"error {error.code}", 300)
     if isinstance(error, ValidationError):

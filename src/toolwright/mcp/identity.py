@@ -5,31 +5,42 @@ Lives here: the answer of `auth=`, as headers. Not here: how a token is got (`au
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from toolwright._core.context import ToolContext
-from toolwright.errors import ConfigError, RemoteError
+from toolwright.errors import RemoteError
 from toolwright.mcp.servers import Server
+
+
+def has_identities(server: Server) -> bool:
+    """Tell whether a server may know its callers apart: whether `auth=` is a function of the context."""
+    ask = server.auth
+    return callable(ask) and not hasattr(ask, "auth_flow") and not hasattr(ask, "async_auth_flow")
 
 
 async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str, str]:
     """Return who is asking, as headers.
 
     Raises:
-        RemoteError: `auth=` failed.
-        ConfigError: it returned what is neither a token nor headers.
+        RemoteError: `auth=` failed, or returned what is neither a token nor headers.
     """
     ask = server.auth
-    if not callable(ask) or hasattr(ask, "auth_flow") or hasattr(ask, "async_auth_flow"):
+    if not has_identities(server):
         return {}
+    bound = asyncio.timeout(server.connect_timeout)
     try:
-        told = ask(context)
-        told = await told if inspect.isawaitable(told) else told
+        async with bound:
+            # A function that is not async may read a file or ask a service, and nobody else is to wait for it.
+            told = ask(context) if _is_async(ask) else await asyncio.to_thread(ask, context)
+            told = await told if inspect.isawaitable(told) else told
     except Exception as error:
-        reason = f"auth= failed: {type(error).__name__}"
+        late = isinstance(error, TimeoutError) and bound.expired()
+        limit = f"no answer within connect_timeout of {server.connect_timeout:g} s"
+        reason = f"auth= failed: {limit if late else type(error).__name__}"
         raise RemoteError(server.name, "authorize", reason) from error
     if told is None:
         return {}
@@ -37,7 +48,12 @@ async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str,
         return {"Authorization": told if " " in told else f"Bearer {told}"}
     if isinstance(told, Mapping):
         return {str(name): str(value) for name, value in told.items()}
-    raise ConfigError(f"Server {server.name!r}: auth= returned {type(told).__name__}. Return a token or headers.")
+    reason = f"auth= returned {type(told).__name__}. Return a token or headers"
+    raise RemoteError(server.name, "authorize", reason)
+
+
+def _is_async(ask: Any) -> bool:
+    return inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(type(ask).__call__)
 
 
 def key_of(headers: Mapping[str, str]) -> str:

@@ -75,7 +75,7 @@ class Link:
         return "" if self.child is None else self.child.last_words
 
     async def open(self) -> None:
-        """Connect.
+        """Connect. Where it fails, `close` cleans up, which may take longer than whoever waits for this has.
 
         Raises:
             RemoteError: it cannot be done in time; says why.
@@ -83,17 +83,12 @@ class Link:
         seconds = self.server.connect_timeout
         # A context of its own: what the first caller has set must not be seen by all who follow.
         self._task = self.loop.create_task(self._live(), name=f"toolwright-mcp-{self.server.name}", context=Context())
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(self._ready)
-        except TimeoutError:
-            words = self.last_words
-            await self.close()
+        # Not a shield: what happens to a connection that nobody waits for any more is nobody's news.
+        await asyncio.wait((self._ready,), timeout=seconds)
+        if not self._ready.done():
             reason = f"no answer within connect_timeout of {seconds:g} s"
-            raise RemoteError(self.server.name, "connect", reason, stderr=words, retryable=True) from None
-        except BaseException:
-            await self.close()
-            raise
+            raise RemoteError(self.server.name, "connect", reason, stderr=self.last_words, retryable=True)
+        self._ready.result()
 
     async def _live(self) -> None:
         try:
@@ -277,14 +272,25 @@ class Link:
                 with suppress(Exception):
                     await _on(self.loop, self.close())
             return
-        self._stop.set()
         task = self._task
+        if self.client is None and not self._stop.is_set():
+            # It is not there yet, so it does not look whether it shall stop.
+            self.abandon()
+        self._stop.set()
         if task is None or task is asyncio.current_task():
             return
         done, _ = await asyncio.wait((task,), timeout=CLOSE_SECONDS)
         if not done:
             task.cancel()
             await asyncio.wait((task,), timeout=CLOSE_SECONDS)
+        if self.child is not None:
+            await self.child.gone()
+
+    def abandon(self) -> None:
+        """Break off what opens or holds it, on its own loop; it cleans up by itself."""
+        self._stop.set()
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,35 @@ class Lists:
     def fresh(self) -> bool:
         """Whether the lists need not be fetched again."""
         return time.monotonic() < self.expires
+
+
+class Listed(ABC):
+    """A server of which lists are known."""
+
+    @property
+    @abstractmethod
+    def lists(self) -> Lists:
+        """What it is known to offer, and until when that is fresh."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What it is known to offer."""
+        return self.lists.tools
+
+    @property
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts it is known to offer."""
+        return self.lists.prompts
+
+    @property
+    def resources(self) -> Sequence[ResourceLink]:
+        """The resources it is known to offer."""
+        return self.lists.resources
+
+    @property
+    def wired(self) -> Wired:
+        """The resources as the wire has them."""
+        return self.lists.wired
 
 
 async def fetch_lists(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,11 +52,13 @@ def held_back(tools: Sequence[Tool], server: Server) -> list[Tool]:
         what = "is new" if known is None else "has changed"
         _log.warning(
             "server %r: its tool %r %s since it was approved, and is held back. Look at it, then run "
-            "`toolwright lock --approve %s`.%s",
+            "`toolwright lock TARGET --approve %s%s`, with the file that names the server for TARGET: mcp.json, "
+            "or app.py:box.%s",
             server.name,
             tool.name,
             what,
             server.name,
+            "" if server.lock is None else f" --file {shlex.quote(str(path))}",
             difference(known or {}, tool),
         )
     for name in sorted(approved.keys() - {tool.name for tool in tools}):

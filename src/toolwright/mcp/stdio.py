@@ -167,7 +167,8 @@ class Child:
         self._probe_is_over()
         self.screen.asked.pop(asked, None)
         error = ErrorData(code=METHOD_NOT_FOUND, message=reason)
-        await self._out.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error)))
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody may wait any more
+            await self._out.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error)))
 
     def _probe_is_over(self) -> None:
         self.probe = None
@@ -255,6 +256,12 @@ class Child:
             await asyncio.sleep(0.1)
             _signal_group(process.pid, signal.SIGKILL)
         _LIVE.discard(process.pid)
+
+    async def gone(self) -> None:
+        """Wait for the end of a process that was ended in a hurry; not for long."""
+        if self.process is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), POLITE_SECONDS)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
         if not _signal_group(process.pid, signal.SIGKILL):

@@ -102,7 +102,7 @@ class RemoteTool(Tool):
         text = "\n".join(map(note_of, content))
         structured = _structured_in(result)
         if result.is_error:
-            raise ToolError(text or "the tool failed and said nothing")
+            raise _refusal(text, content, structured, dict(result.meta or {}))
         given = structured is not None
         if given and not content:
             text = to_json(structured).decode()
@@ -121,6 +121,16 @@ class RemoteTool(Tool):
 
 def _structured_in(result: Any) -> Any:
     return result.structured_content if "structured_content" in result.model_fields_set else None
+
+
+def _refusal(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
+    """Return what a server says went wrong, with the pictures and the data that it says it with."""
+    data = "" if structured is None else to_json(structured).decode()
+    error = ToolError(text or data or "the tool failed and said nothing")
+    parts = tuple(part for part in content if not isinstance(part, Text))
+    kept = {"content": parts, "structured": structured, "meta": meta}
+    error.rest = {name: value for name, value in kept.items() if value not in ((), None, {})}
+    return error
 
 
 def _options_of(entry: Any, timeout: float | None) -> ToolOptions:

@@ -1,0 +1,195 @@
+"""A server that cannot be had is down, with a reason: the reason is said once, and nobody waits for it again."""
+
+import asyncio
+import gc
+import logging
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwright import McpServer, Toolbox, tool
+from toolwright.errors import RemoteError
+from toolwright.mcp import offer as offers
+from toolwright.mcp.offer import Offer
+
+pytestmark = pytest.mark.timeout(30)
+
+RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
+
+
+def raw(case, log, **words):
+    return McpServer.stdio("raw", sys.executable, [RAW, case], env={"RAW_LOG": str(log)}, **words)
+
+
+def late(tmp_path, **words):
+    """Return a server that hangs when it is started for the first time."""
+    mark, plain = shlex.quote(str(tmp_path / "mark")), shlex.join([sys.executable, RAW, "plain"])
+    return McpServer.stdio(
+        "raw", "sh", ["-c", f"test -e {mark} || {{ touch {mark}; exec sleep 60; }}; {plain}"], **words
+    )
+
+
+@tool
+def local() -> str:
+    """Stay here."""
+    return "here"
+
+
+def raises(context):
+    raise LookupError("no token")
+
+
+def called_off(context):
+    raise asyncio.CancelledError
+
+
+def web(auth, **words):
+    return McpServer.http("web", "http://127.0.0.1:9/mcp", auth=auth, **words)
+
+
+@pytest.mark.parametrize(
+    ("auth", "reason"),
+    [
+        (lambda _: 5, "auth= returned int. Return a token or headers"),
+        (raises, "auth= failed: LookupError"),
+        (called_off, "the work was called off before it was done"),
+    ],
+    ids=["neither a token nor headers", "raises", "calls itself off"],
+)
+async def test_an_auth_that_is_wrong_is_a_server_that_is_down_with_the_reason(auth, reason, caplog):
+    box = Toolbox(local, web(auth))
+
+    listed = await box.list()
+    await box.aclose()
+
+    assert [tool.name for tool in listed] == ["local"]
+    assert reason in caplog.text
+
+
+@pytest.mark.parametrize("auth", [lambda _: 5, raises], ids=["neither a token nor headers", "raises"])
+async def test_an_auth_that_is_wrong_for_a_required_server_is_raised(auth):
+    with pytest.raises(RemoteError, match="Server 'web', authorize: auth= "):
+        async with Toolbox(web(auth, required=True)):
+            pass
+
+
+async def test_a_lock_that_cannot_be_read_is_a_server_that_is_down_with_the_reason(tmp_path, caplog):
+    lock = tmp_path / "toolwright.lock"
+    lock.write_text("not json", "utf-8")
+    box = Toolbox(McpServer.of("shop", Toolbox(local), pin="lock", lock=lock))
+
+    listed = await box.list()
+    await box.aclose()
+
+    assert listed == []
+    assert "is not a lock. Write it again with `toolwright lock`." in caplog.text
+
+
+async def test_a_lock_that_cannot_be_read_is_raised_for_a_required_server(tmp_path):
+    lock = tmp_path / "toolwright.lock"
+    lock.write_text("not json", "utf-8")
+
+    with pytest.raises(RemoteError, match=r"Server 'shop', list: .* is not a lock"):
+        async with Toolbox(McpServer.of("shop", Toolbox(local), pin="lock", lock=lock, required=True)):
+            pass
+
+
+async def test_work_that_is_called_off_again_and_again_is_an_error():
+    async def fetch():
+        raise asyncio.CancelledError
+
+    offer = Offer(McpServer.of("shop", Toolbox(local)), fetch, lambda: None)
+
+    with pytest.raises(RemoteError, match="called off before it was done"):
+        await offer.fetch()
+
+
+async def test_whoever_needs_a_server_that_hangs_does_not_wait_for_it_again(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(offers, "FIRST_RETRY", 600.0)
+    log = tmp_path / "log"
+    box = Toolbox(local, raw("never starts", log, connect_timeout=0.5))
+
+    with caplog.at_level(logging.WARNING):
+        async with box:
+            listed = [[tool.name for tool in await box.list()] for _ in range(4)]
+            unknown = await box.call("echo", {})
+
+    assert listed == [["local"]] * 4
+    assert unknown.error.code == "unknown_tool"
+    assert log.read_text().count("started") == 1
+    assert caplog.text.count("it is tried again in the background") == 1
+
+
+async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, monkeypatch):
+    monkeypatch.setattr(offers, "FIRST_RETRY", 0.05)
+    box, there = Toolbox(late(tmp_path, connect_timeout=2)), asyncio.Event()
+    before = await box.list()
+    box.watch(lambda _: there.set() if box.tools else None)
+
+    await asyncio.wait_for(there.wait(), 20)
+    result = await box.call("echo", {"text": "hello"})
+    await box.aclose()
+
+    assert before == []
+    assert result.text == "hello"
+
+
+@pytest.mark.parametrize("ask", ["refresh", "health"])
+async def test_a_server_that_hung_can_be_asked_at_once(tmp_path, monkeypatch, ask):
+    monkeypatch.setattr(offers, "FIRST_RETRY", 600.0)
+    box = Toolbox(late(tmp_path, connect_timeout=2))
+    before = await box.list()
+
+    await getattr(box, ask)()
+    after = [tool.name for tool in await box.list()]
+    await box.aclose()
+
+    assert before == []
+    assert after == ["echo"]
+
+
+async def test_a_server_that_never_lists_is_asked_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(offers, "FIRST_RETRY", 600.0)
+    log = tmp_path / "log"
+    box = Toolbox(raw("never lists", log, timeout=0.3, required=True))
+
+    with pytest.raises(RemoteError, match=r"Server 'raw', list: no answer within timeout of 0\.3 s"):
+        await box.list()
+    with pytest.raises(RemoteError, match="it is tried again in the background"):
+        await box.list()
+    await box.aclose()
+
+    assert log.read_text().count("tools/list") == 1
+
+
+async def test_what_hangs_is_ended_when_the_toolbox_is_closed(tmp_path):
+    log = tmp_path / "log"
+    box = Toolbox(raw("never starts", log, connect_timeout=0.5))
+    await box.list()
+    opening = asyncio.create_task(box.refresh())
+    while log.read_text().count("started") < 2:  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+
+    await box.aclose()
+    await opening
+
+    pids = [int(line.split()[1]) for line in log.read_text().splitlines() if line.startswith("started")]
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []  # noqa: ASYNC240 - a look at /proc
+
+
+async def test_an_error_that_nobody_waits_for_any_more_is_no_news(tmp_path):
+    heard, loop = [], asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, about: heard.append(about))
+    box = Toolbox(raw("never starts", tmp_path / "log", connect_timeout=0.4))
+
+    gone = await box.call("echo", {}, timeout=0.1)
+    await box.list()
+    await box.aclose()
+    gc.collect()
+    await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+
+    assert gone.error.code == "timeout"
+    assert heard == []

@@ -1,0 +1,280 @@
+"""A server that knows its callers apart: each sees its own list, and a list that is in use is not taken away."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from serving.shelf import Running
+from toolwright import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
+from toolwright.errors import RemoteError
+from toolwright.mcp import connection
+
+
+@tool(read_only=True)
+def who(ctx: ToolContext) -> str:
+    """Say who asks."""
+    return str(ctx.get("user"))
+
+
+@tool(read_only=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool(read_only=True)
+def add(a: int) -> int:
+    """Add."""
+    return a
+
+
+@prompt
+def greet() -> str:
+    """Greet."""
+    return "Hello."
+
+
+@resource("shop://hours")
+def hours() -> str:
+    """Say when it is open."""
+    return "9 to 5"
+
+
+async def verify(token):
+    return {"user": token} if token in ("alice", "bob", "carol") else None
+
+
+class ByUser:
+    """An application that offers something else to alice than to the others."""
+
+    def __init__(self, app, hers):
+        self.app, self.hers, self.tokens = app, hers, []
+
+    async def __call__(self, scope, receive, send):
+        token = dict(scope.get("headers", ())).get(b"authorization", b"").decode()
+        self.tokens.append(token)
+        await (self.hers if token.endswith(" alice") else self.app)(scope, receive, send)
+
+
+@pytest.fixture
+def office():
+    server = Running(Toolbox(who), auth=verify)
+    server.server.config.app = ByUser(server.app, asgi_app(Toolbox(who, pay, greet, hours), auth=verify))
+    server.server.config.lifespan = "off"
+    server.start()
+    yield server
+    server.stop()
+
+
+def at(server, **words):
+    return McpServer.http("web", server.url, auth=words.pop("auth", lambda context: context["token"]), **words)
+
+
+async def test_the_list_is_fetched_in_the_name_that_the_toolbox_has(office):
+    async with Toolbox(at(office), context={"token": "alice"}) as box:
+        names = [tool.name for tool in box.tools]
+        result = await box.call("who")
+        health = await box.health()
+
+    assert names == ["pay", "who"]
+    assert result.text == "alice"
+    assert health["web"].ok
+
+
+async def test_the_list_is_fetched_in_the_name_of_a_call(office):
+    async with Toolbox(at(office)) as box:
+        one = await box.call("who", context={"token": "bob"})
+        batch = await box.call_all([("who", {}), ("pay", {})], context={"token": "alice"})
+
+    assert one.text == "bob"
+    assert [result.text for result in batch] == ["alice", "paid"]
+
+
+async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
+    async with Toolbox(at(office)) as box:
+        hers = await box.call("pay", context={"token": "alice"})
+        his = await box.call("pay", context={"token": "bob"})
+        shown = [tool.name for tool in box.tools]
+        listed = {name: [tool.name for tool in await box.seen_by({"token": name}).list()] for name in ("alice", "bob")}
+
+    assert hers.text == "paid"
+    assert his.error.code == "unknown_tool"
+    assert shown == []
+    assert listed == {"alice": ["pay", "who"], "bob": ["who"]}
+
+
+async def test_a_view_for_somebody_calls_in_that_name(office):
+    async with Toolbox(at(office), context={"tenant": "acme"}) as box:
+        view = box.seen_by({"token": "alice"})
+        result = await view.call("who")
+        found = await view.resolve("pay")
+        await view.refresh()
+        known = [tool.name for tool in view.tools]
+        view.clear_cache()
+        after = list(view.tools)
+
+    assert result.text == "alice"
+    assert found is not None
+    assert known == ["pay", "who"]
+    assert after == []
+
+
+class Asked:
+    """An `auth=` that is an object with an async call."""
+
+    async def __call__(self, context):
+        return context["token"]
+
+
+async def in_a_coroutine(context):
+    return context["token"]
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        in_a_coroutine,
+        Asked(),
+        lambda context: in_a_coroutine({**context}),
+        lambda context: {"authorization": "Bearer bob"},
+    ],
+    ids=["async function", "async object", "function of a coroutine", "headers"],
+)
+async def test_auth_may_be_anything_that_can_be_called(office, auth):
+    async with Toolbox(at(office, auth=auth), context={"token": "bob"}) as box:
+        result = await box.call("who")
+
+    assert result.text == "bob"
+
+
+async def test_an_auth_that_blocks_holds_up_nobody_else(office):
+    release = threading.Event()
+
+    def blocks(context):
+        assert release.wait(20)
+        return context["token"]
+
+    async with Toolbox(add, at(office, auth=blocks), context={"token": "bob"}, eager=False) as box:
+        waiting = asyncio.create_task(box.call("who"))
+        await asyncio.sleep(0)
+        other = await box.call("add", {"a": 1})
+        first = waiting.done()
+        release.set()
+        result = await waiting
+
+    assert other.value == 1
+    assert not first
+    assert result.text == "bob"
+
+
+async def test_an_auth_that_never_answers_costs_the_connect_timeout(office):
+    release = threading.Event()
+
+    with pytest.raises(RemoteError, match=r"auth= failed: no answer within connect_timeout of 0\.2 s"):
+        async with Toolbox(at(office, auth=lambda _: release.wait(20), connect_timeout=0.2, required=True)):
+            pass
+    release.set()
+
+
+async def test_prompts_and_resources_are_had_in_the_name_of_the_call(office):
+    async with Toolbox(at(office)) as box:
+        messages = await box.prompt("greet", context={"token": "alice"})
+        contents = await box.read("shop://hours", context={"token": "alice"})
+        with pytest.raises(KeyError, match="No prompt named 'greet'"):
+            await box.prompt("greet", context={"token": "bob"})
+
+    assert messages[0].text == "Hello."
+    assert contents[0].text == "9 to 5"
+
+
+async def test_a_token_that_the_server_refuses_keeps_nobody_else_out(office, caplog):
+    async with Toolbox(at(office), eager=False) as box:
+        with caplog.at_level(logging.WARNING):
+            refused = [await box.call("who", context={"token": "mallory"}) for _ in range(5)]
+        result = await box.call("who", context={"token": "bob"})
+
+    assert [each.error.code for each in refused] == ["unknown_tool"] * 5
+    assert "wants authorization" in caplog.text
+    assert result.text == "bob"
+
+
+async def test_a_call_in_the_name_of_the_toolbox_fetches_no_second_list(office):
+    async with Toolbox(at(office), context={"token": "bob"}) as box:
+        source = box._remotes.sources[0]  # noqa: SLF001 - what must stay empty is inside
+        unknown = await box.call("nope", context={"token": "bob", "tenant": "acme"})
+        held = len(source._offers)  # noqa: SLF001 - as above
+
+    assert unknown.error.code == "unknown_tool"
+    assert held == 0
+
+
+async def test_lists_of_identities_that_are_not_seen_any_more_are_let_go(office, monkeypatch):
+    monkeypatch.setattr(connection, "IDENTITIES", 2)
+
+    async with Toolbox(at(office), eager=False) as box:
+        for name in ("alice", "bob", "carol"):
+            await box.call("who", context={"token": name})
+        source = box._remotes.sources[0]  # noqa: SLF001 - what must stay small is inside
+        held = len(source._offers)  # noqa: SLF001 - as above
+        again = await box.call("pay", context={"token": "alice"})
+
+    assert held == 2
+    assert again.text == "paid"
+
+
+async def test_a_toolbox_within_a_toolbox_lists_in_the_name_of_a_call(office):
+    inner = Toolbox(at(office))
+    async with Toolbox(inner, eager=False) as box:
+        hers = await box.call("pay", context={"token": "alice"})
+        his = await box.call("pay", context={"token": "bob"})
+    await inner.aclose()
+
+    assert hers.text == "paid"
+    assert his.error.code == "unknown_tool"
+
+
+async def test_a_call_goes_by_the_list_that_it_waited_for_whoever_clears_it_meanwhile():
+    async with Toolbox(McpServer.of("shop", Toolbox(add)), eager=False) as box:
+        soon = asyncio.get_running_loop().call_soon
+        box.watch(lambda _: soon(box.clear_cache) if box.tools else None)
+
+        one = await box.call("add", {"a": 1})
+        found = await box.resolve("add")
+        batch = await box.call_all([("add", {"a": 2})])
+
+    assert one.text == "1"
+    assert found is not None
+    assert batch[0].text == "2"
+
+
+async def test_a_batch_goes_by_the_list_that_it_began_with():
+    @tool
+    def clear() -> str:
+        """Clear."""
+        box.clear_cache()
+        return "cleared"
+
+    async with Toolbox(clear, McpServer.of("shop", Toolbox(add))) as box:
+        results = await box.call_all([("clear", {}), ("add", {"a": 1})], strategy=Sequential())
+
+    assert [result.ok for result in results] == [True, True]
+
+
+async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
+    async with Toolbox(at(office), context={"token": "alice"}) as box:
+        view = box.seen_by({"tenant": "acme"})
+        await view.list()
+        behind = view.__behind__()
+        behind.forward()
+        await behind.subscribe(frozenset({"shop://hours"}))
+        health = await view.health()
+        again = await view.seen_by({"token": "bob"}).call("who")
+        await view.aclose()
+        after = await box.call("who")
+
+    assert health["web"].ok
+    assert again.text == "bob"
+    assert after.text == "alice"
+    assert caplog.text == ""
