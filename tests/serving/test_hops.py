@@ -20,6 +20,15 @@ def look() -> str:
     raise ToolError("No such order.", retryable=True)
 
 
+async def test_a_client_of_ours_hears_the_failure_and_not_its_form():
+    async with Toolbox(McpServer.of("hop", Toolbox(add, look))) as box:
+        misfit, refused = await box.call("add", {"a": "x"}), await box.call("look", {})
+
+    assert (misfit.error.code, misfit.error.retryable) == ("invalid_arguments", True)
+    assert misfit.error.message.startswith("The arguments do not fit: $.a")
+    assert (refused.error.code, refused.error.message) == ("tool_error", "No such order.")
+
+
 @pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 @pytest.mark.parametrize("hops", [1, 2])
 def test_an_error_of_ours_is_the_same_after_each_hop(fast: bool, hops: int):

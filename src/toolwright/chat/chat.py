@@ -249,12 +249,13 @@ class Chat:
         emit: Callable[[Event], None] | None,
         conversation: Sequence[Message] | None,
     ) -> _Prepared:
-        policy, box = self.policy, await given.ready()
-        if (searching := Searching.over(box, policy.search)) is not None:
-            box = box | Toolbox(searching.tool)
+        policy = self.policy
         context = policy.context
         if (more := context_from(words.get("context"))) is not None:
             context = more if context is None else context.merged(more)
+        box = await given.ready(context)
+        if (searching := Searching.over(box, policy.search)) is not None:
+            box = box | Toolbox(searching.tool)
         limits = words.get("limits", policy.limits)
         name = words.get("conversation")
         plan = Plan(

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolwright._core.approve import Approver
 from toolwright._core.config import Config
+from toolwright._core.context import ToolContext
 from toolwright._core.exchange import ModelRequest
 from toolwright._core.toolbox import Toolbox
 from toolwright.errors import ConfigError
@@ -54,12 +55,14 @@ class Given:
         self.made.append(Toolbox(*_listed(sources)))
         return self.made[-1]
 
-    async def ready(self) -> Toolbox:
-        """Return the toolbox, with what servers offer.
+    async def ready(self, context: ToolContext[Any] | None) -> Toolbox:
+        """Return the toolbox, with what servers offer whoever the context speaks of.
 
         Raises:
             ConfigError: a name is none of the chat's tools.
         """
+        if context is not None and self.box.servers:
+            self.box = self.box.seen_by(context)
         await self.box.list()
         if missing := [name for name in self._names if name not in self.box]:
             there = ", ".join(sorted(each.name for each in self._box)[:20]) or "none"

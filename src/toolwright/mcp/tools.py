@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from mcp_types import CallToolResult
 from pydantic_core import from_json, to_json
@@ -32,13 +32,17 @@ from toolwright._core.values import (
     Image,
     ResourceLink,
     Text,
+    ToolResult,
     note_of,
+    says_the_same,
 )
 from toolwright.errors import ToolError
 from toolwright.mcp.checks import Checker
 
 Fetch = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """A prompt, its arguments and for whom → the answer of the server."""
+_CODES: Final = ("invalid_arguments", "unknown_tool", "timeout", "tool_error")
+"""What a server may say of its failures; whether something waits for approval or is over a limit is for us to say."""
 Call = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
 
 
@@ -107,6 +111,9 @@ class RemoteTool(Tool):
         if given and not content:
             text = to_json(structured).decode()
             content = (Text(text),)
+        elif given and not says_the_same(ToolResult("", "", text=text, structured=structured)):
+            # A model is told both, where they are not the same.
+            text = f"{text}\n{to_json(structured).decode()}"
         value = structured if given else text
         fields: dict[str, Any] = {
             "value": value,
@@ -123,10 +130,25 @@ def _structured_in(result: Any) -> Any:
     return result.structured_content if "structured_content" in result.model_fields_set else None
 
 
+def _unwrapped(text: str) -> ToolError | None:
+    """Return the failure that a server of our own kind tells of: its words, not the form that it tells them in."""
+    if not text.startswith('{"error":{"code":'):
+        return None
+    try:
+        told = from_json(text)["error"]
+        error = ToolError(told["message"], retryable=told["retryable"] is True, data=text)
+        code = told["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if code in _CODES:
+        error.__dict__["code"] = code  # of this one failure, as its server tells it
+    return error if isinstance(told["message"], str) else None
+
+
 def _refusal(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
     """Return what a server says went wrong, with the pictures and the data that it says it with."""
     data = "" if structured is None else to_json(structured).decode()
-    error = ToolError(text or data or "the tool failed and said nothing")
+    error = _unwrapped(text) or ToolError(text or data or "the tool failed and said nothing")
     parts = tuple(part for part in content if not isinstance(part, Text))
     kept = {"content": parts, "structured": structured, "meta": meta}
     error.rest = {name: value for name, value in kept.items() if value not in ((), None, {})}

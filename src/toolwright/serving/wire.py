@@ -161,7 +161,7 @@ def as_given(found: dict[str, Any], given: Mapping[str, Any], result: ToolResult
     """Return a result with all that its server said of it, where nothing of it was cut or changed on the way."""
     blocks, mine = given.get("content"), found["content"]
     same = isinstance(blocks, list) and len(blocks) == len(mine) and all(map(_within, mine, blocks))
-    if not (same or (found["isError"] and _text_of(blocks) in (mine[0].get("text"), _message_of(result)))):
+    if not (same or (found["isError"] and _text_of(blocks) in (mine[0].get("text"), *_words_of(result)))):
         return found
     whole = {**found, "content": blocks}
     if "structuredContent" in given and (found["isError"] or given["structuredContent"] == result.structured):
@@ -171,9 +171,11 @@ def as_given(found: dict[str, Any], given: Mapping[str, Any], result: ToolResult
     return whole
 
 
-def _message_of(result: ToolResult) -> str:
-    """Return the words of a failure. A server's are its whole answer, which one more wrapping would make unreadable."""
-    return "" if not isinstance(result.error, ToolError) else str(result.error.to_model()["error"]["message"])
+def _words_of(result: ToolResult) -> tuple[Any, ...]:
+    """Return the words of a failure, and those it came in: one more wrapping would make a server's unreadable."""
+    if not isinstance(result.error, ToolError):
+        return ()
+    return str(result.error.to_model()["error"]["message"]), result.error.data
 
 
 def bare(given: Mapping[str, Any]) -> dict[str, Any]:
