@@ -92,6 +92,21 @@ async def test_structured_content_alone_is_its_text_too():
     assert result.meta["a"] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "structured", "told"),
+    [
+        ('{"n": 1}', {"n": 1}, '{"n": 1}'),
+        ("1", {"result": 1}, "1"),
+        ("Found one row.", {"rows": [1]}, 'Found one row.\n{"rows":[1]}'),
+    ],
+)
+async def test_text_and_data_are_both_told_where_they_differ(text, structured, told):
+    result = await called({"content": [{"type": "text", "text": text}], "structuredContent": structured})
+
+    assert (result.text, result.structured) == (told, structured)
+    assert len(result.content) == 1
+
+
 async def test_a_result_of_nothing_says_so():
     assert (await called({"content": []})).text == "(no output)"
     assert (await called({"content": [], "isError": True})).error.message == "the tool failed and said nothing"
