@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright._core.context import ToolContext
-from toolwright._core.remotes import Remote, Remotes, prompts_in
+from toolwright._core.remotes import Remote, Remotes, owners_of, prompts_in
 from toolwright.errors import RemoteError
 
 _log = logging.getLogger("toolwright")
@@ -70,7 +70,7 @@ class Behind:
         """Hear of changes of these resources, each from the server that has it."""
         wanted: dict[str, set[str]] = {source.name: set() for source in self._remotes.sources}
         for uri in uris:
-            for source in self._remotes.owners(uri)[:1]:
+            for source in owners_of(uri, self._remotes.sources)[:1]:
                 wanted[source.name].add(uri)
         work = [source.subscribe(frozenset(wanted[source.name])) for source in self._remotes.sources]
         for outcome in await asyncio.gather(*work, return_exceptions=True):

@@ -353,28 +353,29 @@ class Remotes:
         await self.prepare()
         error: RemoteError | None = None
         # Where there is but one server, no other can be meant; its tools may point to what it does not list.
-        for source in self.owners(uri) or (self.sources if len(self.sources) == 1 else ()):
+        for source in owners_of(uri, self.sources) or (self.sources if len(self.sources) == 1 else ()):
             try:
                 return await source.read(uri, context)
             except RemoteError as missing:
                 error = missing
         raise error or RemoteError("", "read", f"there is no server that could have {clip(uri)!r}")
 
-    def owners(self, uri: str) -> Sequence[Remote]:
-        """Return whom an address belongs to: who lists it, else whose template is closest to it; none, it may be.
-
-        An address can be a secret, and who answers for it is believed: it is shown to no server that did not name it.
-        """
-        listing = [source for source in self.sources if any(link.uri == uri for link in source.resources)]
-        if listing:
-            return listing
-        fits = [(_closest(source.wired.templates, uri), source) for source in self.sources]
-        best = max((close for close, _ in fits), default=0)
-        return [source for close, source in fits if best and close == best]
-
     async def aclose(self) -> None:
         """Close every connection; none keeps the others from being closed."""
         await asyncio.gather(*(source.aclose() for source in self.sources), return_exceptions=True)
+
+
+def owners_of(uri: str, sources: Sequence[Remote]) -> Sequence[Remote]:
+    """Return whom an address belongs to: who lists it, else whose template is closest to it; none, it may be.
+
+    An address can be a secret, and who answers for it is believed: it is shown to no server that did not name it.
+    """
+    listing = [source for source in sources if any(link.uri == uri for link in source.resources)]
+    if listing:
+        return listing
+    fits = [(_closest(source.wired.templates, uri), source) for source in sources]
+    best = max((close for close, _ in fits), default=0)
+    return [source for close, source in fits if best and close == best]
 
 
 def _closest(templates: Sequence[Mapping[str, Any]], uri: str) -> int:

@@ -171,11 +171,12 @@ def as_given(found: dict[str, Any], given: Mapping[str, Any], result: ToolResult
     return whole
 
 
-def _words_of(result: ToolResult) -> tuple[Any, ...]:
+def _words_of(result: ToolResult) -> tuple[str, ...]:
     """Return the words of a failure, and those it came in: one more wrapping would make a server's unreadable."""
     if not isinstance(result.error, ToolError):
         return ()
-    return str(result.error.to_model()["error"]["message"]), result.error.data
+    message, came_in = str(result.error.to_model()["error"]["message"]), result.error.data
+    return (message, came_in) if isinstance(came_in, str) else (message,)
 
 
 def bare(given: Mapping[str, Any]) -> dict[str, Any]:
