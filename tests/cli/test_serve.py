@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from toolwright.cli.serve import command
@@ -91,15 +92,32 @@ def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
     assert "allowed_hosts" in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--transport", "http", "--port", "99999"], "99999 is not in the range 0<=x<=65535"),
+        (["--port", "9000"], "--port is for HTTP. Add --transport http."),
+        (["--allowed-host", "a"], "--allowed-host is for HTTP"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], told: str):
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+
+    done = CliRunner().invoke(command, [str(tmp_path / "desk.py"), *words])
+
+    assert done.exit_code == 2
+    assert told in done.output
+
+
 def test_a_port_that_was_free_is_told(tmp_path: Path):
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
     program = str(Path(sys.executable).with_name("toolwright"))
-    line = [program, "serve", "desk.py", "--transport", "http", "--port", "0"]
+    line = [program, "serve", "desk.py", "--transport", "http", "--port", "0", "--path", "tools"]
     process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         said = process.stderr.readline()
-        port = int(said.strip().removeprefix("Serving 1 tools on http://127.0.0.1:").removesuffix("/mcp"))
+        port = int(said.strip().removeprefix("Serving 1 tools on http://127.0.0.1:").removesuffix("/tools"))
         heard = listens(port)
     finally:
         process.kill()

@@ -6,6 +6,7 @@ import os
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from toolwright.cli.target import toolbox_at
 from toolwright.errors import ConfigError
@@ -18,11 +19,12 @@ TOKEN = "TOOLWRIGHT_TOKEN"  # noqa: S105 - the name of a variable
 @click.argument("target", required=False)
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where HTTP listens.")
-@click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--path", default="/mcp", show_default=True, help="Where the endpoint is.")
 @click.option("--allowed-host", multiple=True, help="A name under which the server is reached. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="An origin of pages that may call. Can be repeated.")
-def command(target: str | None, transport: Literal["stdio", "http"], **words: Any) -> None:
+@click.pass_context
+def command(ctx: click.Context, target: str | None, transport: Literal["stdio", "http"], **words: Any) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until told to stop.
 
     Over HTTP, a bearer token is needed where the variable TOOLWRIGHT_TOKEN is set.
@@ -34,6 +36,9 @@ def command(target: str | None, transport: Literal["stdio", "http"], **words: An
         raise ConfigError(str(missing)) from missing
     box = toolbox_at(target)
     if transport == "stdio":
+        given = [name for name in words if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise click.UsageError(f"--{given[0].replace('_', '-')} is for HTTP. Add --transport http.", ctx)
         serve(box)
         return
     more: Any = {key: list(words[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if words[key[:-1]]}
@@ -41,7 +46,9 @@ def command(target: str | None, transport: Literal["stdio", "http"], **words: An
     if token:
         more["auth"] = token_is(token)
 
-    def told(port: int) -> None:
-        click.echo(f"Serving {len(box)} tools on http://{words['host']}:{port}{words['path']}", err=True)
+    path = "/" + words["path"].strip("/")
 
-    serve(box, "http", host=words["host"], port=words["port"], path=words["path"], started=told, **more)
+    def told(port: int) -> None:
+        click.echo(f"Serving {len(box)} tools on http://{words['host']}:{port}{path}", err=True)
+
+    serve(box, "http", host=words["host"], port=words["port"], path=path, started=told, **more)
