@@ -24,7 +24,7 @@ TOKEN = "TOOLWRIGHT_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--allowed-host", multiple=True, help="A name under which the server is reached. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="An origin of pages that may call. Can be repeated.")
 @click.pass_context
-def command(ctx: click.Context, target: str | None, transport: Literal["stdio", "http"], **words: Any) -> None:
+def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **words: Any) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until told to stop.
 
     Over HTTP, a bearer token is needed where the variable TOOLWRIGHT_TOKEN is set.
