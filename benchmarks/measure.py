@@ -64,12 +64,12 @@ def verdict(value: float, limit: float | None) -> str:
     return "ok" if value <= limit else "over"
 
 
-async def race(contenders: Sequence[Contender], text: str, rounds: int) -> list[Row]:
+async def race(contenders: Sequence[Contender], text: str, rounds: int, seconds: float = BATCH_SECONDS) -> list[Row]:
     """Measure all contenders in each round and compare each with the floor of the same round.
 
     All in one task: anyio ends its threads with the task that asked for them, and would make new ones each time.
     """
-    counts = [await _count_for(contender.call, text) for contender in contenders]
+    counts = [await _count_for(contender.call, text, seconds) for contender in contenders]
     cpu: list[list[float]] = [[] for _ in contenders]
     wall: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds):
@@ -87,12 +87,12 @@ def _row(contender: Contender, cpu: Sequence[float], wall: Sequence[float], floo
     return Row(contender.name, (statistics.median(cpu), min(wall), ratio), limit, verdict(ratio, contender.limit))
 
 
-async def _count_for(call: Call, text: str) -> int:
+async def _count_for(call: Call, text: str, seconds: float) -> int:
     count = 1
     while True:
         _, each = await _batch(call, text, count)
-        if each * count >= BATCH_SECONDS / 4:
-            return max(1, int(BATCH_SECONDS / each))
+        if each * count >= seconds / 4:
+            return max(1, int(seconds / each))
         count *= 4
 
 

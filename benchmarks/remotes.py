@@ -23,6 +23,8 @@ from toolwright import McpServer, Toolbox
 
 COLUMNS = ("cpu µs", "wall µs (best)", "x SDK")
 LIMIT = 1.15
+SECONDS = 0.4
+"""For how long each runs in a round: a call takes milliseconds here, and ten of them say little."""
 TOOLS, LIST_LIMIT_MS = 500, 0.1
 
 
@@ -68,7 +70,7 @@ async def _compared(where: str, target: object, source: McpServer, rounds: int) 
             return (await box.call("echo", {"text": text})).text
 
         contenders = [Contender("the SDK's client", theirs), Contender("toolwright", ours, LIMIT)]
-        rows = await race(contenders, "hello", rounds)
+        rows = await race(contenders, "hello", rounds, SECONDS)
     return Table(f"Call of an MCP server {where}", COLUMNS, rows)
 
 

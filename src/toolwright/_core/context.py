@@ -215,6 +215,11 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
             )
         return cast("Client", found)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody is told of the progress."""
+        return self._state.report is not None
+
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> _Done:
         """Report progress. Never waits: `await` it in async tools, simply call it in sync ones."""
         if self._state.report is not None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
-from toolwright._core.claims import closeness
 from toolwright._core.clients import FORWARD
 from toolwright._core.context import ToolContext
 from toolwright._core.policy import Settings
@@ -379,6 +378,8 @@ def owners_of(uri: str, sources: Sequence[Remote]) -> Sequence[Remote]:
 
 
 def _closest(templates: Sequence[Mapping[str, Any]], uri: str) -> int:
+    from toolwright._core.claims import closeness  # noqa: PLC0415 - 1 ms at start-up, for servers with templates
+
     found = (closeness(str(entry.get("uriTemplate")), uri) for entry in templates)
     return max((close for close in found if close is not None), default=0)
 

@@ -93,6 +93,8 @@ class Link:
     async def _live(self) -> None:
         try:
             async with self._connected() as client:
+                # A result is checked once, by us, within bounds (`checks`): the SDK would do it again, and without any.
+                client.session.validate_tool_result = _unchecked
                 self.client = client
                 if not self._ready.done():
                     self._ready.set_result(None)
@@ -307,6 +309,10 @@ def _trust() -> ssl.SSLContext:
 @cache
 def _version() -> str:
     return metadata.version("toolwright")
+
+
+async def _unchecked(name: str, result: Any) -> None:
+    del name, result
 
 
 def _begin(begun: asyncio.Future[None]) -> None:

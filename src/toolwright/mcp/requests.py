@@ -36,7 +36,9 @@ class ToolRequest:
             meta = None if self.meta is None else dict(self.meta)
             found: CallToolResult
             if passage is None:
-                found = await client.call_tool(self.name, self.arguments, progress_callback=self._progress, meta=meta)
+                # A server that is asked for progress has to send it, also where nobody listens.
+                progress = self._progress if self.context.is_followed else None
+                found = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
                 return found
             params = {"name": self.name, "arguments": self.arguments, "_meta": meta}
             answer = await passed(client, passage, ("tools/call", params), self._progress, link.passages)
