@@ -3,11 +3,14 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from mcp_types import CallToolResult, Tool
 from pydantic_core import to_json
 
 from toolwright import Toolbox
-from toolwright.mcp.checks import Budget, Checker, Spent, found_by, validator_of
+from toolwright.mcp.checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
 from toolwright.mcp.tools import RemoteTool
 
 ENOUGH = Budget(10_000, math.inf)
@@ -101,3 +104,53 @@ def test_the_dialect_at_the_root_does_not_choose_the_validator():
 
 async def test_a_value_that_is_too_large_is_not_checked():
     assert await Checker(schema_of({"type": "integer"}), "evil/t").misfit({"a": ["x" * 300_000]}) is None
+
+
+# --- plain schemas --------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def objects(inner):
+    parts = {
+        "type": st.sampled_from(["string", "integer", "number", "boolean", "object", "array", "null"]),
+        "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+        "required": st.lists(st.sampled_from("abc"), unique=True, max_size=2),
+        "items": inner,
+        "additionalProperties": st.booleans(),
+    }
+    return st.fixed_dictionaries({}, optional=parts)
+
+
+@given(st.recursive(objects(st.just({})), objects, max_leaves=5), VALUES)
+def test_what_is_taken_without_a_validator_would_be_taken_by_one(schema, value):
+    taken = _accepts(schema, value, [QUICK])
+
+    assert not taken or Draft202012Validator(schema).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "taken"),
+    [
+        (
+            {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]},
+            {"result": "a"},
+            True,
+        ),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2], True),
+        ({"type": "array", "items": {"type": "integer"}}, [1] * 1000, False),
+        ({"type": "integer"}, True, False),
+        ({"type": "number"}, 1.5, True),
+    ],
+)
+def test_plain_results_need_no_validator(schema, value, taken):
+    assert _accepts(schema, value, [QUICK]) is taken
+
+
+@pytest.mark.parametrize("schema", [{"properties": 5}, {"items": [1]}, {"properties": {"a": 5}}])
+async def test_what_is_no_schema_checks_nothing_and_breaks_nothing(schema):
+    assert await Checker(schema, "it").misfit({"a": 1}) is None

@@ -110,7 +110,7 @@ class Checker:
 def _is_plain(schema: Any) -> bool:
     try:
         return all(_PLAIN.issuperset(node) for node in subschemas(schema))
-    except (AttributeError, TypeError):  # it came over the wire, and need not be a schema at all
+    except (AttributeError, TypeError):  # as in `validator_of`
         return False
 
 
@@ -162,7 +162,10 @@ def validator_of(written: bytes) -> Any:
     """Return what checks a value against a schema, counting; `None` for a schema that is not used for checking."""
     schema = from_json(written)
     schema.pop("$schema", None)
-    nodes = list(subschemas(schema))
+    try:
+        nodes = list(subschemas(schema))
+    except (AttributeError, TypeError):  # it came over the wire, and need not be a schema at all
+        return None
     if len(nodes) > _MOST_NODES or any(not _COSTLY.isdisjoint(node) for node in nodes) or _is_odd(schema):
         return None
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - for servers that declare what they return
