@@ -151,6 +151,6 @@ def test_plain_results_need_no_validator(schema, value, taken):
     assert _accepts(schema, value, [QUICK]) is taken
 
 
-@pytest.mark.parametrize("schema", [{"properties": 5}, {"items": [1]}, {"properties": {"a": 5}}])
+@pytest.mark.parametrize("schema", [{"properties": 5}, {"items": [1]}, {"properties": {"a": 5}}, {"required": 5}])
 async def test_what_is_no_schema_checks_nothing_and_breaks_nothing(schema):
     assert await Checker(schema, "it").misfit({"a": 1}) is None

@@ -87,8 +87,11 @@ class Checker:
 
     async def misfit(self, value: Any) -> str | None:
         """Return why a value does not fit; `None` where it does, or where finding out would cost too much."""
-        if self._plain and _accepts(self._schema, value, [QUICK]):
-            return None
+        try:
+            if self._plain and _accepts(self._schema, value, [QUICK]):
+                return None
+        except (AttributeError, TypeError):  # as in `validator_of`
+            self._plain = False
         try:
             if self._made:
                 try:
