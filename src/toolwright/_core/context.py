@@ -216,7 +216,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         return cast("Client", found)
 
     @property
-    def is_followed(self) -> bool:
+    def __followed__(self) -> bool:
         """Whether anybody is told of the progress."""
         return self._state.report is not None
 

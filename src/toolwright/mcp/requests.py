@@ -37,7 +37,7 @@ class ToolRequest:
             found: CallToolResult
             if passage is None:
                 # A server that is asked for progress has to send it, also where nobody listens.
-                progress = self._progress if self.context.is_followed else None
+                progress = self._progress if self.context.__followed__ else None
                 found = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
                 return found
             params = {"name": self.name, "arguments": self.arguments, "_meta": meta}
