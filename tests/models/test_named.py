@@ -83,17 +83,22 @@ def test_making_a_model_loads_no_sdk_and_no_http():
     assert done.stdout.splitlines() == ["[]", "[]"]
 
 
-def test_making_a_model_loads_neither_a_loop_nor_what_reads_tools():
+def test_making_a_model_loads_neither_a_loop_nor_what_it_is_asked_with():
     script = """
         import sys, toolwright
         toolwright.model("openai:m", api_key="k")
-        print(sorted({"asyncio", "email", "jsonschema", "toolwright._core.catalog"} & sys.modules.keys()))
-        print([n for n in sys.modules if n.startswith("toolwright.models.") and n.endswith(("offline", "clients"))])
+        print(sorted({"asyncio", "email", "jsonschema", "pydantic_core"} & sys.modules.keys()))
+        print([n for n in sys.modules if n.startswith(("toolwright._core", "toolwright.providers"))])
     """
 
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_options_that_make_no_sense_are_told_when_a_model_is_made():
+    with pytest.raises(ConfigError, match="no_such"):
+        model("openai:m", api_key="k", options={"no_such": 1})
 
 
 # --- scripts --------------------------------------------------------------------------------------

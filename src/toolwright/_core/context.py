@@ -59,6 +59,10 @@ class CallState:
     report: Any = None
     """Takes progress: a callable of (done, total, message)."""
 
+    def until(self, deadline: float | None) -> CallState:
+        """Return the state of an attempt: a tool that overstays keeps the one it was given."""
+        return CallState(self.call, self.attempt, deadline, self.cancelled, self.report)
+
 
 _NO_CALL: Final = CallState()
 
@@ -124,6 +128,9 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

@@ -11,7 +11,7 @@ import logging
 import threading
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
@@ -171,8 +171,7 @@ async def attempts(route: Route, values: dict[str, Any], ask: Ask, state: CallSt
     known = route.box.context.merged(ask.context)
     while True:
         seconds = _seconds_for(route, ask)
-        # A tool that overstays keeps the state it was given; each attempt has one of its own.
-        own = replace(state, deadline=None if seconds is None else monotonic() + seconds)
+        own = state.until(None if seconds is None else monotonic() + seconds)
         mine = known.for_call(own)
         if state.attempt > 1:
             # The attempt before may have changed a list or a dict in place.

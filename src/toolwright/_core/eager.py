@@ -1,9 +1,9 @@
 """Start an awaitable now, in a task of its own, without a turn of the event loop.
 
-Lives here: one function. A tool that finishes without waiting costs no turn of the loop; one that waits has
-its own task from its first step on, so that `asyncio.timeout`, task groups and cancel scopes inside it see
-the right task. Python 3.12 has eager tasks; for 3.11 this module carries the part of a task that it lacks.
-Whatever the tool raises is a value here: asyncio would let a SystemExit end the loop.
+Lives here: starting it, and hearing of its end as soon. A tool that finishes without waiting costs no turn of the
+loop; one that waits has its own task from its first step on, so that `asyncio.timeout`, task groups and cancel scopes
+inside it see the right task. Python 3.12 has eager tasks; for 3.11 this module carries the part of a task that it
+lacks. Whatever the tool raises is a value here: asyncio would let a SystemExit end the loop.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from typing import Any, TypeAlias
 Outcome: TypeAlias = tuple[Any, BaseException | None]
 """What came of it: a value, or what was raised."""
 
-Started: TypeAlias = tuple[asyncio.Future[Outcome] | None, Any, BaseException | None]
+Started: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
 """A task that still runs, or `None` and the outcome."""
 
 
-async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
-    try:
-        return await awaitable, None
-    except BaseException as error:
-        if _must_pass(error):
-            raise
-        return None, error
+def end_of(task: EagerTask) -> asyncio.Future[None]:
+    """Return a future that is done as soon as a task is; a callback would come a turn of the loop later."""
+    task.waiter = waiter = task.get_loop().create_future()
+    return waiter
+
+
+def let_go(waiter: asyncio.Future[None] | None) -> None:
+    """Wake whoever waits, unless somebody has."""
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 def _must_pass(error: BaseException) -> bool:
@@ -41,10 +44,26 @@ def _must_pass(error: BaseException) -> bool:
 
 if sys.version_info >= (3, 12):
 
+    class EagerTask(asyncio.Task[Outcome]):
+        """A task that says at once that it is done."""
+
+        waiter: asyncio.Future[None] | None = None
+
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
-        task = asyncio.Task(_guarded(awaitable), loop=loop, eager_start=True)
+        task = EagerTask(_guarded(awaitable), loop=loop, eager_start=True)
         return (None, *task.result()) if task.done() else (task, None, None)
+
+    async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
+        try:
+            return await awaitable, None
+        except BaseException as error:
+            if _must_pass(error):
+                raise
+            return None, error
+        finally:
+            # It is done before whoever is woken here has their turn.
+            let_go(getattr(asyncio.current_task(), "waiter", None))
 
 else:
     # Asyncio documents these for tasks that are not its own, underscores and all.
@@ -57,7 +76,7 @@ else:
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
         """Run an awaitable up to its first wait."""
-        task = _EagerTask(loop=loop)
+        task = EagerTask(loop=loop)
         coro: Coroutine[Any, Any, Any]
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
         task.context = context = copy_context()
@@ -83,7 +102,7 @@ else:
     async def _plainly(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
 
-    class _EagerTask(asyncio.Future[Outcome]):
+    class EagerTask(asyncio.Future[Outcome]):
         """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
 
         __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no dictionary
@@ -93,6 +112,7 @@ else:
         _fut_waiter: asyncio.Future[Any] | None = None
         _requests = 0
         _name: str | None = None
+        waiter: asyncio.Future[None] | None = None
 
         def get_coro(self) -> Coroutine[Any, Any, Any]:
             return self.coro
@@ -135,16 +155,21 @@ else:
             try:
                 waits_for = self.coro.send(None) if error is None else self.coro.throw(error)
             except StopIteration as end:
-                self.set_result((end.value, None))
+                self._finish((end.value, None))
             except BaseException as failure:
                 if _must_pass(failure):
                     self.set_exception(failure)
+                    let_go(self.waiter)
                     raise
-                self.set_result((None, failure))
+                self._finish((None, failure))
             else:
                 self.wait_for(waits_for)
             finally:
                 _leave(loop, self)
+
+        def _finish(self, outcome: Outcome) -> None:
+            self.set_result(outcome)
+            let_go(self.waiter)
 
         def wait_for(self, awaited: Any) -> None:
             if awaited is None:

@@ -116,17 +116,22 @@ async def within(awaitable: Awaitable[Any], seconds: float | None, name: str, gr
     return value
 
 
-async def outcome_of(task: asyncio.Future[eager.Outcome], seconds: float | None, name: str, grace: float) -> Any:
+async def outcome_of(task: eager.EagerTask, seconds: float | None, name: str, grace: float) -> Any:
     """Wait for a task until its deadline, and not a moment longer than the grace.
 
     Raises:
         DeadlinePassed: the time was not enough.
     """
+    waiter = eager.end_of(task)
+    timer = None if seconds is None else task.get_loop().call_later(seconds, eager.let_go, waiter)
     try:
-        await asyncio.wait((task,), timeout=seconds)
+        await waiter
     except asyncio.CancelledError:
         await _call_off(task, name, grace)
         raise
+    finally:
+        if timer is not None:
+            timer.cancel()
     if not task.done():
         await _call_off(task, name, grace)
         raise DeadlinePassed(seconds or 0.0)

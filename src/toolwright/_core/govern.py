@@ -268,7 +268,7 @@ class Governed:
         if task is not None:
             with self.run.running(loop, task):
                 try:
-                    await asyncio.wait((task,))
+                    await eager.end_of(task)
                 except asyncio.CancelledError:
                     task.cancel()
                     await asyncio.wait((task,))

@@ -149,7 +149,7 @@ class Connection(Listed):
         return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
 
     def _relay_of(self, context: ToolContext[Any]) -> Relay | None:
-        return relay_of(context.get(CLIENT)) if self.host.forwards else None
+        return relay_of(context[CLIENT]) if CLIENT in context and self.host.forwards else None
 
     async def _reliably(
         self,

@@ -32,7 +32,6 @@ from toolwright._core.values import (
     Image,
     ResourceLink,
     Text,
-    ToolResult,
     note_of,
     says_the_same,
 )
@@ -112,7 +111,7 @@ class RemoteTool(Tool):
         if given and not content:
             text = to_json(structured).decode()
             content = (Text(text),)
-        elif given and not says_the_same(ToolResult("", "", text=text, structured=structured)):
+        elif given and not says_the_same(text, structured):
             # A model is told both, where they are not the same.
             text = f"{text}\n{to_json(structured).decode()}"
         value = structured if given else text

@@ -1,21 +1,29 @@
-"""Models: what answers. `model("openai:gpt-5")` makes one; requests go in, replies or streams of events come out."""
+"""Models: what answers. `model("openai:gpt-5")` makes one; requests go in, replies or streams of events come out.
 
-from toolwright._core.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    Finished,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ThoughtDelta,
-    ToolChoice,
-    Usage,
-)
-from toolwright.models.named import model
-from toolwright.models.protocol import Model
-from toolwright.models.scripted import ScriptedModel
+Each name is loaded when it is first used: who makes a model pays for what makes it, and for the rest with its first
+request.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolwright._core.exchange import (
+        ArgumentsDelta,
+        CallClosed,
+        CallOpened,
+        Finished,
+        ModelEvent,
+        ModelReply,
+        ModelRequest,
+        TextDelta,
+        ThoughtDelta,
+        ToolChoice,
+        Usage,
+    )
+    from toolwright.models.named import model
+    from toolwright.models.protocol import Model
+    from toolwright.models.scripted import ScriptedModel
 
 __all__ = [
     "ArgumentsDelta",
@@ -33,3 +41,18 @@ __all__ = [
     "Usage",
     "model",
 ]
+
+_HOMES = {"Model": "models.protocol", "ScriptedModel": "models.scripted", "model": "models.named"}
+"""Name → the module that has it, where it is not that of requests and replies."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'toolwright.models' has no attribute {name!r}")
+    value = getattr(import_module(f"toolwright.{_HOMES.get(name, '_core.exchange')}"), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,10 +5,11 @@ Lives here: `model`, and what each kind takes. What sends requests is loaded wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from typing_extensions import TypedDict, Unpack
 
@@ -18,8 +19,9 @@ from toolwright.models.protocol import Model
 from toolwright.models.remote import RemoteModel
 from toolwright.models.sender import LateSender, Sender
 from toolwright.models.waiting import Retries
-from toolwright.providers.codec import Codec
-from toolwright.providers.registry import codec
+
+if TYPE_CHECKING:  # a model is named before it is asked
+    from toolwright.providers.codec import Codec
 
 KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
 
@@ -77,14 +79,14 @@ def _part(module: str, name: str) -> Any:
     return getattr(import_module(f"toolwright.{module}"), name)
 
 
-def _codec(kind: str, mode: str) -> Codec:
+def _codec(kind: str, mode: str) -> Callable[[], Codec]:
     if mode not in ("native", "json_schema"):
         raise ConfigError(f'tool_mode={mode!r}: give "native" or "json_schema".')
     if mode == "native":
-        return codec(kind)
+        return lambda: _part("providers.registry", "codec")(kind)
     if kind != "openai-chat":
         raise ConfigError(f'tool_mode="json_schema" is for openai-chat; {kind} has tools of its own. Leave it out.')
-    return _part("providers.json_mode", "CODEC")  # type: ignore[no-any-return]
+    return partial(_part, "providers.json_mode", "CODEC")
 
 
 def _sender(kind: str, name: str, words: ModelWords) -> Sender:

@@ -6,9 +6,10 @@ Lives here: the protocol. Write your own: two methods and a name. Not here: thos
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from toolwright._core.exchange import ModelEvent, ModelReply, ModelRequest
+if TYPE_CHECKING:  # a model is named before there is a request
+    from toolwright._core.exchange import ModelEvent, ModelReply, ModelRequest
 
 
 @runtime_checkable

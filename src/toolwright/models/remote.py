@@ -1,21 +1,23 @@
-"""A codec and a sender → a model.
+"""A name, a codec and a sender → a model.
 
-Lives here: one turn, plain or streaming. Not here: formats (`toolwright.providers`), or connections (`transport`).
+Lives here: its life from the name to the last closed connection. What a turn needs is loaded with the first one.
+Not here: the turn (`turn`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import override
 
-from toolwright._core.exchange import Finished, ModelEvent, ModelReply, ModelRequest
-from toolwright.errors import ModelError
-from toolwright.models.secrets import strike_out
 from toolwright.models.sender import Sender
-from toolwright.providers.codec import Codec
-from toolwright.providers.kept import Kept
+
+if TYPE_CHECKING:  # these cost more than the model, which may never be asked
+    from toolwright._core.exchange import ModelEvent, ModelReply, ModelRequest
+    from toolwright.models.turn import Turn
+    from toolwright.providers.codec import Codec
 
 _T = TypeVar("_T")
 
@@ -23,21 +25,27 @@ _T = TypeVar("_T")
 class RemoteModel:
     """A model behind an API."""
 
-    def __init__(self, name: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, codec: Callable[[], Codec], sender: Sender, options: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
         """As it was asked for: `openai:gpt-5`."""
-        self.codec = codec
         self.model = name.partition(":")[2]
         """As the provider knows it."""
-        self._kept = Kept()
-        self._sender, self._options = sender, ModelRequest((), (), None, options).options
+        self._codec, self._sender, self._options = codec, sender, options
+        if options:
+            self._turn  # noqa: B018 - what is wrong with them is told now
 
-    def _merged(self, request: ModelRequest) -> ModelRequest:
-        if not self._options:
-            return request
-        body = {**self._options.get("body", {}), **request.options.get("body", {})}
-        options = {**self._options, **request.options, **({"body": body} if body else {})}
-        return ModelRequest(request.messages, [*request.tools, *request.native], request.tool_choice, options)
+    @cached_property
+    def _turn(self) -> Turn:
+        from toolwright.models.turn import Turn  # noqa: PLC0415 - see above
+
+        return Turn(self.model, self._codec(), self._sender, self._options)
+
+    @property
+    def codec(self) -> Codec:
+        """The format that it speaks."""
+        return self._turn.codec
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the answer to a request.
@@ -45,14 +53,7 @@ class RemoteModel:
         Raises:
             ModelError: there is none; says why, and whether the same request may succeed later.
         """
-        asked = self._merged(request)
-        body = self.codec.encode(asked, self.model, kept=self._kept)
-        names = self.codec.offered(asked).names
-        try:
-            return self.codec.decode(await self._sender.post(body), names)
-        except ModelError as error:
-            strike_out(error, self._sender.secrets)
-            raise
+        return await self._turn.respond(request)
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
         """Run `respond` to its end, from code that is not async; no connection stays open."""
@@ -63,26 +64,13 @@ class RemoteModel:
 
         return _run_to_end(once())
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
 
         Raises:
             ModelError: there is none, or it was cut; says why.
         """
-        asked = self._merged(request)
-        body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
-        reader = self.codec.reader(self.codec.offered(asked).names)
-        try:
-            async for told in self._sender.events(body):
-                for event in reader.feed(told):
-                    yield event
-            reply = reader.end()
-            for event in reader.late(reply):
-                yield event
-        except ModelError as error:
-            strike_out(error, self._sender.secrets)
-            raise
-        yield Finished(reply)
+        return self._turn.stream(request)
 
     async def __aenter__(self) -> Self:
         return self

@@ -91,7 +91,8 @@ class GeminiCodec(Codec):
         structured = result.structured if result.ok else None
         text = clean(result.text)
         # What a model is told is the text; data in its place must say the same.
-        output = structured if structured is not None and not blobs and says_the_same(result) else text
+        same = result.structured_from is not None or says_the_same(result.text, structured)
+        output = structured if structured is not None and not blobs and same else text
         made: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
         if not result.call_id.startswith(_OWN):
             made["id"] = wire_id(result.call_id)

@@ -1,0 +1,60 @@
+"""A request, a codec and a sender → one turn of a model.
+
+Lives here: plain and streaming. Not here: formats (`toolwright.providers`), or connections (`transport`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from toolwright._core.exchange import Finished, ModelEvent, ModelReply, ModelRequest
+from toolwright.errors import ModelError
+from toolwright.models.secrets import strike_out
+from toolwright.models.sender import Sender
+from toolwright.providers.codec import Codec
+from toolwright.providers.kept import Kept
+
+
+class Turn:
+    """What a model does with each request."""
+
+    def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None) -> None:
+        self.model, self.codec, self._sender = model, codec, sender
+        self._kept = Kept()
+        self._options = ModelRequest((), (), None, options).options
+
+    def _merged(self, request: ModelRequest) -> ModelRequest:
+        if not self._options:
+            return request
+        body = {**self._options.get("body", {}), **request.options.get("body", {})}
+        options = {**self._options, **request.options, **({"body": body} if body else {})}
+        return ModelRequest(request.messages, [*request.tools, *request.native], request.tool_choice, options)
+
+    async def respond(self, request: ModelRequest) -> ModelReply:
+        """Return the answer."""
+        asked = self._merged(request)
+        body = self.codec.encode(asked, self.model, kept=self._kept)
+        names = self.codec.offered(asked).names
+        try:
+            return self.codec.decode(await self._sender.post(body), names)
+        except ModelError as error:
+            strike_out(error, self._sender.secrets)
+            raise
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the answer piece by piece."""
+        asked = self._merged(request)
+        body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
+        reader = self.codec.reader(self.codec.offered(asked).names)
+        try:
+            async for told in self._sender.events(body):
+                for event in reader.feed(told):
+                    yield event
+            reply = reader.end()
+            for event in reader.late(reply):
+                yield event
+        except ModelError as error:
+            strike_out(error, self._sender.secrets)
+            raise
+        yield Finished(reply)
