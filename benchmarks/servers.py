@@ -58,9 +58,25 @@ def fastmcp(tools: int) -> Any:
 
 
 def bare(tools: int) -> Any:
-    """Return the least that answers such a call: no check of anything, and no library."""
+    """Return the least that answers such a call: the checks that the protocol asks for, and no library."""
     del tools
     from pydantic_core import from_json, to_json
+
+    version = "2026-07-28"
+
+    def is_right(headers: dict[bytes, bytes], request: Any) -> bool:
+        params = request["params"]
+        return (
+            headers.get(b"host", b"").startswith(b"127.0.0.1:")
+            and b"origin" not in headers
+            and headers.get(b"content-type") == b"application/json"
+            and b"application/json" in headers.get(b"accept", b"")
+            and headers.get(b"mcp-protocol-version") == version.encode()
+            and headers.get(b"mcp-method") == request["method"].encode()
+            and headers.get(b"mcp-name") == params["name"].encode()
+            and request["jsonrpc"] == "2.0"
+            and params["_meta"]["io.modelcontextprotocol/protocolVersion"] == version
+        )
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -70,6 +86,8 @@ def bare(tools: int) -> Any:
             await send({"type": "lifespan.shutdown.complete"})
             return
         request = from_json((await receive())["body"])
+        if not is_right(dict(scope["headers"]), request):
+            raise SystemExit("the request is not as it should be")
         text = request["params"]["arguments"]["text"]
         result = {"content": [{"type": "text", "text": text}], "structuredContent": {"result": text}}
         body = to_json({"jsonrpc": "2.0", "id": request["id"], "result": result})

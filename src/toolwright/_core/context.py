@@ -109,7 +109,14 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return this context as one call sees it."""
-        return self._derived(_state=state)
+        # Written out: every call on the long way makes one.
+        twin, set_field = object.__new__(type(self)), object.__setattr__
+        set_field(twin, "deps", self.deps)
+        set_field(twin, "_values", self._values)
+        set_field(twin, "_state", state)
+        set_field(twin, "_config", self._config)
+        set_field(twin, "_project_dir", self._project_dir)
+        return twin
 
     def within(self, config: Config | None, project_dir: Path | None) -> ToolContext[DepsT]:
         """Return this context with the toolbox's configuration and project directory."""

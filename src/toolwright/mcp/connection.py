@@ -43,7 +43,7 @@ class Connection(Listed):
 
     def __init__(self, server: Server, host: Host) -> None:
         self.server, self.host = server, host
-        self.name, self.required = server.name, server.required
+        self.name, self.required, self._identities = server.name, server.required, has_identities(server)
         self.offer = Offer(server, self._fetch, self._tell)
         self.pool = Pool(server.name, self._begin, self._begun)
         self._offers: dict[str, Offer] = {}
@@ -161,7 +161,9 @@ class Connection(Listed):
         tool: str = "",
     ) -> _T:
         """Do something with a connection of whoever asks; of the toolbox itself, where nobody is named."""
-        headers = await headers_for(self.server, self.host.context if context is None else context)
+        headers: Mapping[str, str] = {}
+        if self._identities:
+            headers = await headers_for(self.server, self.host.context if context is None else context)
         return await self._twice(phase, work, headers, again=again, tool=tool)
 
     async def _twice(
@@ -229,7 +231,7 @@ class Connection(Listed):
 
         What one identity was shown is shown to no other: a server may offer something else to each.
         """
-        if context is None or context is self.host.context or not has_identities(self.server):
+        if context is None or context is self.host.context or not self._identities:
             return self.offer
         headers = await headers_for(self.server, context)
         with contextlib.suppress(RemoteError):

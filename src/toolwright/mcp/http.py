@@ -53,7 +53,9 @@ class Careful(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; its failure is an answer."""
         asked = _asked(request)
-        request.headers.setdefault("accept-encoding", "identity")
+        if asked is None:
+            # What is not a request of the protocol may have been made beside the client, and lack its headers.
+            request.headers.setdefault("accept-encoding", "identity")
         if "oauth-protected-resource" in request.url.path and _origin(request.url) != self.home:
             # What a server says of itself is fetched from the server itself: it must not send us elsewhere.
             return httpx2.Response(404, request=request)
@@ -67,12 +69,12 @@ class Careful(httpx2.AsyncBaseTransport):
         if response.status_code >= 400:  # noqa: PLR2004 - where errors begin
             self.status = response.status_code
             self.expired = self.expired or (response.status_code == 404 and "mcp-session-id" in request.headers)  # noqa: PLR2004 - not found
-        kind = response.headers.get("content-type", "").lower()
+        kind, packing = _kind_and_packing(response)
         if asked is not None and kind.startswith("application/json"):
-            return await _whole(request, response, asked)
-        if kind.startswith("text/event-stream") and response.status_code < 400 and not _packing(response):  # noqa: PLR2004 - no error
+            return await _whole(request, response, asked, packing)
+        if kind.startswith("text/event-stream") and response.status_code < 400 and not packing:  # noqa: PLR2004 - no error
             return response  # the SDK bounds its events
-        return await _paper(request, response, asked)
+        return await _paper(request, response, asked, packing)
 
     async def _on_the_way(self, request: httpx2.Request) -> httpx2.Request:
         """Return a request as it is sent: one to a place that a server named goes to an address that was judged."""
@@ -141,10 +143,16 @@ class _NotRead(Exception):
     """An answer is too long, packed, or broke off."""
 
 
-def _packing(response: httpx2.Response) -> str:
-    """Return how an answer is packed; empty where it is not."""
-    packing: str = response.headers.get("content-encoding", "").strip().lower()
-    return "" if packing == "identity" else packing
+def _kind_and_packing(response: httpx2.Response) -> tuple[str, str]:
+    """Return what an answer holds, and how it is packed; empty where it is not."""
+    kind = packing = b""
+    for name, value in response.headers.raw:  # a look at each by its name costs more than all of them as they came
+        if name.lower() == b"content-type":
+            kind = value
+        elif name.lower() == b"content-encoding":
+            packing = b",".join((packing, value)) if packing else value
+    told = packing.decode("latin-1").strip().lower()
+    return kind.decode("latin-1").lower(), "" if told == "identity" else told
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes:
@@ -152,7 +160,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async for part in response.aiter_raw():
+        async for part in _stream_of(response):
             size += len(part)
             if size > most:
                 raise _NotRead(f"the answer is longer than the limit of {most} bytes")
@@ -160,8 +168,14 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
     except (httpx2.TransportError, httpx2.StreamError, OSError) as error:
         raise _NotRead(f"the answer broke off: {_words(error)}") from error
     finally:
-        await response.aclose()
+        await _stream_of(response).aclose()
     return b"".join(parts)
+
+
+def _stream_of(response: httpx2.Response) -> httpx2.AsyncByteStream:
+    """Return the body as it comes from the wire: the answer itself can then be handed on as if it were unread."""
+    stream: Any = response.stream
+    return stream  # type: ignore[no-any-return]
 
 
 def _unpacked(raw: bytes, packing: str, most: int) -> bytes:
@@ -179,24 +193,21 @@ def _unpacked(raw: bytes, packing: str, most: int) -> bytes:
     return body
 
 
-async def _paper(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
+async def _paper(request: httpx2.Request, response: httpx2.Response, asked: Any, packing: str) -> httpx2.Response:
     """Read an answer that is no message of the protocol to its end, within bounds."""
     try:
-        body = _unpacked(await _read(response, PAPER_BYTES), _packing(response), PAPER_BYTES)
+        body = _unpacked(await _read(response, PAPER_BYTES), packing, PAPER_BYTES)
     except _NotRead as error:
         if asked is not None:
             return _lost(request, asked, str(error), seen=True)
         return httpx2.Response(502, content=str(error).encode(), request=request)
-    return httpx2.Response(response.status_code, headers=_unframed(response), content=body, request=request)
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING]
+    return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-def _unframed(response: httpx2.Response) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING]
-
-
-async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any) -> httpx2.Response:
+async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any, packing: str) -> httpx2.Response:
     """Read a JSON answer to its end, within bounds, and see that it is one."""
-    if _packing(response):
+    if packing:
         # A few bytes can unpack to gigabytes, and we do not ask for it.
         await response.aclose()
         return _lost(request, asked, "the answer is packed, which was not asked for", seen=True)
@@ -209,7 +220,8 @@ async def _whole(request: httpx2.Request, response: httpx2.Response, asked: Any)
         return _lost(request, asked, f"the answer cannot be read: {data.reason}", seen=True)
     if response.status_code < 400 and (reason := _no_answer(data, asked)) is not None:  # noqa: PLR2004 - no error
         return _lost(request, asked, reason, seen=True)
-    return httpx2.Response(response.status_code, headers=_unframed(response), content=body, request=request)
+    response.stream = httpx2.ByteStream(body)
+    return response
 
 
 def _no_answer(data: dict[str, Any] | None, asked: Any) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -53,24 +53,24 @@ class Passages:
         self._questions += 1
         return self._questions <= ROUNDS * max(1, sum(self._open.values()))
 
-    @contextlib.contextmanager
-    def opened(self, relay: Relay | None) -> Generator[Passage | None]:
+    def opened(self, relay: Relay | None) -> Opened:
         """Take note of a request, for as long as the block lasts."""
+        return Opened(self, None if relay is None else Passage(relay))
+
+    def add(self, passage: Passage | None) -> None:
+        """Take note of a request."""
         if not self._open:
             self._questions = 0
-        passage = None if relay is None else Passage(relay)
         self._open[passage] = self._open.get(passage, 0) + 1
-        before = _CURRENT.set(passage)
-        try:
-            yield passage
-        finally:
-            _CURRENT.reset(before)
-            self._open[passage] -= 1
-            self._questions = max(0, self._questions - ROUNDS)
-            if not self._open[passage]:
-                del self._open[passage]
-            if passage is not None:
-                passage.over.set()
+
+    def remove(self, passage: Passage | None) -> None:
+        """Take note of its end."""
+        self._open[passage] -= 1
+        self._questions = max(0, self._questions - ROUNDS)
+        if not self._open[passage]:
+            del self._open[passage]
+        if passage is not None:
+            passage.over.set()
 
     @property
     def current(self) -> Passage | None:
@@ -87,6 +87,24 @@ class Passages:
         """Take a log record of the server."""
         if (passage := self.current) is not None:
             passage.tell(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+
+class Opened:
+    """A request that is under way; not made with `contextmanager`, which costs a call as much as the rest of this."""
+
+    __slots__ = ("_all", "_before", "_passage")
+
+    def __init__(self, passages: Passages, passage: Passage | None) -> None:
+        self._all, self._passage = passages, passage
+
+    def __enter__(self) -> Passage | None:
+        self._all.add(self._passage)
+        self._before = _CURRENT.set(self._passage)
+        return self._passage
+
+    def __exit__(self, *exception: object) -> None:
+        _CURRENT.reset(self._before)
+        self._all.remove(self._passage)
 
 
 class Passage:

@@ -58,7 +58,8 @@ class Pool:
             with self._lock:
                 link = self.links.get(key)
                 if link is not None and link.usable:
-                    self.links[key] = self.links.pop(key)  # the last one used is the last one to go
+                    if len(self.links) > 1:
+                        self.links[key] = self.links.pop(key)  # the last one used is the last one to go
                     return link
                 opening = self._opening.get(key)
                 mine = opening is None

@@ -20,7 +20,7 @@ from toolwright.mcp.passing import passed, sent
 from toolwright.mcp.tasks import TaskResult, finished
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolRequest:
     """A call to make."""
 

@@ -20,7 +20,7 @@ from toolwright._core.arguments import nesting
 from toolwright.errors import ConfigError
 from toolwright.mcp.framing import DEPTH, id_in, repeats_a_key
 from toolwright.serving.identity import NOBODY, Identity, identity_of
-from toolwright.serving.stepping import first_step
+from toolwright.serving.stepping import Rest, first_step
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -189,7 +189,9 @@ class Guard:
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.body_bytes):
             return Refusal(413, f"The body is larger than {self.body_bytes} bytes.")
-        message = await _first(receive, self.body_seconds)
+        message, rest = first_step(receive())
+        if rest is not None:
+            message = await _within(self.body_seconds, rest)
         if message is None:
             return Refusal(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
         if message["type"] != "http.request":
@@ -238,10 +240,7 @@ class Guard:
         return Refusal(400, f"The body is nested deeper than {DEPTH} levels.", code=PARSE_ERROR, id=id_in(body))
 
 
-async def _first(receive: Receive, seconds: float) -> Any:
-    message, rest = first_step(receive())
-    if rest is None:
-        return message
+async def _within(seconds: float, rest: Rest) -> Any:
     try:
         async with asyncio.timeout(seconds):
             return await rest

@@ -34,9 +34,12 @@ KEEP_ALIVE_SECONDS: Final = 30
 class _Patient(HttpToolsProtocol):
     """A connection that has to say what it wants, soon and in few words."""
 
-    _waiting: asyncio.TimerHandle | None = None
+    _due: float | None = None
+    """Until when the head of a request has to be here; `None` while one is answered."""
+    _look: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    _size = 0
+    _in_head = False
+    _chunk = _size = 0
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -68,57 +71,58 @@ class _Patient(HttpToolsProtocol):
         return cycle is None or bool(cycle.response_complete)
 
     def _wait(self) -> None:
-        self._still()
-        self._waiting = self.loop.call_later(HEADER_SECONDS, self._give_up)
-
-    def _still(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        # One timer that looks now and then: to set and cancel one for each request costs more than the rest of this.
+        self._due = self.loop.time() + HEADER_SECONDS
+        if self._look is None:
+            self._look = self.loop.call_later(HEADER_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
-        self.transport.abort()
+        self._look = None
+        if self._due is None:
+            return
+        left = self._due - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:
+            self._look = self.loop.call_later(left, self._give_up)
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._chunk = len(data)
+        self._size += self._chunk
         super().data_received(data)
+        if self._in_head and self._size > HEADER_BYTES:
+            self.transport.abort()
         # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
         # must not end the patience with it. To close at once would lose the answer on its way.
-        if self._waiting is None and self.is_idle and not self.transport.is_closing():
+        if self._due is None and self.is_idle and not self.transport.is_closing():
             self._wait()
 
     @override
     def on_message_begin(self) -> None:
-        self._size = 0
+        self._in_head, self._size = True, self._chunk
         self._wait()
         super().on_message_begin()
 
     @override
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    @override
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
-        # The space around a value is not part of it; the parser leaves it at the end.
-        super().on_header(name, value.strip(b" \t"))
-
-    def _count(self, size: int) -> None:
-        self._size += size
-        if self._size > HEADER_BYTES:
-            self.transport.abort()
-
-    @override
     def on_headers_complete(self) -> None:
-        self._still()
+        self._in_head, self._due = False, None
+        headers = self.headers
+        size = (
+            len(self.url) + sum(len(name) + len(value) for name, value in headers) if self._size > HEADER_BYTES else 0
+        )
+        if size > HEADER_BYTES:
+            self.transport.abort()
+        if any(value[-1:] in b" \t" for _, value in headers):
+            # The space around a value is not part of it; the parser leaves it at the end.
+            headers[:] = [(name, value.strip(b" \t")) for name, value in headers]
         if not self.transport.is_closing():
             super().on_headers_complete()
 
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_SECONDS, self._give_up)
+        self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     @override
     def resume_writing(self) -> None:
@@ -134,9 +138,9 @@ class _Patient(HttpToolsProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._still()
-        if self._unread is not None:
-            self._unread.cancel()
+        for timer in (self._look, self._unread):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
 

@@ -43,8 +43,9 @@ CHECK_SECONDS: Final = 60.0
 """How long a session is taken for alive without the SDK having seen a request of it."""
 _JSON: Final = [(b"content-type", b"application/json")]
 _NOTHING: Final[Mapping[str, Any]] = {}
-_ROUNDS: Final = ("inputResponses", "requestState", "task")
-_SPECIAL: Final = ("progressToken", LOG_LEVEL_META_KEY)
+_ROUNDS: Final = frozenset({"inputResponses", "requestState", "task"})
+_SPECIAL: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
+_INFO: Final = frozenset({"name", "version", "title"})
 
 
 class Short:
@@ -95,11 +96,11 @@ class Short:
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             return False
         facts = self.lists.facts_of(name)
-        if facts is None or facts.task is not None or facts.headers or any(key in params for key in _ROUNDS):
+        if facts is None or facts.task is not None or facts.headers or not _ROUNDS.isdisjoint(params):
             return False
         meta = params.get("_meta") or {}
         plain = self._is_plain(name)
-        if any(key in meta for key in _SPECIAL) or not (plain or modern):
+        if not (plain or modern) or not _SPECIAL.isdisjoint(meta):
             return False
         if plain:
             work = self._simply(name, arguments or {}, facts, principal, way.session)
@@ -303,10 +304,10 @@ def enveloped(params: Mapping[str, Any]) -> bool:
     able, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
     return (
         isinstance(able, dict)
-        and all(isinstance(value, dict) for value in able.values())
+        and (not able or all(isinstance(value, dict) for value in able.values()))
         and isinstance(info, dict)
         and isinstance(info.get("name"), str)
         and isinstance(info.get("version"), str)
-        and info.keys() <= {"name", "version", "title"}
+        and _INFO.issuperset(info)
         and (info.get("title") is None or isinstance(info.get("title"), str))
     )

@@ -150,7 +150,10 @@ def call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
     """Return a result of a call; `structured` tells whether the tool has promised structured content."""
     if result.error is not None:
         return {"content": [{"type": "text", "text": result.text}], "isError": True}
-    found: dict[str, Any] = {"content": list(map(block, result.content))}
+    parts = result.__dict__.get("content")
+    # A result of text alone has no parts until somebody asks for them, and needs none here.
+    blocks = [{"type": "text", "text": result.text}] if parts is None else list(map(block, parts))
+    found: dict[str, Any] = {"content": blocks}
     if structured and (value := result.structured) is not None:
         found["structuredContent"] = value
     found["isError"] = False
