@@ -6,6 +6,7 @@ import pytest
 
 from adversaries.raw_http import served
 from toolwright import McpServer, Toolbox
+from toolwright.errors import DefinitionError
 from toolwright.mcp import tasks
 
 DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "built"}]}}
@@ -87,3 +88,115 @@ async def test_a_call_that_nobody_waits_for_calls_its_task_off():
             await asyncio.gather(call, return_exceptions=True)
 
     assert "tasks/cancel" in server.seen
+
+
+# --- tasks that go on alone -------------------------------------------------------------------------
+
+WORKING = {"status": "working"}
+
+
+def begun(server):
+    return server.seen.count("tools/call")
+
+
+async def test_a_task_that_takes_longer_is_pending_and_the_same_call_waits_on():
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:
+            first = await box.call("echo", {"text": "x"})
+            second = await box.call("echo", {"text": "x"})
+            server.states = [DONE]
+            third = await box.call("echo", {"text": "x"})
+            count = begun(server)
+            server.states = [WORKING]
+            await box.call("echo", {"text": "x"})
+
+    assert (first.error.phase, first.error.retryable) == ("task", True)
+    assert "task 't1'" in first.text
+    assert second.error.phase == "task"
+    assert third.text == "built"
+    assert count == 1
+    assert begun(server) == 2  # what has ended is begun anew
+    assert "tasks/cancel" not in server.seen
+
+
+async def test_another_call_begins_a_task_of_its_own():
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:
+            await box.call("echo", {"text": "x"})
+            await box.call("echo", {"text": "y"})
+
+    assert begun(server) == 2
+
+
+async def test_nobody_waits_for_the_task_of_another_identity():
+    with served("task") as server:
+        server.states = [WORKING]
+        crm = McpServer.http("raw", server.url, task_wait=0, auth=lambda context: context.get("user"))
+        async with Toolbox(crm) as box:
+            await box.call("echo", {"text": "x"}, context={"user": "alice"})
+            await box.call("echo", {"text": "x"}, context={"user": "bob"})
+            await box.call("echo", {"text": "x"}, context={"user": "alice"})
+
+    assert begun(server) == 2
+
+
+@pytest.mark.parametrize(
+    "end", [{"status": "failed"}, {"status": "cancelled"}, {"status": "completed", "result": {"content": "x"}}]
+)
+async def test_a_pending_task_that_came_to_nothing_is_told_once(end):
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:
+            await box.call("echo", {"text": "x"})
+            server.states = [end]
+            failed = await box.call("echo", {"text": "x"})
+            await box.call("echo", {"text": "x"})
+
+    assert failed.error.phase == "call"
+    assert begun(server) == 2
+
+
+async def test_a_time_out_before_the_wait_is_over_calls_the_task_off():
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=60)) as box:
+            result = await box.call("echo", {"text": "x"}, timeout=0.2)
+            server.states = [DONE]
+            again = await box.call("echo", {"text": "x"})
+
+    assert result.error.code == "timeout"
+    assert "tasks/cancel" in server.seen
+    assert again.text == "built"
+    assert begun(server) == 2
+
+
+async def test_a_pending_task_is_no_repeat_to_a_run():
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:
+            run = box.run()
+            for _ in range(5):
+                await run.call("echo", {"text": "x"})
+            server.states = [DONE]
+            result = await run.call("echo", {"text": "x"})
+
+    assert result.text == "built"
+
+
+async def test_only_so_many_tasks_are_remembered(monkeypatch):
+    monkeypatch.setattr(tasks, "REMEMBERED", 2)
+    with served("task") as server:
+        server.states = [WORKING]
+        async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:
+            for text in ("a", "b", "c", "c", "a"):
+                await box.call("echo", {"text": text})
+
+    assert begun(server) == 4
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_a_wait_that_makes_no_sense_is_an_error(seconds):
+    with pytest.raises(DefinitionError, match="task_wait"):
+        McpServer.http("raw", "https://x.example", task_wait=seconds)

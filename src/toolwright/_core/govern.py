@@ -292,7 +292,9 @@ class Governed:
             raise _Answered(_noted(again, call.id, note))
 
     def _recorded(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        if self.run is None or self.route.tool.options.repeats == "allow":
+        # A task of a server that is not done yet is asked for by the same call.
+        waits = getattr(result.error, "phase", "") == "task"
+        if self.run is None or waits or self.route.tool.options.repeats == "allow":
             return result
         times = self.run.remember(fingerprint(self.route.name, plain_arguments(call)), result)
         if times == 2:  # noqa: PLR2004 - the second time

@@ -32,6 +32,7 @@ from toolwright.mcp.pool import IDENTITIES, Pool
 from toolwright.mcp.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
 from toolwright.mcp.seen import Seen
 from toolwright.mcp.servers import Server
+from toolwright.mcp.tasks import GoingOn
 from toolwright.mcp.tools import RemoteTool, contents_of, context_of
 
 _log = logging.getLogger("toolwright.mcp")
@@ -47,6 +48,7 @@ class Connection(Listed):
         self.offer = Offer(server, self._fetch, self._tell)
         self.pool = Pool(server.name, self._begin, self._begun)
         self._offers: dict[str, Offer] = {}
+        self._going_on = None if server.task_wait is None else GoingOn(server.task_wait)
         self._lock = threading.Lock()
         self._changed: list[Watcher] = []
         self._subscribed: frozenset[str] = frozenset()
@@ -144,7 +146,7 @@ class Connection(Listed):
             RemoteError: the server cannot be had, or refused the call.
         """
         meta = context_of(context, self.server.send_context)
-        request = ToolRequest(tool.remote_name, arguments, context, meta, self._relay_of(context))
+        request = ToolRequest(tool.remote_name, arguments, context, meta, self._relay_of(context), self._going_on)
         again = tool.options.repeatable
         return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
 

@@ -164,7 +164,7 @@ class Link:
             cache=None,
             client_info=Implementation(name="toolwright", version=_version()),
             message_handler=self._heard,
-            extensions=[TasksExtension()],
+            extensions=[TasksExtension(self.server.task_wait)],
             **answers_of(self.host, self.passages),
         )
 

@@ -219,7 +219,7 @@ async def passed(
     """
     method, params = request
     relay, meta = passage.relay, dict(params.get("_meta") or {})
-    passage.about = about = _about(method, params)
+    passage.about = about = about_of(method, params)
     if client.protocol_version < "2026":
         await _set_level(client, relay, level)
         found = await passage.run(sent(client, method, {**params, "_meta": meta}, progress))
@@ -247,7 +247,7 @@ async def passed(
     raise MCPError(INVALID_REQUEST, f"the server still asks after {ROUNDS} rounds")
 
 
-def _about(method: str, params: Mapping[str, Any]) -> str:
+def about_of(method: str, params: Mapping[str, Any]) -> str:
     """Return what tells one request of a call from another, in every round of it."""
     known = {key: value for key, value in params.items() if key != "_meta"}
     return hashlib.sha256(to_json([method, canonical(known)])).hexdigest()[:16]

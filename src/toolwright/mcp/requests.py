@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from mcp.client.extension import ClaimContext
@@ -15,9 +16,12 @@ from mcp_types import CallToolResult, EmptyResult, GetPromptResult, PingRequest,
 
 from toolwright._core.clients import Relay
 from toolwright._core.context import ToolContext
+from toolwright.errors import RemoteError
+from toolwright.mcp.failures import loss_in
+from toolwright.mcp.identity import key_of
 from toolwright.mcp.link import Link
-from toolwright.mcp.passing import passed, sent
-from toolwright.mcp.tasks import TaskResult, finished
+from toolwright.mcp.passing import about_of, passed, sent
+from toolwright.mcp.tasks import GoingOn, StillWorking, TaskResult, finished
 
 
 @dataclass(slots=True)
@@ -29,27 +33,62 @@ class ToolRequest:
     context: ToolContext[Any]
     meta: Mapping[str, Any] | None = None
     relay: Relay | None = None
+    going_on: GoingOn | None = None
+    """Where tasks may go on without whoever made the call."""
 
     async def __call__(self, client: Any, link: Link) -> CallToolResult:
         """Make it."""
         with link.passages.opened(self.relay) as passage:
             meta = None if self.meta is None else dict(self.meta)
-            found: CallToolResult
             if passage is None:
-                # A server that is asked for progress has to send it, also where nobody listens.
-                progress = self._progress if self.context.__followed__ else None
-                found = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
-                return found
+                if self.going_on is not None:
+                    return await self._pending(client, link, meta, self.going_on)
+                return await self._called(client, meta)
             params = {"name": self.name, "arguments": self.arguments, "_meta": meta}
             answer = await passed(client, passage, ("tools/call", params), self._progress, link.passages)
             if answer.get("resultType") == "task":
+                found: CallToolResult
                 passage.relay.defer(passage.about, answer)
                 task = TaskResult.model_validate(answer, by_name=False)
-                about = ClaimContext(session=client.session, tool_name=self.name, read_timeout_seconds=None)
-                found = await finished(task, about, passage.relay)
+                found = await finished(task, self._about(client), passage.relay)
                 passage.relay.answered("tools/call", self.name, found.model_dump(by_alias=True, mode="json"))
                 return found
             return CallToolResult.model_validate(answer, by_name=False)
+
+    async def _called(self, client: Any, meta: Any) -> CallToolResult:
+        # A server that is asked for progress has to send it, also where nobody listens.
+        progress = self._progress if self.context.__followed__ else None
+        found: CallToolResult = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
+        return found
+
+    async def _pending(self, client: Any, link: Link, meta: Any, going_on: GoingOn) -> CallToolResult:
+        """Make a call whose task may go on alone, or wait for the task that it has begun before.
+
+        Raises:
+            RemoteError: the task is not done yet; the same call waits on.
+        """
+        key = (key_of(link.headers), about_of("tools/call", {"name": self.name, "arguments": self.arguments}))
+        task, began = going_on.get(key), monotonic()
+        try:
+            if task is None:
+                return await self._called(client, meta)
+            found = await finished(task, self._about(client), wait=going_on.wait, at_once=True)
+        except StillWorking as working:
+            seconds = going_on.keep(key, working.task, began)
+            reason = (
+                f"the server has worked on task {working.task.task_id!r} for {seconds:.1f} s and is not done. "
+                "The same call with the same arguments waits on and begins nothing anew"
+            )
+            raise RemoteError(link.server.name, "task", reason, tool=self.name, retryable=True) from None
+        except BaseException as error:
+            if loss_in(error) is None:  # a connection that is lost says nothing about the task
+                going_on.forget(key)
+            raise
+        going_on.forget(key)
+        return found
+
+    def _about(self, client: Any) -> ClaimContext:
+        return ClaimContext(session=client.session, tool_name=self.name, read_timeout_seconds=None)
 
     async def _progress(self, done: float, total: float | None, message: str | None) -> None:
         await self.context.progress(done, total, message)

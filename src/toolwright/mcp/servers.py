@@ -28,6 +28,7 @@ class ServerWords(TypedDict, total=False):
     required: bool
     connect_timeout: float
     timeout: float | None
+    task_wait: float | None
     cache_ttl: float
     serve_stale: bool
     include: Sequence[str]
@@ -60,6 +61,8 @@ class Server:
     connect_timeout: float = 10.0
     timeout: float | None = 60.0
     """Seconds for one call, where the tool or the call does not say otherwise."""
+    task_wait: float | None = None
+    """Seconds to wait for a task before the call is pending; `None` waits as long as the call may take."""
     cache_ttl: float = 600.0
     """Seconds for which a list is fresh, where the server does not say otherwise."""
     serve_stale: bool = False
@@ -83,5 +86,9 @@ class Server:
             seconds = getattr(self, what)
             if seconds is not None and not seconds > 0:
                 raise DefinitionError(f"Server {self.name!r}: {what}={seconds!r}. Give seconds above 0.")
+        if self.task_wait is not None and not self.task_wait >= 0:
+            raise DefinitionError(
+                f"Server {self.name!r}: task_wait={self.task_wait!r}. Give 0 or more seconds, or None."
+            )
         if self.pin not in (None, "lock"):
             raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r}. Give "lock" or leave it out.')

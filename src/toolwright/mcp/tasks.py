@@ -1,14 +1,18 @@
 """A call that a server turns into a task → its result, when the task is done.
 
-Lives here: polling, what the task asks on its way, cancelling it when nobody waits any more.
-Not here: calls that are answered at once.
+Lives here: polling, what the task asks on its way, cancelling it when nobody waits any more, and those that nobody
+waits for now and that go on. Not here: calls that are answered at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, ClassVar, Literal
 
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
@@ -21,6 +25,8 @@ from toolwright._core.clients import Relay
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 POLL_SECONDS = 1.0
 SHORTEST, LONGEST = 0.05, 30.0
+REMEMBERED = 256
+"""How many tasks of a server may go on while nobody waits for them; beyond that the oldest are forgotten."""
 
 
 class TaskResult(Result):
@@ -55,17 +61,68 @@ class TasksExtension(ClientExtension):
 
     identifier = IDENTIFIER
 
+    def __init__(self, wait: float | None = None) -> None:
+        super().__init__()
+        self._wait = wait
+
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """Return the result that we know how to finish."""
-        return (ResultClaim(result_type="task", model=TaskResult, resolve=finished),)
+        return (ResultClaim(result_type="task", model=TaskResult, resolve=self._finished),)
+
+    async def _finished(self, task: TaskResult, context: ClaimContext) -> CallToolResult:
+        return await finished(task, context, wait=self._wait)
 
 
-async def finished(task: TaskResult, context: ClaimContext, relay: Relay | None = None) -> CallToolResult:
-    """Wait for the end of a task; what it asks goes to the application, or to the client for whom it was begun."""
-    wait = _pause(task.poll_interval_ms)
+class StillWorking(Exception):
+    """A task was waited for as long as was agreed, and goes on."""
+
+    def __init__(self, task: TaskResult) -> None:
+        super().__init__(task.task_id)
+        self.task = task
+
+
+@dataclass(slots=True, eq=False)
+class GoingOn:
+    """The tasks of a server that nobody waits for now, by what was called, and in whose name."""
+
+    wait: float
+    _known: OrderedDict[tuple[str, str], tuple[TaskResult, float]] = field(default_factory=OrderedDict)
+
+    def get(self, key: tuple[str, str]) -> TaskResult | None:
+        """Return the task that a call has begun before."""
+        found = self._known.get(key)
+        return None if found is None else found[0]
+
+    def keep(self, key: tuple[str, str], task: TaskResult, began: float) -> float:
+        """Remember a task, and return for how many seconds it has been known."""
+        _, since = self._known.setdefault(key, (task, began))
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return monotonic() - since
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Let go of a task that has come to its end."""
+        self._known.pop(key, None)
+
+
+async def finished(
+    task: TaskResult,
+    context: ClaimContext,
+    relay: Relay | None = None,
+    *,
+    wait: float | None = None,
+    at_once: bool = False,
+) -> CallToolResult:
+    """Wait for the end of a task; what it asks goes to the application, or to the client for whom it was begun.
+
+    Raises:
+        StillWorking: `wait` seconds were not enough.
+    """
+    ends = math.inf if wait is None else monotonic() + wait
+    pause = 0.0 if at_once else _pause(task.poll_interval_ms)
     try:
         while True:
-            await asyncio.sleep(wait)
+            await asyncio.sleep(min(pause, max(0.0, ends - monotonic())))
             state = await _ask(context, "tasks/get", task.task_id)
             status = state.get("status")
             if status == "completed":
@@ -76,7 +133,9 @@ async def finished(task: TaskResult, context: ClaimContext, relay: Relay | None 
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
                 await _answer(context, task.task_id, state.get("inputRequests"), relay)
-            wait = _pause(state.get("pollIntervalMs"))
+            if monotonic() >= ends:
+                raise StillWorking(task)
+            pause = _pause(state.get("pollIntervalMs"))
     except asyncio.CancelledError:
         with suppress(Exception):
             await asyncio.wait_for(_ask(context, "tasks/cancel", task.task_id), 1.0)
