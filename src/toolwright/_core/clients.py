@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +136,6 @@ class Relay(Protocol):
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on; never waits."""
         ...
-
-
-async def _nobody(question: Any) -> None:
-    """Decline: nobody waits for a call."""
-    del question
-
-
-FORWARD: Final = _nobody
-"""Stands for a handler: what a server asks goes to whoever called, and to nobody where no call is under way."""
 
 
 def relay_of(caller: Any) -> Relay | None:

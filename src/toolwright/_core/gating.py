@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import ContextVar, Token
 from typing import Any, Final, TypeVar, overload
 
-from toolwright._core.known import as_flag
 from toolwright.errors import ConfigError, DefinitionError, ExperimentalError
 
 _F = TypeVar("_F")
@@ -59,6 +58,8 @@ def experimental_is_allowed() -> bool:
     said = os.environ.get(VARIABLE)
     if said is None:
         return False
+    from toolwright._core.known import as_flag  # noqa: PLC0415 - 5 ms at start-up, for programs that set it
+
     if (flag := as_flag(said)) is None:
         raise ConfigError(f"{VARIABLE}={said!r} is not a yes or no. Write true or false.")
     return flag

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
-from toolwright._core.clients import FORWARD
-from toolwright._core.context import ToolContext
+from toolwright._core.context import FORWARD, ToolContext
 from toolwright._core.policy import Settings
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool

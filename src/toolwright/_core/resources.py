@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from toolwright._core.addresses import Template
 from toolwright._core.arguments import bind_once
 from toolwright._core.context import ToolContext
 from toolwright._core.declare import Declaration
@@ -33,6 +32,8 @@ class Resource:
         """The address, or the template."""
         self._tool = FunctionTool(fn, declaration)
         self.title, self.mime_type = declaration.title, declaration.mime_type
+        from toolwright._core.addresses import Template  # noqa: PLC0415 - 2 ms at start-up, for programs with resources
+
         self._template = Template.of(self.uri)
         self.parameters = self._template.names
         """The placeholders of a template; none for a fixed address."""

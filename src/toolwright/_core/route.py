@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
 from toolwright._core.approve import Approver, Rule, ask_for
 from toolwright._core.arguments import Bound, binder_of
 from toolwright._core.catalog import Resolver
-from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
 from toolwright._core.handles import Store, shortened
@@ -27,6 +26,9 @@ from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolResult
 from toolwright.errors import DefinitionError
+
+if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings
+    from toolwright._core.config import Config
 
 
 class BoxWords(TypedDict, total=False):
@@ -111,7 +113,7 @@ class BoxPolicy:
         if unknown := given.keys() - known:
             raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
         config = given.pop("config", None)
-        config = Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
+        config = _settings_in(config)
         folder = given.pop("project_dir", None) or (config.project_dir if config is not None else None)
         context = ToolContext[Any]().merged(given.pop("context", None))
         given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
@@ -138,6 +140,14 @@ class BoxPolicy:
         if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
             raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
         return cls(**given)
+
+
+def _settings_in(config: Any) -> Any:
+    if config is None:
+        return None
+    from toolwright._core.config import Config  # noqa: PLC0415 - see above
+
+    return Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
 
 
 def _from_config(config: Config) -> dict[str, Any]:

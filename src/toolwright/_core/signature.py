@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from toolwright._core.config import Config
 from toolwright._core.context import Inject, ProjectDir, ToolContext, find_dependency
 from toolwright._core.declare import MISSING, Param, ParamSpec
 from toolwright._core.docstrings import read
@@ -261,11 +260,17 @@ def _filler_for(name: str, hint: Any) -> Filler | None:
     kind = get_origin(plain) or plain
     if isinstance(kind, type) and issubclass(kind, ToolContext):
         return lambda context: context
-    if kind is Config:
+    if _is_config(kind):
         return lambda context: context.config
     if kind is ToolCall:
         return lambda context: context.call
     return None
+
+
+def _is_config(kind: Any) -> bool:
+    """Tell whether a type is `Config`. Who names it has loaded its module; others are spared 15 ms at start-up."""
+    module = sys.modules.get("toolwright._core.config")
+    return module is not None and kind is module.Config
 
 
 def _parted(hint: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -27,7 +27,6 @@ from toolwright._core.govern import governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
 from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
-from toolwright._core.manifest import find_manifest
 from toolwright._core.native import Native
 from toolwright._core.nested import Nested, servers_seen
 from toolwright._core.office import Middleware, is_governed
@@ -76,6 +75,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             ConfigError: there is no manifest, or it is damaged.
             DuplicateTool: it lists two tools of one name.
         """
+        from toolwright._core.manifest import find_manifest  # noqa: PLC0415 - 5 ms at start-up, for programs that have one
+
         return cls(find_manifest(source), **options)
 
     def _with(

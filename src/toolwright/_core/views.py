@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import TypedDict, Unpack
 
 from toolwright._core.approve import Approver
-from toolwright._core.augment import OnArguments, augmenter
 from toolwright._core.catalog import Catalog, as_named, matches
-from toolwright._core.config import Config
 from toolwright._core.context import ToolContext, context_from
 from toolwright._core.handles import refuse_builtin_name
 from toolwright._core.limits import RunState
@@ -27,6 +25,10 @@ from toolwright._core.remotes import Remotes, View
 from toolwright._core.route import BoxPolicy
 from toolwright._core.tool import Tool
 from toolwright.errors import DefinitionError
+
+if TYPE_CHECKING:  # 20 ms at start-up, for programs that use them
+    from toolwright._core.augment import OnArguments
+    from toolwright._core.config import Config
 
 
 class EffectWords(TypedDict, total=False):
@@ -124,6 +126,8 @@ class Views(ABC):
         Raises:
             DefinitionError: a field has the name of a parameter.
         """
+        from toolwright._core.augment import augmenter  # noqa: PLC0415 - as above
+
         augment = augmenter(model, on_arguments, keep=keep)
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
         return self._with(self._catalog.over(tools), view=augment)
@@ -144,6 +148,8 @@ class Views(ABC):
     def configured(self, config: Config | Mapping[str, Any]) -> Self:
         """Return a view whose tools are given this configuration; the policy stays."""
         twin = self._with(self._catalog)
+        from toolwright._core.config import Config  # noqa: PLC0415 - as above
+
         found = config if isinstance(config, Config) else Config(config)
         folder = None if found.project_dir is None else Path(found.project_dir).absolute()
         context = self._policy.context.within(found, folder)

@@ -26,7 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from toolwright._core.clients import FORWARD
+from toolwright._core.context import FORWARD
 from toolwright._core.remotes import Asked, Host
 from toolwright.mcp.passing import ROUNDS, Passages
 
