@@ -402,3 +402,63 @@ def test_it_works_from_a_callback_where_no_task_is_running():
         return await task
 
     assert asyncio.run(main()) == (1, None)
+
+
+# --- hearing of the end ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [None, KeyError("x"), SystemExit(1)], ids=repr)
+async def test_whoever_waits_for_the_end_is_woken_when_the_task_is_done(error):
+    async def waits() -> int:
+        await asyncio.sleep(0)
+        if error is not None:
+            raise error
+        return 1
+
+    task = started(waits())
+    await eager.end_of(task)
+
+    assert task.done()
+    assert task.result() == ((1, None) if error is None else (None, error))
+
+
+async def test_the_end_of_what_is_done_is_now():
+    async def waits() -> None:
+        await asyncio.sleep(0)
+
+    task = started(waits())
+    await end_of(task)
+
+    assert eager.end_of(task).done()
+
+
+async def test_nobody_need_wait_for_the_end_any_more():
+    async def waits() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    task = started(waits())
+    eager.end_of(task).cancel()
+
+    assert await end_of(task) == (1, None)
+
+
+async def test_the_end_is_heard_of_without_a_turn_of_the_loop_between():
+    loop = asyncio.get_running_loop()
+    awaited, turns = loop.create_future(), 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(count)
+
+    async def waits() -> None:
+        await awaited
+
+    task = started(waits())
+    waiter = eager.end_of(task)
+    awaited.set_result(None)
+    loop.call_soon(count)
+    await waiter
+
+    assert turns == 1  # `asyncio.wait` takes two

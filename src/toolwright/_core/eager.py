@@ -26,6 +26,8 @@ Started: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
 def end_of(task: EagerTask) -> asyncio.Future[None]:
     """Return a future that is done as soon as a task is; a callback would come a turn of the loop later."""
     task.waiter = waiter = task.get_loop().create_future()
+    if task.done():
+        waiter.set_result(None)
     return waiter
 
 
