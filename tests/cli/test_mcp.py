@@ -55,6 +55,7 @@ def test_health_tells_who_does_not_answer(place):
     assert well.stdout.startswith("ok")
     assert ill.returncode == 1
     assert json.loads(ill.stdout)["server"]["ok"] is False
+    assert list(json.loads(ill.stdout)["server"]) == ["ok", "latency", "error", "tools", "since", "needs_auth"]
 
 
 def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
@@ -123,6 +124,9 @@ def test_a_server_that_nothing_names_is_approved_under_a_name(place):
     [
         (("mcp", "list"), 3, "No servers."),
         (("mcp", "list", "--stdio", ""), 2, "--stdio needs a command."),
+        (("mcp", "list", "--stdio", 'echo "x'), 2, "No closing quotation. Close every quote."),
+        (("mcp", "list", "--stdio", "x", "--config", "mcp.json"), 2, "Give one of them."),
+        (("mcp", "list", "--config", "mcp.json", "--header", "a=b"), 2, "--header goes along to --url."),
         (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", "x"), 2, "is not a header"),
         (("mcp", "call", "nothing", "--config", "mcp.json"), 3, "No tool named 'nothing'"),
         (("mcp", "lock", "other", "--config", "mcp.json"), 3, "There is no server named 'other'"),

@@ -66,3 +66,27 @@ def test_an_entry_that_cannot_be_a_server_is_named_with_its_file(tmp_path):
 
     with pytest.raises(ConfigError, match=r"mcp\.json: A server cannot be named 'a b'"):
         McpServer.from_config(path)
+
+
+@pytest.mark.parametrize("table", ["mcpServers", "servers", "mcp_servers"])
+def test_a_table_of_servers_is_read_wherever_it_stands(tmp_path, table):
+    toml, project = tmp_path / "servers.toml", tmp_path / "pyproject.toml"
+    toml.write_text(f'[{table}.one]\ncommand = "x"\n[MCP]\nname = "two"\nurl = "http://localhost:1/mcp"\n')
+    project.write_text(f'[tool.toolwright.{table}.one]\ncommand = "x"\n')
+    mapping = {table: {"one": entry()}, "MCP.name": "two", "MCP.url": "http://localhost:1/mcp"}
+
+    found = [[server.name for server in McpServer.from_config(source)] for source in (toml, project, mapping)]
+
+    assert found == [["two", "one"], ["one"], ["two", "one"]]
+
+
+@pytest.mark.parametrize("mapping", [{"one": {"command": "x"}}, {"mcpServers": []}])
+def test_servers_without_their_table_are_not_missed_in_silence(mapping):
+    with pytest.raises(ConfigError, match="names no MCP servers"):
+        McpServer.from_config(mapping)
+
+
+def test_who_asks_is_said_for_all_servers_of_a_configuration():
+    servers = McpServer.from_config({"mcpServers": {"one": entry(), "web": {"url": "http://h/mcp"}}}, auth=str)
+
+    assert [server.auth for server in servers] == [str, str]

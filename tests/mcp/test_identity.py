@@ -3,12 +3,16 @@
 import asyncio
 import logging
 import threading
+from contextlib import asynccontextmanager
 
+import httpx2
+import mcp_types
 import pytest
+from mcp.server import Server
 
 from serving.shelf import Running
 from toolwright import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
-from toolwright.errors import RemoteError
+from toolwright.errors import DefinitionError, RemoteError
 from toolwright.mcp import connection
 
 
@@ -278,3 +282,38 @@ async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
     assert again.text == "bob"
     assert after.text == "alice"
     assert caplog.text == ""
+
+
+async def test_a_server_in_memory_has_a_session_for_each_identity():
+    begun = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        begun.append(server)
+        yield {}
+
+    async def listed(*_):
+        return mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="hi", input_schema={"type": "object"})])
+
+    async def called(*_):
+        return mcp_types.CallToolResult(content=[mcp_types.TextContent(text="hi")])
+
+    server = Server("low", version="1", lifespan=lifespan, on_list_tools=listed, on_call_tool=called)
+    async with Toolbox(McpServer.of("low", server, auth=lambda context: context.get("user"))) as box:
+        results = [await box.call("hi", context={"user": user}) for user in ("a", "b", "a")]
+
+    assert [result.text for result in results] == ["hi"] * 3
+    assert len(begun) == 3  # of the toolbox itself, of a and of b
+
+
+@pytest.mark.parametrize("auth", ["token", ("user", "secret"), 5])
+def test_what_cannot_say_who_asks_is_refused_and_not_shown(auth):
+    with pytest.raises(DefinitionError, match=f"auth= is a {type(auth).__name__}. Give a function") as refused:
+        McpServer.http("web", "http://localhost:1/mcp", auth=auth)
+
+    assert "secret" not in str(refused.value)
+
+
+def test_what_signs_http_requests_is_refused_where_there_are_none():
+    with pytest.raises(DefinitionError, match="signs HTTP requests, and there are none"):
+        McpServer.stdio("git", "git-server", auth=httpx2.BasicAuth("user", "secret"))

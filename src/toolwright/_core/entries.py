@@ -89,6 +89,15 @@ def from_file(path: Path) -> list[Entry]:
     return [Entry(key, value, str(path), folder) for key, value in _flat(_table(text, path))]
 
 
+def table_in(path: Path) -> Mapping[str, Any]:
+    """Return the settings of a TOML file as they are written; none where it is of another kind.
+
+    Raises:
+        ConfigError: it is missing or cannot be read.
+    """
+    return {} if path.suffix == ".properties" else _table(text_of_file(path), path)
+
+
 def has_table(path: Path) -> bool:
     """Tell whether a `pyproject.toml` has settings of ours."""
     # Most have none; reading the table costs more than looking for the word.

@@ -20,8 +20,8 @@ from toolwright._core.entries import text_of_file
 from toolwright.errors import ConfigError
 
 _log = logging.getLogger("toolwright")
-_TABLES: Final = ("mcpServers", "servers")
-"""What the table of servers is called: by most editors, and by VS Code."""
+TABLES: Final = ("mcpServers", "servers", "mcp_servers")
+"""What the table of servers is called: by most editors, by VS Code, and in TOML files."""
 _FIELDS: Final = ("command", "args", "env", "cwd", "url", "headers", "description")
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INPUT: Final = re.compile(r"\$\{input:[^}]*\}")
@@ -89,7 +89,7 @@ def servers_from(data: Any, path: str, environ: Mapping[str, str]) -> tuple[Serv
     Raises:
         ConfigError: an entry cannot be read; names the server, the field and the fix.
     """
-    tables = [data[name] for name in _TABLES if isinstance(data, Mapping) and isinstance(data.get(name), Mapping)]
+    tables = [data[name] for name in TABLES if isinstance(data, Mapping) and isinstance(data.get(name), Mapping)]
     if not tables:
         raise ConfigError(
             f'{path} names no MCP servers. Write {{"mcpServers": {{"name": {{"command": "…", "args": []}}}}}}.'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -54,10 +54,12 @@ def about_servers(function: Command) -> Command:
 def _named(
     config: str | None, command_line: str | None, url: str | None, headers: Sequence[str], called: str
 ) -> Servers:
+    if sum(given is not None for given in (config, command_line, url)) > 1:
+        raise click.UsageError("--config, --stdio and --url each name servers. Give one of them.")
+    if headers and url is None:
+        raise click.UsageError("--header goes along to --url. Give --url, or write headers into the configuration.")
     if command_line is not None:
-        words = shlex.split(command_line)
-        if not words:
-            raise click.UsageError("--stdio needs a command.")
+        words = _words_of(command_line)
         return [McpServer.stdio(called, words[0], words[1:], connect_timeout=60.0)]
     if url is not None:
         pairs = [header.partition("=") for header in headers]
@@ -65,6 +67,16 @@ def _named(
             raise click.UsageError(f"--header {wrong[0]!r} is not a header. Write NAME=VALUE.")
         return [McpServer.http(called, url, headers={name: value for name, _, value in pairs})]
     return configured(config)
+
+
+def _words_of(command_line: str) -> Sequence[str]:
+    try:
+        words = shlex.split(command_line)
+    except ValueError as error:
+        raise click.UsageError(f"--stdio {command_line!r} cannot be read: {error}. Close every quote.") from error
+    if not words:
+        raise click.UsageError("--stdio needs a command.")
+    return words
 
 
 def configured(config: str | None) -> Servers:
@@ -122,7 +134,7 @@ def health(servers: Servers, *, as_json: bool) -> None:
     with Toolbox(*servers, eager=False) as box:
         states = box.health_sync()
     if as_json:
-        print_json({name: {"ok": s.ok, "latency": s.latency, "error": s.error} for name, s in states.items()})
+        print_json({name: asdict(state) for name, state in states.items()})
     else:
         for name, state in states.items():
             told = f"{state.latency * 1000:.0f} ms" if state.latency is not None else state.error

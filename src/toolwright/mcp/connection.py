@@ -89,6 +89,11 @@ class Connection(Listed):
             async with asyncio.timeout(self.server.connect_timeout):
                 # As a call would: a session that the server has forgotten is no illness, the next one is opened.
                 await self._reliably("health", self._pinged, again=True)
+                latency = time.perf_counter() - started
+                self.offer.wake()
+                if not self.offer.sound:
+                    # One that answers and cannot say what it offers is of no use to anybody.
+                    await self.offer.fetch(later=False)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
             self.pool.note(ok=False)
             unknown = isinstance(error, RemoteError) and error.phase == "authorize"
@@ -96,8 +101,7 @@ class Connection(Listed):
                 ok=False, error=told_of(error), tools=len(self.tools), since=self.pool.since, needs_auth=unknown
             )
         self.pool.note(ok=True)
-        self.offer.wake()
-        return Health(ok=True, latency=time.perf_counter() - started, tools=len(self.tools), since=self.pool.since)
+        return Health(ok=True, latency=latency, tools=len(self.tools), since=self.pool.since)
 
     async def _pinged(self, client: Any, link: Link) -> None:
         try:

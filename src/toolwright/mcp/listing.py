@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
 
 from toolwright._core.catalog import as_named
 from toolwright._core.prompts import Prompt
@@ -91,7 +92,7 @@ async def fetch_lists(
         RemoteError: its pages never end, or it offers more than we take.
     """
     can = client.server_capabilities
-    entries, ttl = await _pages(client.list_tools, "tools", server)
+    entries, ttl = await _tools(client, server)
     tools = [
         RemoteTool(server.name, entry, call, known.get(entry.name) or _raw(entry), server.timeout)
         for entry in _once(entries, server)
@@ -107,8 +108,15 @@ async def fetch_lists(
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in found]
         templates = await _templates(client, server)
         wired = Wired({str(entry.uri): _raw(entry) for entry in found}, tuple(map(_raw, templates)))
-    fresh = server.cache_ttl if ttl is None else ttl
-    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + fresh, wired)
+    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + _freshness(server, ttl), wired)
+
+
+def _freshness(server: Server, hint: float | None) -> float:
+    """Return for how many seconds a list is good.
+
+    A server that has nothing to say about it says 0, because the protocol wants a number: the SDK fills it in.
+    """
+    return hint if hint and server.cache_ttl else server.cache_ttl
 
 
 async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
@@ -131,6 +139,17 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server
             raise RemoteError(server.name, "list", f"the pages of its {what} go round in a circle")
         seen.add(cursor)
     raise RemoteError(server.name, "list", f"its {what} do not end after {PAGES} pages")
+
+
+async def _tools(client: Any, server: Server) -> tuple[list[Any], float | None]:
+    """Fetch the tools; a server that announces none may have prompts and resources, and not know the question."""
+    try:
+        return await _pages(client.list_tools, "tools", server)
+    except MCPError as error:
+        can = client.server_capabilities
+        if error.code != METHOD_NOT_FOUND or can is None or can.tools is not None:
+            raise
+        return [], None
 
 
 async def _tolerated(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:

@@ -37,7 +37,13 @@ class Offer:
         self._lock = threading.Lock()
         self._closings = 0
         self._down: RemoteError | None = None
+        self._failed = False
         self._retry: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether the lists are fresh, and the last try to have them did not fail."""
+        return self.lists.fresh and not self._failed
 
     async def ready(self) -> Lists:
         """Return the lists, fetching them where they are missing or stale; not where that took long in vain.
@@ -89,6 +95,7 @@ class Offer:
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
             own = error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", reason_of(error))
             self._over()
+            self._failed = True
             slow = time.monotonic() - started >= self._long()
             self._down = own if slow and closings == self._closings else None
             if not self.server.serve_stale:
@@ -100,7 +107,7 @@ class Offer:
             raise
         else:
             self._over()
-            self.lists, self._down = lists, None
+            self.lists, self._down, self._failed = lists, None, False
             self._changed()
             listing.set_result(lists)
 

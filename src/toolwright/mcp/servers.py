@@ -64,7 +64,7 @@ class Server:
     task_wait: float | None = None
     """Seconds to wait for a task before the call is pending; `None` waits as long as the call may take."""
     cache_ttl: float = 600.0
-    """Seconds for which a list is fresh, where the server does not say otherwise."""
+    """Seconds for which a list is fresh, where the server does not say otherwise; 0 asks at each need."""
     serve_stale: bool = False
     """Whether the last good list stays when a new one cannot be had."""
     include: tuple[str, ...] = ("*",)
@@ -82,13 +82,25 @@ class Server:
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - said in NAME_RULE
             raise DefinitionError(f"A server cannot be named {self.name!r}. Use {NAME_RULE}.")
-        for what in ("connect_timeout", "timeout", "cache_ttl"):
+        for what in ("connect_timeout", "timeout"):
             seconds = getattr(self, what)
             if seconds is not None and not seconds > 0:
                 raise DefinitionError(f"Server {self.name!r}: {what}={seconds!r}. Give seconds above 0.")
+        if not self.cache_ttl >= 0:
+            raise DefinitionError(f"Server {self.name!r}: cache_ttl={self.cache_ttl!r}. Give 0 or more seconds.")
         if self.task_wait is not None and not self.task_wait >= 0:
             raise DefinitionError(
                 f"Server {self.name!r}: task_wait={self.task_wait!r}. Give 0 or more seconds, or None."
+            )
+        if self.auth is not None and not callable(self.auth) and not hasattr(self.auth, "auth_flow"):
+            # Its type alone: it may be a secret.
+            raise DefinitionError(
+                f"Server {self.name!r}: auth= is a {type(self.auth).__name__}. Give a function of the context that "
+                'returns a token, or headers={"Authorization": …}.'
+            )
+        if self.kind != "http" and hasattr(self.auth, "auth_flow"):
+            raise DefinitionError(
+                f"Server {self.name!r}: auth= signs HTTP requests, and there are none. Give a function of the context."
             )
         if self.pin not in (None, "lock"):
             raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r}. Give "lock" or leave it out.')

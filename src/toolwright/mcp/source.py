@@ -18,9 +18,10 @@ from typing_extensions import Unpack
 
 from toolwright._core.config import Config
 from toolwright._core.remotes import Host, Remote
-from toolwright._core.servers import ServerSettings, servers_from, servers_in
+from toolwright._core.entries import table_in
+from toolwright._core.servers import TABLES, ServerSettings, servers_from, servers_in
 from toolwright.errors import ConfigError, DefinitionError
-from toolwright.mcp.servers import Server, ServerWords
+from toolwright.mcp.servers import Auth, Server, ServerWords
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,17 +37,19 @@ class McpServer(Server):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        auth: Auth | None = None,
         **words: Unpack[ServerWords],
     ) -> McpServer:
         """Return a server that runs as a process and speaks over its standard input and output.
 
         The process gets a short list of our environment variables (`PATH`, `HOME` …) and what `env` adds. No shell is
-        involved: `command` and `args` are what is run.
+        involved: `command` and `args` are what is run. With `auth=`, each identity has a process of its own; the
+        process is told nothing of it.
         """
         if isinstance(args, str):
             raise DefinitionError(f"Server {name!r}: args={args!r} is one text. Give a list of arguments.")
         words_ = _checked(words)
-        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, **words_)
+        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **words_)
 
     @classmethod
     def http(
@@ -67,13 +70,16 @@ class McpServer(Server):
         return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_checked(words))
 
     @classmethod
-    def of(cls, name: str, target: Any, **words: Unpack[ServerWords]) -> McpServer:
-        """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition."""
-        return cls(name, "memory", target=target, **_checked(words))
+    def of(cls, name: str, target: Any, *, auth: Auth | None = None, **words: Unpack[ServerWords]) -> McpServer:
+        """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition.
+
+        With `auth=`, each identity has a session of its own; the server is told nothing of it.
+        """
+        return cls(name, "memory", target=target, auth=auth, **_checked(words))
 
     @classmethod
     def from_config(
-        cls, config: Config | Mapping[str, Any] | str | Path, **words: Unpack[ServerWords]
+        cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **words: Unpack[ServerWords]
     ) -> list[McpServer]:
         """Return every server that a configuration names: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
@@ -83,7 +89,7 @@ class McpServer(Server):
         Raises:
             ConfigError: the file cannot be read, or an entry is not right; names the file, the key and the fix.
         """
-        options = _checked(words)
+        options = {**_checked(words), **({} if auth is None else {"auth": auth})}
         ours = [settings for settings in _settings_in(config) if not settings.native]
         return [_from_settings(settings, options) for settings in ours]
 
@@ -104,10 +110,23 @@ def _settings_in(config: Config | Mapping[str, Any] | str | Path) -> Sequence[Se
     if isinstance(config, str | Path):
         # The variables that a file names come from the environment; servers that the environment names do not.
         path = Path(config)
-        return servers_in(path, os.environ) if path.suffix == ".json" else Config.load(path, environ={}).servers
-    if "mcpServers" in config:
-        return servers_from(config, "the mapping", os.environ)
-    return Config(config, environ={}).servers
+        if path.suffix == ".json":
+            return servers_in(path, os.environ)
+        listed = servers_from(tables, str(path), os.environ) if (tables := _tables_in(table_in(path))) else ()
+        return Config.load(path, environ={}).servers + listed
+    if tables := _tables_in(config):
+        rest = {key: value for key, value in config.items() if key not in tables}
+        return Config(rest, environ={}).servers + servers_from(tables, "the mapping", os.environ)
+    found = Config(config, environ={}).servers
+    if not found and any(isinstance(entry, Mapping) and "command" in entry for entry in config.values()):
+        return servers_from(config, "the mapping", os.environ)  # which says how it is written
+    return found
+
+
+def _tables_in(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of servers, as an `mcp.json` has them."""
+    # The first name means nothing else, so that whatever stands there is looked at.
+    return {name: data[name] for name in TABLES if name in data and (name == TABLES[0] or isinstance(data[name], Mapping))}
 
 
 def _from_settings(settings: ServerSettings, words: Mapping[str, Any]) -> McpServer:

@@ -1,0 +1,115 @@
+"""What a server offers: how long a list is good, what a server has that has no tools, and what health says of lists."""
+
+import mcp_types
+import pytest
+from mcp.server import Server
+from mcp.server.caching import CacheHint
+
+from toolwright import McpServer, Toolbox
+from toolwright.errors import DefinitionError
+
+
+class Low:
+    """A server that counts how often it is asked for its list, and may fail to give it."""
+
+    def __init__(self):
+        self.lists = 0
+        self.fails = False
+
+    async def listed(self, *_):
+        self.lists += 1
+        if self.fails:
+            raise mcp_error("no list today")
+        return mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="hi", input_schema={"type": "object"})])
+
+    async def called(self, *_):
+        return mcp_types.CallToolResult(content=[mcp_types.TextContent(text="hi")])
+
+    def server(self, **words):
+        return Server("low", version="1", on_list_tools=self.listed, on_call_tool=self.called, **words)
+
+
+def mcp_error(words):
+    from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - as the SDK has it
+
+    return MCPError(mcp_types.INTERNAL_ERROR, words)
+
+
+async def test_a_server_that_says_nothing_of_its_list_leaves_it_to_cache_ttl():
+    low = Low()
+
+    async with Toolbox(McpServer.of("low", low.server())) as box:
+        for _ in range(3):
+            await box.list()
+
+    assert low.lists == 1
+
+
+@pytest.mark.parametrize("hint", [0, 60_000])
+async def test_a_cache_ttl_of_zero_asks_at_each_need(hint):
+    low = Low()
+
+    async with Toolbox(
+        McpServer.of("low", low.server(cache_hints={"tools/list": CacheHint(hint)}), cache_ttl=0)
+    ) as box:
+        await box.list()
+        await box.list()
+        result = await box.call("hi")
+
+    assert low.lists == 3
+    assert result.text == "hi"
+
+
+def test_a_cache_ttl_below_zero_is_refused():
+    with pytest.raises(DefinitionError, match="cache_ttl=-1. Give 0 or more seconds"):
+        McpServer.of("low", Low().server(), cache_ttl=-1)
+
+
+async def test_a_server_without_tools_is_used_for_what_it_has():
+    async def resources(*_):
+        return mcp_types.ListResourcesResult(resources=[mcp_types.Resource(uri="note://one", name="one")])
+
+    async def read(*_):
+        return mcp_types.ReadResourceResult(contents=[mcp_types.TextResourceContents(uri="note://one", text="1")])
+
+    server = Server("notes", version="1", on_list_resources=resources, on_read_resource=read)
+
+    async with Toolbox(McpServer.of("notes", server, required=True)) as box:
+        found = [link.uri for link in box.resources], box.tools
+        contents = await box.read("note://one")
+        health = (await box.health())["notes"]
+
+    assert found == (["note://one"], [])
+    assert contents[0].text == "1"
+    assert health.ok
+
+
+async def test_a_server_that_answers_and_cannot_list_is_not_well():
+    low = Low()
+    low.fails = True
+    async with Toolbox(McpServer.of("low", low.server())) as box:
+        ill = (await box.health())["low"]
+        low.fails = False
+        well = (await box.health())["low"]
+
+    assert (ill.ok, ill.error, ill.tools) == (False, "no list today", 0)
+    assert (well.ok, well.error, well.tools) == (True, None, 1)
+
+
+async def test_health_tells_of_a_list_that_is_served_stale():
+    low = Low()
+    async with Toolbox(McpServer.of("low", low.server(), serve_stale=True)) as box:
+        low.fails = True
+        await box.refresh()
+        health = (await box.health())["low"]
+        result = await box.call("hi")
+
+    assert (health.ok, health.tools) == (False, 1)
+    assert result.text == "hi"
+
+
+async def test_health_knows_how_many_tools_there_are_before_anything_was_listed():
+    async with Toolbox(McpServer.of("low", Low().server()), eager=False) as box:
+        health = (await box.health())["low"]
+
+    assert health.tools == 1
