@@ -5,7 +5,7 @@ import pytest
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 
-from toolwright import McpServer, Toolbox
+from toolwright import McpServer, Toolbox, ToolCall
 from toolwright.errors import DefinitionError
 
 
@@ -113,3 +113,17 @@ async def test_health_knows_how_many_tools_there_are_before_anything_was_listed(
         health = (await box.health())["low"]
 
     assert health.tools == 1
+
+
+@pytest.mark.parametrize("ask", ["call", "call_all", "resolve"])
+async def test_a_name_that_is_not_in_the_list_is_looked_for_again_unless_the_server_vouches_for_the_list(ask):
+    asked = []
+    for hint in (0, 60_000):
+        low = Low()
+        async with Toolbox(McpServer.of("low", low.server(cache_hints={"tools/list": CacheHint(hint)}))) as box:
+            what = [ToolCall("1", "nothing", {})] if ask == "call_all" else "nothing"
+            await getattr(box, ask)(what)
+            await box.call("hi")
+        asked.append(low.lists)
+
+    assert asked == [2, 1]

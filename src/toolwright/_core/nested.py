@@ -29,7 +29,7 @@ class Nested:
         self.inner, self.remotes, self.view = inner, remotes, view
         self.name, self.server, self.required = inner.name, inner.server, inner.required
         self.watch = inner.watch
-        self.prepare: Callable[[], Awaitable[None]] = inner.prepare
+        self.prepare: Callable[..., Awaitable[None]] = inner.prepare
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh
         self.clear_cache = inner.clear_cache
         self.health: Callable[[], Awaitable[Health]] = inner.health

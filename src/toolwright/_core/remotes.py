@@ -114,8 +114,8 @@ class Remote(Protocol):
         """Have `changed` called after each change: with the address of a resource, with `None` for what it offers."""
         ...
 
-    async def prepare(self) -> None:
-        """Connect, and fetch the lists that are missing or stale. Raises RemoteError."""
+    async def prepare(self, *, doubtful: bool = False) -> None:
+        """Connect, and fetch lists that are missing or stale; if `doubtful`, unvouched ones too. Raises RemoteError."""
         ...
 
     async def refresh(self) -> None:
@@ -289,13 +289,13 @@ class Remotes:
         if self.tools and self._clash is not None:
             raise self._clash
 
-    async def prepare(self) -> None:
-        """Connect to every server and fetch what is missing or stale, side by side.
+    async def prepare(self, *, doubtful: bool = False) -> None:
+        """Connect to every server and fetch what is missing or stale; for a name that nobody knows, look again.
 
         Raises:
             RemoteError: a server that is required cannot be had.
         """
-        await self._each("cannot be used", lambda source: source.prepare())
+        await self._each("cannot be used", lambda source: source.prepare(doubtful=doubtful))
 
     async def refresh(self) -> None:
         """Fetch every list again, side by side; one that fails is logged, and the others go on.

@@ -344,7 +344,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
             with contextlib.suppress(TimeoutError, ToolCallError):
                 async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
-                    await box._remotes.prepare()  # noqa: SLF001 - one of ourselves
+                    await box._remotes.prepare(doubtful=True)  # noqa: SLF001 - one of ourselves
             routes = [box._route_or_refusal(call.name) for call in wanted]  # noqa: SLF001 - one of ourselves
         # What was there when the batch began stays there for it, whoever clears the lists meanwhile.
         found = {call.name: route for call, route in zip(wanted, routes, strict=True)}

@@ -172,9 +172,9 @@ class Views(ABC):
         return self._with(self._catalog, remotes=self._remotes.seen_by(whole))
 
     async def _listed_for(self, context: ToolContext[Any] | None) -> Self:
-        """Return a view with the lists as they are now, for whoever the context speaks of."""
+        """Return a view with the lists as they are now, for whoever the context speaks of; a name was not in them."""
         twin = self._seen(context)
-        await twin._remotes.prepare()  # noqa: SLF001 - as above
+        await twin._remotes.prepare(doubtful=True)  # noqa: SLF001 - as above
         return twin
 
     def __or__(self, other: Views) -> Self:

@@ -65,9 +65,9 @@ class Connection(Listed):
         """Have `changed` called whenever the lists, or a resource that is subscribed to, change."""
         self._changed.append(changed)
 
-    async def prepare(self) -> None:
+    async def prepare(self, *, doubtful: bool = False) -> None:
         """Connect, and fetch the lists where they are missing or stale."""
-        await self.offer.ready()
+        await self.offer.ready(doubtful=doubtful)
 
     async def refresh(self) -> None:
         """Fetch the lists in any case."""

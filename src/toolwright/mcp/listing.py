@@ -43,6 +43,8 @@ class Lists:
     resources: Sequence[ResourceLink] = ()
     expires: float = 0.0
     wired: Wired = field(default_factory=Wired)
+    vouched: bool = True
+    """Whether the server itself says how long they are good; one that says 0 does not."""
 
     @property
     def fresh(self) -> bool:
@@ -108,7 +110,7 @@ async def fetch_lists(
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in found]
         templates = await _templates(client, server)
         wired = Wired({str(entry.uri): _raw(entry) for entry in found}, tuple(map(_raw, templates)))
-    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + _freshness(server, ttl), wired)
+    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + _freshness(server, ttl), wired, ttl != 0)
 
 
 def _freshness(server: Server, hint: float | None) -> float:

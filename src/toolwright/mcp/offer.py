@@ -45,16 +45,17 @@ class Offer:
         """Whether the lists are fresh, and the last try to have them did not fail."""
         return self.lists.fresh and not self._failed
 
-    async def ready(self) -> Lists:
+    async def ready(self, *, doubtful: bool = False) -> Lists:
         """Return the lists, fetching them where they are missing or stale; not where that took long in vain.
 
+        Where they are in doubt, because something is not in them, they are fetched unless the server vouches for them.
         A server that refuses at once is asked at each need. One that let us wait is asked beside, until it is there.
 
         Raises:
             RemoteError: they cannot be had.
         """
         known, down = self.lists, self._down
-        if known.fresh:
+        if known.fresh and (known.vouched or not doubtful):
             return known
         if down is not None and self._is_tried():
             reason = f"{down.reason}; it is tried again in the background"

@@ -39,11 +39,11 @@ class Seen(Listed):
         """Have `changed` called when the lists of this view change."""
         self._changed.append(changed)
 
-    async def prepare(self) -> None:
+    async def prepare(self, *, doubtful: bool = False) -> None:
         """Have the lists of the identity, fetched where they are missing or stale."""
         offer = await self._choose()
         try:
-            self._have(await offer.ready())
+            self._have(await offer.ready(doubtful=doubtful))
         except BaseException:
             self._have(offer.lists)  # the last good ones, where they may be served
             raise
