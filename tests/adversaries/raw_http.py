@@ -27,6 +27,8 @@ class Raw(ThreadingHTTPServer):
         self.once = set()
         self.sessions = 0
         self.tools = [TOOL, READING]
+        self.lists = {}
+        """What it offers beside tools, by method; it announces what is here."""
         self.states = []
         """What a task is said to be like, poll by poll; the last one stays."""
         self.sockets = []
@@ -103,9 +105,10 @@ class Handler(BaseHTTPRequestHandler):
             elif case == "500 on probe":
                 self.plain(500)
             else:
+                known = {method.partition("/")[0]: {} for method in ("tools/list", *server.lists)}
                 self.result(
                     request,
-                    {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "public"},
+                    {"supportedVersions": [MODERN], "capabilities": known, "ttlMs": 0, "cacheScope": "public"},
                 )
         elif method == "initialize":
             server.sessions += 1
@@ -128,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "ping" and case == "session" and server.first("forgotten"):
             self.plain(404)
         else:
-            self.result(request, {})
+            self.result(request, server.lists.get(method, {}))
 
     def call(self, request):
         case, server = self.server.case, self.server

@@ -4,7 +4,9 @@ import mcp_types
 import pytest
 from mcp.server import Server
 from mcp.server.caching import CacheHint
+from mcp.shared.exceptions import MCPError
 
+from adversaries.raw_http import served
 from toolwright import McpServer, Toolbox, ToolCall
 from toolwright.errors import DefinitionError
 
@@ -19,7 +21,7 @@ class Low:
     async def listed(self, *_):
         self.lists += 1
         if self.fails:
-            raise mcp_error("no list today")
+            raise MCPError(mcp_types.INTERNAL_ERROR, "no list today")
         return mcp_types.ListToolsResult(tools=[mcp_types.Tool(name="hi", input_schema={"type": "object"})])
 
     async def called(self, *_):
@@ -27,12 +29,6 @@ class Low:
 
     def server(self, **words):
         return Server("low", version="1", on_list_tools=self.listed, on_call_tool=self.called, **words)
-
-
-def mcp_error(words):
-    from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - as the SDK has it
-
-    return MCPError(mcp_types.INTERNAL_ERROR, words)
 
 
 async def test_a_server_that_says_nothing_of_its_list_leaves_it_to_cache_ttl():
@@ -61,7 +57,7 @@ async def test_a_cache_ttl_of_zero_asks_at_each_need(hint):
 
 
 def test_a_cache_ttl_below_zero_is_refused():
-    with pytest.raises(DefinitionError, match="cache_ttl=-1. Give 0 or more seconds"):
+    with pytest.raises(DefinitionError, match=r"cache_ttl=-1\. Give 0 or more seconds"):
         McpServer.of("low", Low().server(), cache_ttl=-1)
 
 
@@ -127,3 +123,53 @@ async def test_a_name_that_is_not_in_the_list_is_looked_for_again_unless_the_ser
         asked.append(low.lists)
 
     assert asked == [2, 1]
+
+
+HINTS = {"ttlMs": 0, "cacheScope": "public"}
+GOOD = {
+    "prompts/list": {"name": "good", "arguments": [{"name": "who", "description": "Whom."}]},
+    "resources/list": {"name": "a/long/path " * 20, "uri": "note://good"},
+    "resources/templates/list": {"name": "good", "uriTemplate": "note://{name}"},
+}
+BAD = [
+    {"name": "bad", "description": "ordinary\u202etext"},
+    {"name": "bad", "title": "ordinary\u200btext"},
+    {"name": "bad\x1b[2J"},
+    {"name": "bad", "description": "x" * 5000},
+    {"name": "bad", "_meta": {"hint": "\U000e0041"}},
+    {"name": "bad", "icons": "none"},
+    {"name": ""},
+    {"description": "no name"},
+    "not an object",
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+async def test_t4_one_bad_prompt_or_resource_is_left_out_and_the_others_are_used(bad, caplog):
+    with served("plain") as server:
+        for method, good in GOOD.items():
+            entry = {**good, **bad} if isinstance(bad, dict) and "name" in bad else bad
+            key = "resourceTemplates" if "templates" in method else method.partition("/")[0]
+            server.lists[method] = {key: [entry, good], **HINTS}
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            prompts = [prompt.name for prompt in box.prompts]
+            resources = [link.uri for link in box.resources]
+            templates = [entry["uriTemplate"] for entry in box.__behind__().templates]
+
+    assert (prompts, resources, templates) == (["good"], ["note://good"], ["note://{name}"])
+    assert [caplog.text.count(f"its {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]
+
+
+async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(caplog):
+    with served("plain") as server:
+        argument = {"name": "who", "description": "Whom\u2066."}
+        server.lists["prompts/list"] = {"prompts": [{"name": "bad", "arguments": [argument]}], **HINTS}
+        server.lists["resources/list"] = {"resources": [{"name": "bad", "uri": "note://a\u202eb"}], **HINTS}
+
+        async with Toolbox(McpServer.http("raw", server.url)) as box:
+            found = [*box.prompts, *box.resources]
+
+    assert found == []
+    assert "its arguments holds the hidden character U+2066" in caplog.text
+    assert "its uri holds the hidden character U+202E" in caplog.text

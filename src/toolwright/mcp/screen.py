@@ -22,9 +22,12 @@ from mcp_types import (
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
+    Prompt,
+    Resource,
+    ResourceTemplate,
     Tool,
 )
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolwright._core.walk import subschemas
@@ -33,6 +36,8 @@ from toolwright.errors import clip
 _log = logging.getLogger("toolwright.mcp")
 
 NAME_BYTES: Final = 128
+LABEL_BYTES: Final = 1024
+"""The longest name of a resource: it may be that of a file, with its folders."""
 DESCRIPTION_BYTES: Final = 4 * 1024
 META_BYTES: Final = 16 * 1024
 EXTRA_BYTES: Final = 64 * 1024
@@ -40,6 +45,12 @@ EXTRA_BYTES: Final = 64 * 1024
 SCHEMA_BYTES: Final = 64 * 1024
 SCHEMA_DEPTH: Final = 32
 SUBSCHEMAS: Final = 2000
+_OTHERS: Final[Mapping[str, tuple[str, str, type[BaseModel]]]] = {
+    "prompts/list": ("prompts", "prompt", Prompt),
+    "resources/list": ("resources", "resource", Resource),
+    "resources/templates/list": ("resourceTemplates", "resource template", ResourceTemplate),
+}
+"""The lists beside that of the tools: their field, what an entry is called, and its form."""
 _TYPES: Final = frozenset({"complete", "input_required", "task"})
 _KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _LOOKED_AT: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
@@ -105,6 +116,8 @@ class Screen:
                 return failure(message.id, reason)
         if method == "tools/list":
             result = self._listing(result)
+        elif method in _OTHERS:
+            result = self._other_listing(result, *_OTHERS[method])
         elif method == "tools/call":
             result = _readable(result)
         return message if result is message.result else message.model_copy(update={"result": result})
@@ -127,6 +140,21 @@ class Screen:
             self.entries[own["name"]] = entry
             kept.append(own)
         return {**result, "tools": kept}
+
+    def _other_listing(self, result: dict[str, Any], key: str, what: str, form: type[BaseModel]) -> dict[str, Any]:
+        entries = result.get(key)
+        if not isinstance(entries, list):
+            return result
+        kept: list[Any] = []
+        for entry in entries:
+            reason = trouble_with_other(entry, form)
+            if reason is None:
+                kept.append(entry)
+                continue
+            name = entry.get("name") if isinstance(entry, dict) else None
+            shown = clip(name) if isinstance(name, str) else "(no name)"
+            _log.warning("server %r: its %s %r is not used: %s", self.server, what, shown, reason)
+        return {**result, key: kept}
 
 
 def _readable(result: dict[str, Any]) -> dict[str, Any]:
@@ -166,21 +194,33 @@ def trouble_with(entry: Any) -> str | None:
         return reason
     if (reason := _extra_trouble(entry)) is not None:
         return reason
+    return _form_trouble(entry, Tool)
+
+
+def trouble_with_other(entry: Any, form: type[BaseModel]) -> str | None:
+    """Return why a prompt, a resource or a template cannot be taken; `None` where it can."""
+    if not isinstance(entry, dict):
+        return "it is not an object"
+    most = NAME_BYTES if form is Prompt else LABEL_BYTES
+    return _words_trouble(entry, most) or _extra_trouble(entry) or _form_trouble(entry, form)
+
+
+def _form_trouble(entry: dict[str, Any], form: type[BaseModel]) -> str | None:
     try:
-        Tool.model_validate(entry, by_name=False)
+        form.model_validate(entry, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         return f"it does not fit the protocol at {'.'.join(map(str, first['loc']))}"
     return None
 
 
-def _words_trouble(entry: dict[str, Any]) -> str | None:
+def _words_trouble(entry: dict[str, Any], longest: int = NAME_BYTES) -> str | None:
     name, description = entry.get("name"), entry.get("description")
     if not isinstance(name, str) or not name.strip():
         return "it has no name"
     if description is not None and not isinstance(description, str):
         return "its description is not a text"
-    for what, most in (("name", NAME_BYTES), ("title", NAME_BYTES * 4), ("description", DESCRIPTION_BYTES)):
+    for what, most in (("name", longest), ("title", longest * 4), ("description", DESCRIPTION_BYTES)):
         text = entry.get(what)
         if not isinstance(text, str):
             continue

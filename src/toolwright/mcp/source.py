@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from toolwright._core.config import Config
-from toolwright._core.remotes import Host, Remote
 from toolwright._core.entries import table_in
+from toolwright._core.remotes import Host, Remote
 from toolwright._core.servers import TABLES, ServerSettings, servers_from, servers_in
 from toolwright.errors import ConfigError, DefinitionError
 from toolwright.mcp.servers import Auth, Server, ServerWords
@@ -126,7 +126,9 @@ def _settings_in(config: Config | Mapping[str, Any] | str | Path) -> Sequence[Se
 def _tables_in(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of servers, as an `mcp.json` has them."""
     # The first name means nothing else, so that whatever stands there is looked at.
-    return {name: data[name] for name in TABLES if name in data and (name == TABLES[0] or isinstance(data[name], Mapping))}
+    return {
+        name: data[name] for name in TABLES if name in data and (name == TABLES[0] or isinstance(data[name], Mapping))
+    }
 
 
 def _from_settings(settings: ServerSettings, words: Mapping[str, Any]) -> McpServer:
