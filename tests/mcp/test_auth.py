@@ -1,6 +1,7 @@
 """Servers that want to know who we are: a state, tokens in a file, a client's own credentials."""
 
 import asyncio
+import fcntl
 import json
 import stat
 import sys
@@ -65,26 +66,28 @@ import asyncio, sys
 from mcp.shared.auth import OAuthToken
 from toolwright.mcp.auth import FileTokens
 
-async def main():
-    sys.stdin.readline()
-    for number in range(20):
-        await FileTokens(sys.argv[1], f"{sys.argv[2]}{number}").set_tokens(OAuthToken(access_token="t"))
+class Halting(FileTokens):
+    def _replace(self, data):
+        print("about to write", flush=True)
+        sys.stdin.readline()
+        super()._replace(data)
 
-asyncio.run(main())
+asyncio.run(Halting(sys.argv[1], "far").set_tokens(OAuthToken(access_token="t")))
 """
 
 
 async def test_processes_that_share_a_file_lose_nothing_to_each_other(tmp_path):
-    path = tmp_path / "tokens.json"
-    pipe = asyncio.subprocess.PIPE
-    writers = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), name, stdin=pipe)
-        for name in ("a", "b")
-    ]
+    path, pipe = tmp_path / "tokens.json", asyncio.subprocess.PIPE
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), stdin=pipe, stdout=pipe)
+    await writer.stdout.readline()
 
-    await asyncio.gather(*(writer.communicate(b"go\n") for writer in writers))
+    with (tmp_path / "tokens.json.lock").open() as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # what it has read is what it adds to: nobody else writes now
+    near = asyncio.create_task(FileTokens(path, "near").set_tokens(OAuthToken(access_token="t")))  # noqa: S106 - as above
+    await writer.communicate(b"go on\n")
+    await near
 
-    assert sorted(json.loads(path.read_text("utf-8"))) == sorted(f"{name}{n}" for name in "ab" for n in range(20))
+    assert sorted(json.loads(path.read_text("utf-8"))) == ["far", "near"]
 
 
 async def test_a_damaged_file_is_said(tmp_path):
