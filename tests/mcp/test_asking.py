@@ -1,6 +1,7 @@
 """A server asks as often as a request allows, few questions at a time, and hears a refusal after that."""
 
 import asyncio
+import sys
 
 import pytest
 from mcp_types import ErrorData
@@ -8,6 +9,7 @@ from mcp_types import ErrorData
 from toolwright import McpServer, Toolbox, ToolContext, tool
 from toolwright._core.remotes import Host
 from toolwright.clients import Sample
+from toolwright.errors import DefinitionError
 from toolwright.mcp.asking import answers_of
 from toolwright.mcp.passing import AT_ONCE, ROUNDS, Passages
 
@@ -93,3 +95,44 @@ async def test_a_call_that_asks_more_than_it_may_fails_and_the_next_one_begins_a
 
     assert [result.ok for result in results] == [not extra] * 2
     assert len(asked) == 2 * ROUNDS
+
+
+ASKS = """
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+class Age(BaseModel):
+    age: int
+
+server = MCPServer("asks")
+
+@server.tool()
+async def ask(ctx: Context) -> str:
+    answer = await ctx.elicit("How old?", Age)
+    return f"{answer.action} {answer.data.age}"
+"""
+
+
+async def test_a_server_in_memory_may_ask_in_the_midst_of_a_call():
+    known = {"__name__": "asks"}
+    exec(ASKS, known)  # noqa: S102 - the server of the test below, here
+    async with Toolbox(McpServer.of("asks", known["server"]), on_elicit=lambda _: {"age": 5}) as box:
+        result = await box.call("ask")
+
+    assert result.text == "accept 5"
+
+
+async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_where_it_is_said():
+    command = (sys.executable, ["-c", f"{ASKS}\nserver.run('stdio')"])
+    results = []
+    for era in ("auto", "legacy"):
+        async with Toolbox(McpServer.stdio("asks", *command, era=era), on_elicit=lambda _: {"age": 5}) as box:
+            results.append(await box.call("ask"))
+
+    assert "It can ask where McpServer has era='legacy'" in results[0].text
+    assert results[1].text == "accept 5"
+
+
+def test_an_era_that_is_not_known_is_refused():
+    with pytest.raises(DefinitionError, match="era='old'"):
+        McpServer.stdio("git", "git-server", era="old")

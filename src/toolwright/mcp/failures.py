@@ -21,6 +21,10 @@ from toolwright.mcp.http import LOST
 _BROKEN: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
 
 
+_NO_WAY_BACK: Final = "has no back-channel for server-initiated requests"
+"""What the SDK's servers say when a tool asks back, and the connection is of the stateless era."""
+
+
 class Lost(Exception):
     """No answer came: the connection broke, or is no more."""
 
@@ -47,6 +51,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, ToolwrightError):
         return str(error)
     if isinstance(error, MCPError):
+        if _NO_WAY_BACK in error.message:
+            return f"{clip(error.message, 200).rstrip('.')}. It can ask where McpServer has era='legacy'"
         return clip(error.message or f"error {error.code}", 300)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]

@@ -132,12 +132,14 @@ class Link:
     async def _connected(self) -> AsyncGenerator[Any]:
         server = self.server
         if server.kind == "memory":
-            async with self._client(_served(server.target)) as client:
+            # Both ways cost the same in memory, and only on the older one can a server ask whenever it likes.
+            mode = server.era if self.host.forwards or hasattr(server.target, "__mcp_server__") else "legacy"
+            async with self._client(_served(server.target), mode) as client:
                 yield client
             return
         if server.kind == "stdio":
             self.child = Child(server, self.screen)
-            async with self._client(stdio_streams(self.child)) as client:
+            async with self._client(stdio_streams(self.child), server.era) as client:
                 yield client
             return
         try:
@@ -154,10 +156,10 @@ class Link:
         issuer = getattr(self.server.auth, "issuer", None)
         self.careful = Careful(httpx2.AsyncHTTPTransport(verify=_trust()), self.server.url or "", issuer)
         streams = http_streams(self.server, self.screen, self.careful, self.headers, old=old)
-        async with self._client(streams, mode="legacy" if old else "auto") as client:
+        async with self._client(streams, "legacy" if old else self.server.era) as client:
             yield client
 
-    def _client(self, target: Any, mode: str = "auto") -> Any:
+    def _client(self, target: Any, mode: str) -> Any:
         return Client(
             target,
             mode=mode,

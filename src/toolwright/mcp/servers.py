@@ -38,6 +38,7 @@ class ServerWords(TypedDict, total=False):
     send_context: Sequence[str]
     pin: Literal["lock"] | None
     lock: str | Path | None
+    era: Literal["auto", "legacy"]
     description: str | None
 
 
@@ -77,6 +78,8 @@ class Server:
     """`"lock"`: only definitions that the lock file holds can be used."""
     lock: str | Path | None = None
     """The lock file; `toolwright.lock` where none is given."""
+    era: Literal["auto", "legacy"] = "auto"
+    """`"legacy"`: shake hands as before 2026, for a server that asks back in the midst of a call."""
     description: str | None = None
 
     def __post_init__(self) -> None:
@@ -102,5 +105,7 @@ class Server:
             raise DefinitionError(
                 f"Server {self.name!r}: auth= signs HTTP requests, and there are none. Give a function of the context."
             )
+        if self.era not in ("auto", "legacy"):
+            raise DefinitionError(f'Server {self.name!r}: era={self.era!r}. Give "auto" or "legacy".')
         if self.pin not in (None, "lock"):
             raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r}. Give "lock" or leave it out.')
