@@ -30,7 +30,7 @@ class Raw(ThreadingHTTPServer):
         self.lists = {}
         """What it offers beside tools, by method; it announces what is here."""
         self.states = []
-        """What a task is said to be like, poll by poll; the last one stays."""
+        """What a task is said to be like, poll by poll; the last one stays, and `None` hangs up."""
         self.sockets = []
 
     def get_request(self):
@@ -127,6 +127,10 @@ class Handler(BaseHTTPRequestHandler):
             self.call(request)
         elif method == "tasks/get":
             state = server.states.pop(0) if len(server.states) > 1 else server.states[0]
+            if state is None:
+                self.close_connection = True
+                self.connection.shutdown(2)
+                return
             self.result(request, {"taskId": "t1", **state})
         elif method == "ping" and case == "session" and server.first("forgotten"):
             self.plain(404)

@@ -332,6 +332,18 @@ async def test_awaiting_what_is_no_future_fails_it_and_not_the_loop():
     assert "odd" in str(error)
 
 
+async def test_awaiting_a_future_of_another_loop_fails_it_at_once():
+    other = asyncio.new_event_loop()
+
+    async def waits() -> None:
+        await other.create_future()
+
+    _, error = await end_of(started(waits()))
+    other.close()
+
+    assert isinstance(error, RuntimeError)
+
+
 async def test_a_shielded_part_outlives_its_cancellation():
     part = asyncio.get_running_loop().create_future()
 

@@ -139,3 +139,14 @@ async def test_what_breaks_off_is_not_an_answer():
     response, content = await asked(Answering(Broken()), reading())
 
     assert (response.status_code, content) == (502, b"the answer broke off: ReadError: gone")
+
+
+async def test_an_answer_of_two_kinds_is_read_within_the_bounds_of_the_first():
+    body = Endless()
+    inner = Answering(body)
+    inner.headers = [("content-type", "application/json"), ("content-type", "text/event-stream")]
+
+    _, answer = await asked(inner, httpx2.Request("POST", HOME, json=CALL))
+
+    assert b"longer than the limit" in answer
+    assert body.given <= BODY_BYTES // len(PIECE) + 1

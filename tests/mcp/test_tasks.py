@@ -69,6 +69,31 @@ async def test_what_a_task_asks_is_answered_by_the_toolbox():
     assert told["params"]["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Who?"}}}
 
 
+async def test_nobody_is_asked_twice_where_a_question_is_shown_for_a_while():
+    first = {"status": "input_required", "inputRequests": {"who": ASKS}}
+    both = {"status": "input_required", "inputRequests": {"who": ASKS, "again": ASKS}}
+    asked = []
+
+    result, server = await called(
+        [first, first, both, first, DONE], on_elicit=lambda _: asked.append(1) or {"name": "x"}
+    )
+
+    told = [body["params"]["inputResponses"] for body in server.bodies if body["method"] == "tasks/update"]
+    assert result.text == "built"
+    assert [list(answers) for answers in told] == [["who"], ["again"]]
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("misses", "ok"), [(tasks.MISSES - 1, True), (tasks.MISSES, False)])
+async def test_a_look_at_a_task_that_is_lost_on_the_way_costs_that_look(misses, ok):
+    lost = [None] * misses
+
+    result, server = await called([*lost, {"status": "working"}, *lost, DONE])
+
+    assert result.ok is ok
+    assert server.seen.count("tools/call") == 1
+
+
 async def test_what_nobody_can_answer_ends_the_call():
     asks = {"status": "input_required", "inputRequests": {"who": ASKS}}
 

@@ -176,14 +176,14 @@ else:
         def wait_for(self, awaited: Any) -> None:
             if awaited is None:
                 self.get_loop().call_soon(self.step, context=self.context)
-            elif getattr(awaited, "_asyncio_future_blocking", None):
+            elif getattr(awaited, "_asyncio_future_blocking", None) and awaited.get_loop() is self.get_loop():
                 awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
                 awaited.add_done_callback(self._wake, context=self.context)
                 self._fut_waiter = awaited
                 if self._must_cancel and awaited.cancel():
                     self._must_cancel = False
             else:
-                error = RuntimeError(f"a tool awaited {awaited!r}, which is not an asyncio future")
+                error = RuntimeError(f"a tool awaited {awaited!r}, which is not an asyncio future of its event loop")
                 self.get_loop().call_soon(self.step, error, context=self.context)
 
         def _wake(self, awaited: asyncio.Future[Any]) -> None:

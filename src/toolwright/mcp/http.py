@@ -148,7 +148,7 @@ def _kind_and_packing(response: httpx2.Response) -> tuple[str, str]:
     kind = packing = b""
     for name, value in response.headers.raw:  # a look at each by its name costs more than all of them as they came
         if name.lower() == b"content-type":
-            kind = value
+            kind = kind or value  # of several the SDK goes by the first, and so what is bounded must
         elif name.lower() == b"content-encoding":
             packing = b",".join((packing, value)) if packing else value
     told = packing.decode("latin-1").strip().lower()

@@ -18,13 +18,16 @@ from typing import Any, ClassVar, Literal
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from toolwright._core.clients import Relay
+from toolwright.mcp.http import LOST
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 POLL_SECONDS = 1.0
 SHORTEST, LONGEST = 0.05, 30.0
+MISSES = 3
+"""How many looks at a task may fail in a row, for want of a connection, before its call does."""
 REMEMBERED = 256
 """How many tasks of a server may go on while nobody waits for them; beyond that the oldest are forgotten."""
 
@@ -38,6 +41,8 @@ class TaskResult(Result):
     task_id: str = Field(alias="taskId")
     status: str = "working"
     poll_interval_ms: float | None = Field(default=None, alias="pollIntervalMs")
+    _answered: set[str] = PrivateAttr(default_factory=set)
+    """What it has asked and was told: a server may go on showing a question for a while, and nobody is asked twice."""
 
 
 class _TaskParams(RequestParams):
@@ -120,10 +125,11 @@ async def finished(
     """
     ends = math.inf if wait is None else monotonic() + wait
     pause = 0.0 if at_once else _pause(task.poll_interval_ms)
+    look = _Look(context, task.task_id)
     try:
         while True:
             await asyncio.sleep(min(pause, max(0.0, ends - monotonic())))
-            state = await _ask(context, "tasks/get", task.task_id)
+            state = await look()
             status = state.get("status")
             if status == "completed":
                 return CallToolResult.model_validate(state.get("result") or {"content": []}, by_name=False)
@@ -132,7 +138,7 @@ async def finished(
             if status == "cancelled":
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
-                await _answer(context, task.task_id, state.get("inputRequests"), relay)
+                await _answer(context, task, state.get("inputRequests"), relay)
             if monotonic() >= ends:
                 raise StillWorking(task)
             pause = _pause(state.get("pollIntervalMs"))
@@ -140,6 +146,24 @@ async def finished(
         with suppress(Exception):
             await asyncio.wait_for(_ask(context, "tasks/cancel", task.task_id), 1.0)
         raise
+
+
+class _Look:
+    """Looks at a task again and again; a look that is lost on the way costs that look, and not the task."""
+
+    def __init__(self, context: ClaimContext, task_id: str) -> None:
+        self._context, self._task_id, self._missed = context, task_id, 0
+
+    async def __call__(self) -> dict[str, Any]:
+        try:
+            state = await _ask(self._context, "tasks/get", self._task_id)
+        except MCPError as error:
+            self._missed += 1
+            if error.code != LOST or self._missed >= MISSES:
+                raise
+            return {}
+        self._missed = 0
+        return state
 
 
 def _failure(error: Any) -> MCPError:
@@ -160,18 +184,22 @@ async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) ->
     return answer
 
 
-async def _answer(context: ClaimContext, task_id: str, requests: Any, relay: Relay | None) -> None:
+async def _answer(context: ClaimContext, task: TaskResult, requests: Any, relay: Relay | None) -> None:
     from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for tasks that ask
     from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
 
     if not isinstance(requests, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
+    task_id, told = task.task_id, task._answered  # noqa: SLF001 - of this module
+    if not (new := {key: raw for key, raw in requests.items() if key not in told}):
+        return
     if relay is not None:
-        await _ask(context, "tasks/update", task_id, inputResponses=dict(await relay.forward(task_id, requests, None)))
+        await _ask(context, "tasks/update", task_id, inputResponses=dict(await relay.forward(task_id, new, None)))
+        told.update(new)
         return
     adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
     responses: dict[str, Any] = {}
-    for key, raw in requests.items():
+    for key, raw in new.items():
         asked = adapter.validate_python(raw, by_name=False)
         about = ClientRequestContext(session=context.session, request_id=key)
         answer = await context.session.dispatch_input_request(about, asked)
@@ -179,3 +207,4 @@ async def _answer(context: ClaimContext, task_id: str, requests: Any, relay: Rel
             raise MCPError(answer.code, answer.message)
         responses[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
     await _ask(context, "tasks/update", task_id, inputResponses=responses)
+    told.update(new)
