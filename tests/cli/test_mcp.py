@@ -62,6 +62,7 @@ def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
     done = run("mcp", "health", "--stdio", f"{sys.executable} {RAW} 'dies at once'", cwd=place)
 
     assert done.returncode == 1
+    assert "its process ended" in done.stdout
     assert "Its last words: no configuration found" in done.stdout
 
 

@@ -119,7 +119,7 @@ class Link:
 
     def _refusal(self, error: BaseException) -> RemoteError:
         status = None if self.careful is None else self.careful.status
-        reason = reason_of(error)
+        reason = reason_of(error) if self.child is None or not self.child.ended else self.child.end
         if status in (401, 403) or isinstance(error, OAuthFlowError):
             told = "" if not isinstance(error, OAuthFlowError) else f": {reason}"
             reason = f"the server wants authorization (HTTP {status or 401}){told}"

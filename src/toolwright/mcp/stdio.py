@@ -77,6 +77,12 @@ class Child:
         lines = bytes(self.stderr).decode("utf-8", "replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
+    @property
+    def end(self) -> str:
+        """How the process came to its end, as far as is known."""
+        code = None if self.process is None else self.process.returncode
+        return "its process ended" if code is None else f"its process ended with code {code}"
+
     async def start(self) -> None:
         """Start the process.
 
