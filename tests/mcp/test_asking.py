@@ -6,12 +6,16 @@ import sys
 import pytest
 from mcp_types import ErrorData
 
+from adversaries.raw_http import served
 from toolwright import McpServer, Toolbox, ToolContext, tool
-from toolwright._core.remotes import Host
-from toolwright.clients import Sample
+from toolwright._core.host import Host
+from toolwright.clients import Elicit, Roots, Sample
 from toolwright.errors import DefinitionError
+from toolwright.mcp import tasks
 from toolwright.mcp.asking import answers_of
 from toolwright.mcp.passing import AT_ONCE, ROUNDS, Passages
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 class Params:
@@ -113,15 +117,6 @@ async def ask(ctx: Context) -> str:
 """
 
 
-async def test_a_server_in_memory_may_ask_in_the_midst_of_a_call():
-    known = {"__name__": "asks"}
-    exec(ASKS, known)  # noqa: S102 - the server of the test below, here
-    async with Toolbox(McpServer.of("asks", known["server"]), on_elicit=lambda _: {"age": 5}) as box:
-        result = await box.call("ask")
-
-    assert result.text == "accept 5"
-
-
 async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_where_it_is_said():
     command = (sys.executable, ["-c", f"{ASKS}\nserver.run('stdio')"])
     results = []
@@ -136,3 +131,45 @@ async def test_a_server_that_asks_in_the_midst_of_a_call_is_met_as_before_2026_w
 def test_an_era_that_is_not_known_is_refused():
     with pytest.raises(DefinitionError, match="era='old'"):
         McpServer.stdio("git", "git-server", era="old")
+
+
+@pytest.mark.parametrize("behind", ["auto", "legacy"])
+@pytest.mark.parametrize("before", ["auto", "legacy"])
+async def test_a_gateway_answers_what_it_can_and_passes_on_the_rest(before, behind):
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask everything that can be asked, at once and one by one."""
+        found = await context.client.ask(who=Elicit("Who?", FORM), what=Sample("What?"), where=Roots())
+        more = await context.client.elicit("And?", FORM, key="more")
+        return f"{found['who'].content['name']}, {found['what']}, {found['where']}, {more.content['name']}"
+
+    gateway = Toolbox(McpServer.of("behind", Toolbox(ask), era=behind), on_sample=lambda _: "a model of ours")
+    asked = []
+    async with Toolbox(
+        McpServer.of("before", gateway, era=before),
+        on_elicit=lambda question: asked.append(question.message) or {"name": "the user"},
+        on_sample=lambda _: "a model of theirs",
+        roots=["/srv"],
+    ) as box:
+        result = await box.call("ask")
+
+    assert result.text == "the user, a model of ours, ['file:///srv'], the user"
+    assert asked == ["Who?", "And?"]
+
+
+async def test_a_task_behind_a_gateway_is_answered_by_both(monkeypatch):
+    monkeypatch.setattr(tasks, "SHORTEST", 0.001)
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who?", "requestedSchema": FORM}}
+    model = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
+    done = {"status": "completed", "result": {"content": [{"type": "text", "text": "built"}]}}
+    with served("task") as server:
+        server.states = [{"status": "input_required", "inputRequests": {"who": form, "what": model}}, done]
+        gateway = Toolbox(McpServer.http("behind", server.url), on_sample=lambda _: "ours")
+        async with Toolbox(McpServer.of("before", gateway), on_elicit=lambda _: {"name": "theirs"}) as box:
+            result = await box.call("echo", {"text": "x"})
+
+    told = [body["params"]["inputResponses"] for body in server.bodies if body["method"] == "tasks/update"]
+    assert result.text == "built"
+    assert [sorted(answers) for answers in told] == [["what", "who"]]
+    assert told[0]["who"]["content"] == {"name": "theirs"}
+    assert told[0]["what"]["content"]["text"] == "ours"

@@ -24,7 +24,7 @@ class Behind:
         self._remotes = remotes
 
     def forward(self) -> None:
-        """Have what the servers ask go to whoever called, where the application answers nothing itself."""
+        """Have what the servers ask go to whoever called, where the application does not answer it itself."""
         self._remotes.forward()
 
     @property

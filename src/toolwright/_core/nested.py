@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from toolwright._core.context import ToolContext
+from toolwright._core.host import Host
 from toolwright._core.prompts import Prompt
-from toolwright._core.remotes import Health, Host, Remote, Remotes, View, Wired
+from toolwright._core.remotes import Health, Remote, Remotes, View, Wired
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
 
@@ -73,5 +74,5 @@ class Nested:
 
     def host_by(self, host: Host) -> None:
         """Pass questions on where the other toolbox does not answer them itself."""
-        if host.forwards:
+        if host.passes:
             self.remotes.forward()

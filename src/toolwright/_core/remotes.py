@@ -10,13 +10,12 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolwright._core.catalog import as_named
-from toolwright._core.context import FORWARD, ToolContext
-from toolwright._core.policy import Settings
+from toolwright._core.context import ToolContext
+from toolwright._core.host import Host
 from toolwright._core.prompts import Prompt
 from toolwright._core.tool import Tool
 from toolwright._core.values import Content, ResourceLink
@@ -25,7 +24,6 @@ from toolwright.errors import DefinitionError, DuplicateTool, RemoteError, Toolw
 _log = logging.getLogger("toolwright")
 
 OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
-Asked: TypeAlias = Callable[..., Awaitable[Any] | Any]
 Watcher: TypeAlias = Callable[[str | None], None]
 """Is told of a change: the address of a resource, or `None` for the lists."""
 View: TypeAlias = Callable[[Tool], Tool | None]
@@ -48,28 +46,6 @@ class Health:
 
     def __bool__(self) -> bool:
         return self.ok
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a toolbox offers to its servers."""
-
-    settings: Settings = field(default_factory=Settings)
-    on_elicit: Asked | None = None
-    on_sample: Asked | None = None
-    roots: Sequence[str | Path] = ()
-    context: ToolContext[Any] = field(default_factory=ToolContext)
-    """In whose name the toolbox itself asks: what a server offers, and how it is."""
-
-    @property
-    def forwards(self) -> bool:
-        """Whether what servers ask may go to whoever called; not where the application answers itself."""
-        own = [handler for handler in (self.on_elicit, self.on_sample) if handler not in (None, FORWARD)]
-        return not own and not self.roots
-
-    def forwarding(self) -> Host:
-        """Return a host that passes questions on, where the application has named nobody to answer them."""
-        return replace(self, on_elicit=FORWARD, on_sample=FORWARD) if self.forwards else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +313,7 @@ class Remotes:
         return {source.name: health for source, health in zip(self.sources, found, strict=True)}
 
     def forward(self) -> None:
-        """Have what servers ask go to whoever called, where the application answers nothing itself."""
+        """Have what servers ask go to whoever called, where the application does not answer it itself."""
         self.host = self.host.forwarding()
         for source in self.sources:
             source.host_by(self.host)

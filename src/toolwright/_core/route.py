@@ -19,9 +19,10 @@ from toolwright._core.catalog import Resolver
 from toolwright._core.context import ToolContext
 from toolwright._core.definition import Naming
 from toolwright._core.handles import Store, shortened
+from toolwright._core.host import Asked
 from toolwright._core.native import Native, native_from
 from toolwright._core.policy import INHERIT, Inherit, OnError, Retry, RunsOn, Settings, Timeout, checked, checked_policy
-from toolwright._core.remotes import Asked, OnConflict
+from toolwright._core.remotes import OnConflict
 from toolwright._core.render import Render, renderer_of
 from toolwright._core.tool import Tool
 from toolwright._core.values import Arguments, ToolResult

@@ -25,6 +25,7 @@ from toolwright._core.exports import Exports
 from toolwright._core.faces import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolwright._core.govern import governed, long_way
 from toolwright._core.handles import READ_RESULT, reader_of, refuse_builtin_name
+from toolwright._core.host import Host
 from toolwright._core.lanes import lane_of
 from toolwright._core.limits import RunState
 from toolwright._core.native import Native
@@ -33,7 +34,7 @@ from toolwright._core.office import Middleware, is_governed
 from toolwright._core.policy import INHERIT, Inherit, Retry, Strategy, Timeout, checked, checked_retry
 from toolwright._core.progress import OnProgress
 from toolwright._core.prompts import Prompt, prompt_as
-from toolwright._core.remotes import Host, Remotes, RemoteSource, View, prompts_in
+from toolwright._core.remotes import Remotes, RemoteSource, View, prompts_in
 from toolwright._core.result import shown
 from toolwright._core.route import BoxPolicy, BoxWords, Route, route_to
 from toolwright._core.tool import Tool

@@ -26,8 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from toolwright._core.context import FORWARD
-from toolwright._core.remotes import Asked, Host
+from toolwright._core.host import Host
 from toolwright.mcp.passing import ROUNDS, Passages
 
 _FORWARDED: Final[Mapping[str, tuple[str, Any]]] = {
@@ -80,15 +79,14 @@ def _in_turn(passages: Passages, answer: Any) -> Any:
 
 def _answers(host: Host, passages: Passages) -> dict[str, Any]:
     answers: dict[str, Any] = {}
-    if host.on_elicit is FORWARD and host.on_sample is FORWARD:
+    if host.passes:
         for name, (method, result) in _FORWARDED.items():
             answers[name] = _forwarded(passages, method, result)
-        return answers
-    if host.on_elicit is not None:
+    if "elicitation" in host.own:
         answers["elicitation_callback"] = _elicited_by(host.on_elicit)
-    if host.on_sample is not None:
+    if "sampling" in host.own:
         answers["sampling_callback"] = _sampled_by(host.on_sample)
-    if host.roots:
+    if "roots" in host.own:
         answers["list_roots_callback"] = _rooted_at(host.roots)
     return answers
 
@@ -118,7 +116,7 @@ def _forwarded(passages: Passages, method: str, result: Any) -> Any:
     return forward
 
 
-def _elicited_by(ask: Asked) -> Any:
+def _elicited_by(ask: Any) -> Any:
     async def elicit(context: Any, params: Any) -> ElicitResult | ErrorData:
         del context
         question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
@@ -136,7 +134,7 @@ def _elicited_by(ask: Asked) -> Any:
     return elicit
 
 
-def _sampled_by(ask: Asked) -> Any:
+def _sampled_by(ask: Any) -> Any:
     async def sample(context: Any, params: Any) -> CreateMessageResult | ErrorData:
         del context
         data = params.model_dump(by_alias=True, mode="json", exclude_none=True)

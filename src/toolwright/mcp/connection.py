@@ -20,7 +20,8 @@ from typing_extensions import override
 
 from toolwright._core.clients import Relay, relay_of
 from toolwright._core.context import CLIENT, ToolContext
-from toolwright._core.remotes import Health, Host, Remote, Watcher
+from toolwright._core.host import Host
+from toolwright._core.remotes import Health, Remote, Watcher
 from toolwright._core.values import Content
 from toolwright.errors import RemoteError, ToolwrightError
 from toolwright.mcp.failures import loss_in, reason_of, told_of
@@ -155,7 +156,8 @@ class Connection(Listed):
         return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
 
     def _relay_of(self, context: ToolContext[Any]) -> Relay | None:
-        return relay_of(context[CLIENT]) if CLIENT in context and self.host.forwards else None
+        asks = self.host.passes or not self.host.own  # a toolbox that answers, and is not served, answers for all
+        return relay_of(context[CLIENT]) if CLIENT in context and asks else None
 
     async def _reliably(
         self,

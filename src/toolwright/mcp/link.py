@@ -20,7 +20,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp_types import Implementation, ResourceUpdatedNotification, ServerNotification
 
 from mcp import Client
-from toolwright._core.remotes import Host
+from toolwright._core.host import Host
 from toolwright.errors import RemoteError
 from toolwright.mcp.asking import answers_of
 from toolwright.mcp.failures import Lost, reason_of, root_of
@@ -50,7 +50,7 @@ class Link:
         self.careful: Careful | None = None
         self.client: Any = None
         self.loop = asyncio.get_running_loop()
-        self.passages = Passages()
+        self.passages = Passages(host.own)
         self.reason = "it is closed"
         self.busy = 0
         """How many requests are under way."""
@@ -132,9 +132,7 @@ class Link:
     async def _connected(self) -> AsyncGenerator[Any]:
         server = self.server
         if server.kind == "memory":
-            # Both ways cost the same in memory, and only on the older one can a server ask whenever it likes.
-            mode = server.era if self.host.forwards or hasattr(server.target, "__mcp_server__") else "legacy"
-            async with self._client(_served(server.target), mode) as client:
+            async with self._client(_served(server.target), server.era) as client:
                 yield client
             return
         if server.kind == "stdio":

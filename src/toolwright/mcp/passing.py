@@ -35,13 +35,22 @@ STATE_ONLY_SECONDS: Final = 0.1
 """How long we wait where a server asks nothing and only wants to be called again."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _OFFERED: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
+OWN: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+"""What a server is told that we can, of what the application answers itself."""
+_CAPABILITY: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
 _ANY: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class Passages:
     """The requests that are under way on one connection, and for whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: frozenset[str] = frozenset()) -> None:
+        self.own = own
+        """What the application answers itself, by the names of the capabilities."""
         self.level: str | None = None
         """The least level that a server with sessions was told to log at."""
         self._open: dict[Passage | None, int] = {}
@@ -55,7 +64,7 @@ class Passages:
 
     def opened(self, relay: Relay | None) -> Opened:
         """Take note of a request, for as long as the block lasts."""
-        return Opened(self, None if relay is None else Passage(relay))
+        return Opened(self, None if relay is None else Passage(relay, self.own))
 
     def add(self, passage: Passage | None) -> None:
         """Take note of a request."""
@@ -110,8 +119,8 @@ class Opened:
 class Passage:
     """One request on behalf of a client."""
 
-    def __init__(self, relay: Relay) -> None:
-        self.relay = relay
+    def __init__(self, relay: Relay, own: frozenset[str] = frozenset()) -> None:
+        self.relay, self.own = relay, own
         self.over = asyncio.Event()
         self.about = ""
         """Which request it is, whatever round."""
@@ -227,7 +236,8 @@ async def passed(
         return found
     if (task := relay.begun(about)) is not None:
         return dict(task)
-    meta[CLIENT_CAPABILITIES_META_KEY] = {key: relay.capabilities[key] for key in _OFFERED if key in relay.capabilities}
+    known = {key: relay.capabilities[key] for key in _OFFERED if key in relay.capabilities}
+    meta[CLIENT_CAPABILITIES_META_KEY] = {**known, **{key: OWN[key] for key in passage.own}}
     if relay.log_level is not None:
         meta[LOG_LEVEL_META_KEY] = relay.log_level
     answers, state = relay.resumed(about)
@@ -240,11 +250,44 @@ async def passed(
             return found
         questions, state = found.get("inputRequests") or {}, found.get("requestState")
         if questions:
-            answers = dict(await relay.forward(about, questions, state))
+            # The client first: it may have to end the call for its answers, and ours would be asked for again.
+            theirs, ours = parted(questions, passage.own)
+            told = dict(await relay.forward(about, theirs, state)) if theirs else {}
+            before = answers if state is None else {}
+            answers = {**before, **told, **await answered_here(client.session, ours)}
         else:
             answers = {}
             await asyncio.sleep(STATE_ONLY_SECONDS)
     raise MCPError(INVALID_REQUEST, f"the server still asks after {ROUNDS} rounds")
+
+
+def parted(questions: Mapping[str, Any], own: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the questions for whoever called, and those that the application answers itself."""
+    parts: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for key, question in questions.items():
+        method = question.get("method") if isinstance(question, Mapping) else None
+        parts[_CAPABILITY.get(str(method), "") in own][key] = question
+    return parts
+
+
+async def answered_here(session: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the application answers, by the keys of the questions.
+
+    Raises:
+        MCPError: there is no answer.
+    """
+    from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for servers that ask
+    from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
+
+    adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
+    answers: dict[str, Any] = {}
+    for key, raw in questions.items():
+        about = ClientRequestContext(session=session, request_id=key)
+        answer = await session.dispatch_input_request(about, adapter.validate_python(raw, by_name=False))
+        if isinstance(answer, ErrorData):
+            raise MCPError(answer.code, answer.message)
+        answers[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return answers
 
 
 def about_of(method: str, params: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class ToolRequest:
                 found: CallToolResult
                 passage.relay.defer(passage.about, answer)
                 task = TaskResult.model_validate(answer, by_name=False)
-                found = await finished(task, self._about(client), passage.relay)
+                found = await finished(task, self._about(client), passage)
                 passage.relay.answered("tools/call", self.name, found.model_dump(by_alias=True, mode="json"))
                 return found
             return CallToolResult.model_validate(answer, by_name=False)

@@ -12,7 +12,8 @@ from typing import Any
 from typing_extensions import override
 
 from toolwright._core.context import ToolContext
-from toolwright._core.remotes import Health, Host, Remote, Watcher
+from toolwright._core.host import Host
+from toolwright._core.remotes import Health, Remote, Watcher
 from toolwright._core.values import Content
 from toolwright.mcp.listing import Listed, Lists
 from toolwright.mcp.offer import Offer

@@ -18,7 +18,8 @@ from typing_extensions import Unpack
 
 from toolwright._core.config import Config
 from toolwright._core.entries import table_in
-from toolwright._core.remotes import Host, Remote
+from toolwright._core.host import Host
+from toolwright._core.remotes import Remote
 from toolwright._core.servers import TABLES, ServerSettings, servers_from, servers_in
 from toolwright.errors import ConfigError, DefinitionError
 from toolwright.mcp.servers import Auth, Server, ServerWords

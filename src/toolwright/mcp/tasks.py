@@ -20,8 +20,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
 from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from toolwright._core.clients import Relay
 from toolwright.mcp.http import LOST
+from toolwright.mcp.passing import Passage, answered_here, parted
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 POLL_SECONDS = 1.0
@@ -113,7 +113,7 @@ class GoingOn:
 async def finished(
     task: TaskResult,
     context: ClaimContext,
-    relay: Relay | None = None,
+    passage: Passage | None = None,
     *,
     wait: float | None = None,
     at_once: bool = False,
@@ -138,7 +138,7 @@ async def finished(
             if status == "cancelled":
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
-                await _answer(context, task, state.get("inputRequests"), relay)
+                await _answer(context, task, state.get("inputRequests"), passage)
             if monotonic() >= ends:
                 raise StillWorking(task)
             pause = _pause(state.get("pollIntervalMs"))
@@ -184,27 +184,14 @@ async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) ->
     return answer
 
 
-async def _answer(context: ClaimContext, task: TaskResult, requests: Any, relay: Relay | None) -> None:
-    from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for tasks that ask
-    from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
-
+async def _answer(context: ClaimContext, task: TaskResult, requests: Any, passage: Passage | None) -> None:
     if not isinstance(requests, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
-    task_id, told = task.task_id, task._answered  # noqa: SLF001 - of this module
+    told = task._answered  # noqa: SLF001 - of this module
     if not (new := {key: raw for key, raw in requests.items() if key not in told}):
         return
-    if relay is not None:
-        await _ask(context, "tasks/update", task_id, inputResponses=dict(await relay.forward(task_id, new, None)))
-        told.update(new)
-        return
-    adapter: TypeAdapter[Any] = TypeAdapter(InputRequest)
-    responses: dict[str, Any] = {}
-    for key, raw in new.items():
-        asked = adapter.validate_python(raw, by_name=False)
-        about = ClientRequestContext(session=context.session, request_id=key)
-        answer = await context.session.dispatch_input_request(about, asked)
-        if isinstance(answer, ErrorData):
-            raise MCPError(answer.code, answer.message)
-        responses[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
-    await _ask(context, "tasks/update", task_id, inputResponses=responses)
+    theirs, ours = ({}, new) if passage is None else parted(new, passage.own)
+    found = dict(await passage.relay.forward(task.task_id, theirs, None)) if passage is not None and theirs else {}
+    responses = {**found, **await answered_here(context.session, ours)}
+    await _ask(context, "tasks/update", task.task_id, inputResponses=responses)
     told.update(new)

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from typing_extensions import Unpack
 
-from toolwright._core.remotes import Host, Remote
+from toolwright._core.host import Host
+from toolwright._core.remotes import Remote
 from toolwright._core.values import ToolCall
 from toolwright.errors import ConfigError
 from toolwright.mcp.servers import ServerWords
