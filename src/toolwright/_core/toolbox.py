@@ -337,7 +337,6 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """
         wanted = [as_call(call) for call in calls]
         width = width_of(strategy, self._policy.max_concurrency)
-
         known, seconds, box = context_from(context), checked(timeout), self
         routes = [self._route_or_refusal(call.name) for call in wanted]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):

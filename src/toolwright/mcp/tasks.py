@@ -44,6 +44,11 @@ class TaskResult(Result):
     _answered: set[str] = PrivateAttr(default_factory=set)
     """What it has asked and was told: a server may go on showing a question for a while, and nobody is asked twice."""
 
+    @property
+    def answered(self) -> set[str]:
+        """The keys of the questions that were answered."""
+        return self._answered
+
 
 class _TaskParams(RequestParams):
     model_config = ConfigDict(extra="allow", populate_by_name=True)
@@ -187,11 +192,10 @@ async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) ->
 async def _answer(context: ClaimContext, task: TaskResult, requests: Any, passage: Passage | None) -> None:
     if not isinstance(requests, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
-    told = task._answered  # noqa: SLF001 - of this module
-    if not (new := {key: raw for key, raw in requests.items() if key not in told}):
+    if not (new := {key: raw for key, raw in requests.items() if key not in task.answered}):
         return
     theirs, ours = ({}, new) if passage is None else parted(new, passage.own)
     found = dict(await passage.relay.forward(task.task_id, theirs, None)) if passage is not None and theirs else {}
     responses = {**found, **await answered_here(context.session, ours)}
     await _ask(context, "tasks/update", task.task_id, inputResponses=responses)
-    told.update(new)
+    task.answered.update(new)
