@@ -134,12 +134,12 @@ async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: b
 async def test_t13_what_we_cannot_read_is_left_to_no_other_reader():
     guard = Guard()
 
-    refusal = guard.ambiguous(b"not json")
+    refusal = guard.read(b"not json")
 
     assert refusal is not None
     assert (refusal.status, refusal.code) == (400, -32700)
-    assert guard.ambiguous(b'{"a": 1}') is None
-    assert guard.ambiguous(b'{"a": 1, "a": 2}') is not None
+    assert guard.read(b'{"a": 1}') == {"a": 1}
+    assert isinstance(guard.read(b'{"a": 1, "a": 2}'), Refusal)
 
 
 def test_t2_another_place_is_not_found():

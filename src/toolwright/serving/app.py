@@ -37,7 +37,8 @@ from toolwright.serving.events import Sessions
 from toolwright.serving.identity import NOBODY, Identity
 from toolwright.serving.peers import Peers
 from toolwright.serving.served import PRINCIPAL, ToolboxServer, server_of
-from toolwright.serving.short import Short
+from toolwright.serving.short import MODERN, Short
+from toolwright.serving.underway import Underway, called_off_by, id_of
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -87,7 +88,8 @@ class McpApp:
         self._most = words.get("max_sessions", SESSIONS)
         self.manager = self._new_manager()
         self.peers = Peers(max(1, self._most // 2), IDLE_SECONDS)
-        self.short = Short(self.server, self._most) if words.get("fast", True) else None
+        self.underway = Underway()
+        self.short = Short(self.server, self._most, self.underway) if words.get("fast", True) else None
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -127,11 +129,32 @@ class McpApp:
                 regular = len(headers) == len(raw)
                 if regular and await self.short.answers(headers, body, principal, receive, send):
                     return
-            if (refusal := self.guard.ambiguous(body)) is not None:
-                await refusal(send)
-                return
-            receive = _again(body, receive)
-        await self._long(scope, principal, receive, send)
+            await self._posted(scope, principal, body, receive, send)
+        else:
+            await self._long(scope, principal, receive, send)
+
+    async def _posted(self, scope: Any, principal: Identity, body: bytes, receive: Receive, send: Send) -> None:
+        """Have the SDK answer a body, unless it has two meanings, or an id of its session that is taken."""
+        data = self.guard.read(body)
+        if isinstance(data, Refusal):
+            await data(send)
+            return
+        receive = _again(body, receive)
+        headers = dict(scope["headers"])
+        session, asked = headers.get(b"mcp-session-id"), id_of(data)
+        if session is None or headers.get(b"mcp-protocol-version") == MODERN:
+            await self._long(scope, principal, receive, send)
+            return
+        if (unwanted := called_off_by(data)) is not None:
+            self.underway.call_off((session, principal.owner, unwanted))
+        if asked is None:
+            await self._long(scope, principal, receive, send)
+            return
+        with self.underway.one((session, principal.owner, asked)) as is_free:
+            if is_free:
+                await self._long(scope, principal, receive, send)
+            else:
+                await Refusal(400, "A request with this id is under way.", id=asked)(send)
 
     async def _long(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
         """Have the SDK answer."""

@@ -27,6 +27,7 @@ from toolwright.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallE
 from toolwright.mcp.failures import is_answer
 from toolwright.serving.asking import Caller, CannotAsk, Deferred, NeedsInput
 from toolwright.serving.lists import Facts, Lists
+from toolwright.serving.promised import with_data
 from toolwright.serving.state import BadState, Seal, bound_to
 from toolwright.serving.tasks import EXTENSION, Task, Tasks, TooManyTasks
 from toolwright.serving.wire import as_given, call_result, failure, is_writable, remote_name_of
@@ -185,7 +186,10 @@ class Engine:
                 raise MCPError(INVALID_PARAMS, str(result.error))
             if self.redact and (facts is None or not facts.says_on_error):
                 return failure(shown(result.error, "redact")["text"])
-        return call_result(result, structured=facts is not None and facts.structured)
+        found = call_result(result, structured=facts is not None and facts.structured)
+        if facts is not None and facts.structured and "structuredContent" not in found and not found["isError"]:
+            return with_data(found, self.box[result.name], result) if result.name in self.box else found
+        return found
 
     async def _approved(
         self, result: ToolResult, inquiry: Inquiry, context: Mapping[str, Any], progress: OnProgress | None

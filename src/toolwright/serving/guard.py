@@ -20,7 +20,7 @@ from toolwright._core.arguments import nesting
 from toolwright.errors import ConfigError
 from toolwright.mcp.framing import DEPTH, id_in, repeats_a_key
 from toolwright.serving.identity import NOBODY, Identity, identity_of
-from toolwright.serving.stepping import Rest, first_step
+from toolwright.serving.stepping import first_step
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -190,27 +190,19 @@ class Guard:
         if length is not None and (not length.isdigit() or int(length) > self.body_bytes):
             return Refusal(413, f"The body is larger than {self.body_bytes} bytes.")
         message, rest = first_step(receive())
-        if rest is not None:
-            message = await _within(self.body_seconds, rest)
-        if message is None:
-            return Refusal(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
-        if message["type"] != "http.request":
-            return None
-        if not message.get("more_body"):
+        if rest is None and not message.get("more_body"):
             whole: bytes = message.get("body", b"")
-            return self._deep(whole) or whole
+            return (self._deep(whole) or whole) if message["type"] == "http.request" else None
         try:
             async with asyncio.timeout(self.body_seconds):
-                return await self._rest(message.get("body", b""), receive)
+                return await self._rest(message if rest is None else await rest, receive)
         except TimeoutError:
             return Refusal(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
 
-    async def _rest(self, first: bytes, receive: Receive) -> bytes | Refusal | None:
-        parts, size = [first], len(first)
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return None
+    async def _rest(self, message: Any, receive: Receive) -> bytes | Refusal | None:
+        parts: list[bytes] = []
+        size = 0
+        while message["type"] == "http.request":
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self.body_bytes:
@@ -218,9 +210,11 @@ class Guard:
             if not message.get("more_body"):
                 whole = b"".join(parts)
                 return self._deep(whole) or whole
+            message = await receive()
+        return None
 
-    def ambiguous(self, body: bytes) -> Refusal | None:
-        """Return why a body that is read by others than us may not come in: two readers would read two things.
+    def read(self, body: bytes) -> Any:
+        """Return what a body says that is read by others than us, or why it may not come in: two readers would differ.
 
         What our reader cannot read, another might: the standard library takes UTF-16 and lone surrogates.
         """
@@ -229,7 +223,7 @@ class Guard:
         except ValueError:
             return Refusal(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=id_in(body))
         if not repeats_a_key(body, data):
-            return None
+            return data
         return Refusal(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=id_in(body))
 
     def _deep(self, body: bytes) -> Refusal | None:
@@ -238,11 +232,3 @@ class Guard:
         if body.count(b"[") + body.count(b"{") <= DEPTH or nesting(body.decode("utf-8", "replace"), DEPTH) <= DEPTH:
             return None
         return Refusal(400, f"The body is nested deeper than {DEPTH} levels.", code=PARSE_ERROR, id=id_in(body))
-
-
-async def _within(seconds: float, rest: Rest) -> Any:
-    try:
-        async with asyncio.timeout(seconds):
-            return await rest
-    except TimeoutError:
-        return None

@@ -12,6 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 try:
+    import httptools
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as missing:
@@ -29,6 +30,7 @@ CONNECTIONS: Final = 512
 PEER_CONNECTIONS: Final = 256
 """How many of them may come from one other machine."""
 KEEP_ALIVE_SECONDS: Final = 30
+_OF_UPGRADE: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 
 
 class _Patient(HttpToolsProtocol):
@@ -39,7 +41,9 @@ class _Patient(HttpToolsProtocol):
     _look: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _in_head = False
-    _chunk = _size = 0
+    _chunk = _lead = _size = _read_until = 0
+    """How long the piece at hand is, how much of it may be the head that begins in it, and how much has come that is
+    neither done nor a body: a head so far, or what stands around the pieces of a body."""
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -88,36 +92,93 @@ class _Patient(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        before: Any = self.cycle
         self._chunk = len(data)
+        # What follows another request in the same piece was not sent by somebody who is slow to end a head.
+        self._lead = 0 if before is not None and before.more_body else self._chunk
         self._size += self._chunk
-        super().data_received(data)
-        if self._in_head and self._size > HEADER_BYTES:
+        self._feed(data)
+        after: Any = self.cycle
+        if self._size > HEADER_BYTES and (self._in_head or (after is not None and after.more_body)):
             self.transport.abort()
         # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
         # must not end the patience with it. To close at once would lose the answer on its way.
         if self._due is None and self.is_idle and not self.transport.is_closing():
             self._wait()
 
+    def _feed(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        left = memoryview(data)
+        try:
+            while not self._read(left):
+                left = left[self._read_until :]
+        except httptools.HttpParserError:
+            if not self.transport.is_closing():
+                self.logger.warning("Invalid HTTP request received.")
+                self.send_400_response("Invalid HTTP request received.")
+
+    def _read(self, left: memoryview) -> bool:
+        """Have the parser read; `False` where it stopped at the end of a head, and goes on as if it had not."""
+        try:
+            self.parser.feed_data(left)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_until = upgrade.args[0]
+        else:
+            return True
+        self._stay()
+        return False
+
+    def _stay(self) -> None:
+        """Take a request that would like to go on in another protocol for one of this protocol.
+
+        The HTTP client of Java asks for HTTP/2 that way, with the whole request; the parser would lose its body.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise httptools.HttpParserError("this is no proxy")
+        named = b",".join(value for name, value in self.headers if name == b"connection").lower()
+        head = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
+        head += [name + b": " + value for name, value in self.headers if name not in _OF_UPGRADE]
+        if b"close" in [word.strip() for word in named.split(b",")]:
+            head.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"\r\n".join((*head, b"", b"")))
+
     @override
     def on_message_begin(self) -> None:
-        self._in_head, self._size = True, self._chunk
+        self._in_head, self._size, self._lead = True, self._lead, 0
         self._wait()
         super().on_message_begin()
 
     @override
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._in_head, self._due = False, None
         headers = self.headers
-        size = (
-            len(self.url) + sum(len(name) + len(value) for name, value in headers) if self._size > HEADER_BYTES else 0
-        )
-        if size > HEADER_BYTES:
-            self.transport.abort()
+        if max(self._size, self._chunk) > HEADER_BYTES:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in headers)
+            if size > HEADER_BYTES:
+                self.transport.abort()
+                raise httptools.HttpParserError("the head is too long")
+        self._size = 0
         if any(value[-1:] in b" \t" for _, value in headers):
             # The space around a value is not part of it; the parser leaves it at the end.
             headers[:] = [(name, value.strip(b" \t")) for name, value in headers]
-        if not self.transport.is_closing():
-            super().on_headers_complete()
+        super().on_headers_complete()
+        # What stands behind a body is no header: nobody has checked it.
+        self.headers = []
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._size = 0
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     @override
     def pause_writing(self) -> None:

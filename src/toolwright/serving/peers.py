@@ -44,18 +44,19 @@ class Peers:
 
     def watching(self, peer: str, scope: Mapping[str, Any], send: Send) -> Send:
         """Return a `send` that takes note of the sessions that are opened, used and ended."""
-        asked = next((value for name, value in scope["headers"] if name == _SESSION), None)
+        if peer in UNCOUNTED:
+            return send
+        asked = next((value for name, value in scope["headers"] if name == _SESSION), b"")
 
         async def watch(message: Any) -> None:
             if message["type"] == "http.response.start":
-                session = next((value for name, value in message["headers"] if name == _SESSION), asked)
-                if session is not None:
-                    self._saw(session, peer, ended=scope["method"] == "DELETE" or message["status"] == 404)  # noqa: PLR2004 - no such session
+                # What a client calls its session may be none: only what the SDK says of itself is one.
+                given = next((value for name, value in message["headers"] if name == _SESSION), None)
+                if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - no such session
+                    self._sessions.pop(asked, None)
+                elif given is not None and message["status"] < 300:  # noqa: PLR2004 - one that was not opened is none
+                    self._sessions.pop(given, None)
+                    self._sessions[given] = (peer, time.monotonic())
             await send(message)
 
         return watch
-
-    def _saw(self, session: bytes, peer: str, *, ended: bool) -> None:
-        self._sessions.pop(session, None)
-        if not ended:
-            self._sessions[session] = (peer, time.monotonic())

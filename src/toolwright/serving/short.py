@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import (
@@ -35,6 +36,7 @@ from toolwright.serving.identity import Identity
 from toolwright.serving.lists import Facts
 from toolwright.serving.served import TTL_MS, ToolboxServer
 from toolwright.serving.stepping import Rest, first_step
+from toolwright.serving.underway import CalledOff, Request, Underway
 
 MODERN: Final = LATEST_MODERN_VERSION.encode()
 SESSION_VERSIONS: Final = frozenset({b"2025-06-18", b"2025-11-25"})
@@ -51,7 +53,8 @@ _INFO: Final = frozenset({"name", "version", "title"})
 class Short:
     """The short way into a server."""
 
-    def __init__(self, server: ToolboxServer, sessions: int) -> None:
+    def __init__(self, server: ToolboxServer, sessions: int, underway: Underway | None = None) -> None:
+        self.underway = Underway() if underway is None else underway
         self.server, self.engine, self.lists = server, server.engine, server.engine.lists
         self.sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         """Session → whose it is, and when the SDK last saw it."""
@@ -74,11 +77,15 @@ class Short:
             data = from_json(body, allow_inf_nan=False)
         except ValueError:
             return False
-        request = _regular(data)
-        if request is None or repeats_a_key(body, data) or (modern and not _self_described(headers, request)):
+        # Before anything is added to what was read: the keys are counted.
+        request = None if repeats_a_key(body, data) else _regular(data)
+        if request is None or (modern and not _self_described(headers, request)):
             return False
-        session = "" if modern else headers[b"mcp-session-id"].decode("latin-1")
-        return await self.reply(request, principal, modern, _Http(receive, send, session))
+        if modern:
+            return await self.reply(request, principal, modern, _Http(receive, send))
+        known = (headers[b"mcp-session-id"], principal.owner, request["id"])
+        with self.underway.one(known) as is_free:
+            return is_free and await self.reply(request, principal, modern, _InSession(send, self.underway, known))
 
     async def reply(self, request: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - it is one of two eras
         """Answer a regular request of either era, over whatever carries it."""
@@ -86,7 +93,8 @@ class Short:
         if method == "tools/call":
             return await self._call(request, params, principal, modern, way)
         if method == "tools/list" and params.get("cursor") is None and params.keys() <= {"_meta", "cursor"}:
-            return await self._list(request["id"], modern, way)
+            plain = _SPECIAL.isdisjoint(params.get("_meta") or _NOTHING)
+            return plain and await self._list(request["id"], modern, way)
         return False
 
     # --- calls -------------------------------------------------------------------------------------
@@ -108,7 +116,8 @@ class Short:
             caller = Caller(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
             known = {**trace_in(meta), **principal}
             work = self.engine.call(params, Inquiry(caller, modern=True, principal=known, who=principal.owner))
-        found, error = None, None
+        found: Any = None
+        error: Exception | None = None
         try:
             found, rest = first_step(work)
             if rest is not None:
@@ -117,6 +126,8 @@ class Short:
                     return True  # the client has gone
         except _Irregular:
             return False
+        except CalledOff:
+            error = MCPError(REQUEST_CANCELLED, "Request cancelled")
         except Exception as raised:  # noqa: BLE001 - whatever it is, the request is answered
             error = raised
         await way.send(*self._written(request, found, error, modern))
@@ -202,34 +213,35 @@ class Short:
 
     def watching(self, scope: Any, principal: Identity, send: Send) -> Send:
         """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
-        asked = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), None)
+        asked = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), b"")
         who = principal.owner
 
         async def watch(message: Any) -> None:
             if message["type"] == "http.response.start":
-                given = next((value for name, value in message["headers"] if name == b"mcp-session-id"), asked)
-                if given is not None:
-                    self._saw(given, who, scope["method"], message["status"])
+                # What a client calls its session may be none: only what the SDK says of itself is one.
+                given = next((value for name, value in message["headers"] if name == b"mcp-session-id"), None)
+                if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - the session is no more
+                    self.sessions.pop(asked, None)
+                elif given is not None and message["status"] < 300:  # noqa: PLR2004 - it was served
+                    self._saw(given, who)
             await send(message)
 
         return watch
 
-    def _saw(self, session: bytes, who: str, method: str, status: int) -> None:
-        if method == "DELETE" or status == 404:  # noqa: PLR2004 - the session is no more
-            self.sessions.pop(session, None)
-        elif status < 300:  # noqa: PLR2004 - it was served
-            self.sessions[session] = (who, time.monotonic())
-            self.sessions.move_to_end(session)
-            if len(self.sessions) > self._most:
-                self.sessions.popitem(last=False)
+    def _saw(self, session: bytes, who: str) -> None:
+        self.sessions[session] = (who, time.monotonic())
+        self.sessions.move_to_end(session)
+        if len(self.sessions) > self._most:
+            self.sessions.popitem(last=False)
 
     def _speaks_json(self, headers: Headers) -> bool:
-        if not headers.get(b"content-type", b"").startswith(b"application/json"):
+        if headers.get(b"content-type", b"").partition(b";")[0].rstrip() != b"application/json":
             return False
         accept = headers.get(b"accept", b"")
         known = self._accepts.get(accept)
         if known is None:
-            known = b"application/json" in accept and b"text/event-stream" in accept
+            kinds = {kind.partition(b";")[0].strip() for kind in accept.split(b",")}
+            known = kinds >= {b"application/json", b"text/event-stream"}
             if len(self._accepts) < 64:  # noqa: PLR2004 - a client cannot make it grow
                 self._accepts[accept] = known
         return known
@@ -242,10 +254,12 @@ class _Irregular(Exception):
 class _Http:
     """One exchange over HTTP."""
 
-    __slots__ = ("_receive", "_send", "session")
+    __slots__ = ("_receive", "_send")
 
-    def __init__(self, receive: Receive, send: Send, session: str) -> None:
-        self._receive, self._send, self.session = receive, send, session
+    session = ""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
 
     async def waited(self, rest: Rest) -> Any:
         """Wait for a call; `None` where the client has gone, which calls it off."""
@@ -264,9 +278,31 @@ class _Http:
 
     async def send(self, status: int, body: bytes) -> None:
         """Write the answer."""
-        headers = [*_JSON, (b"content-length", b"%d" % len(body))]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await _answer(self._send, status, body)
+
+
+class _InSession:
+    """One exchange over HTTP, in a session: who hangs up there has not called anything off, and a message does."""
+
+    __slots__ = ("_request", "_send", "_underway", "session")
+
+    def __init__(self, send: Send, underway: Underway, request: Request) -> None:
+        self._send, self._underway, self._request = send, underway, request
+        self.session = request[0].decode("latin-1")
+
+    async def waited(self, rest: Rest) -> Any:
+        """Wait for a call, until it is called off."""
+        return await self._underway.waited(self._request, rest)
+
+    async def send(self, status: int, body: bytes) -> None:
+        """Write the answer."""
+        await _answer(self._send, status, body)
+
+
+async def _answer(send: Send, status: int, body: bytes) -> None:
+    headers = [*_JSON, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _regular(data: Any) -> dict[str, Any] | None:
@@ -274,7 +310,7 @@ def _regular(data: Any) -> dict[str, Any] | None:
     if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not isinstance(data.get("method"), str):
         return None
     asked = data.get("id")
-    if type(asked) is not int and type(asked) is not str:
+    if (type(asked) is not int and type(asked) is not str) or "error" in data or "result" in data:
         return None
     params = data.get("params")
     if params is None:
@@ -304,10 +340,15 @@ def enveloped(params: Mapping[str, Any]) -> bool:
     able, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
     return (
         isinstance(able, dict)
-        and (not able or all(isinstance(value, dict) for value in able.values()))
+        and (not able or all(map(_is_able, able.items())))
         and isinstance(info, dict)
         and isinstance(info.get("name"), str)
         and isinstance(info.get("version"), str)
         and _INFO.issuperset(info)
         and (info.get("title") is None or isinstance(info.get("title"), str))
     )
+
+
+def _is_able(said: tuple[str, Any]) -> bool:
+    """Tell whether a capability is an object of objects, as all are that need no closer look."""
+    return isinstance(said[1], dict) and all(isinstance(value, dict) for value in said[1].values())
