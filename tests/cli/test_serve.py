@@ -141,3 +141,34 @@ def test_standard_input_that_is_nothing_ends_it_at_once(tmp_path: Path):
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+NOISY = """
+import logging
+import os
+import subprocess
+import sys
+
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+print("loaded", sys.stdin.read())
+os.write(1, b"raw")
+subprocess.run([sys.executable, "-c", "print('child')"], check=True)
+"""
+
+
+def test_f56_what_a_target_prints_or_logs_while_it_is_loaded_is_not_for_the_client(tmp_path: Path):
+    (tmp_path / "desk.py").write_text(NOISY + DESK, "utf-8")
+    program = str(Path(sys.executable).with_name("toolwright"))
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+
+    done = subprocess.run(
+        [program, "serve", "desk.py"],
+        cwd=tmp_path,
+        input=json.dumps(asked).encode() + b"\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+    assert all(word in done.stderr for word in (b"loaded", b"raw", b"child"))

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,3 +199,38 @@ async def test_a_gateway_forwards_schemas_errors_progress_and_questions():
 
 def test_an_application_says_where_it_is():
     assert asgi_app(Toolbox(), path="tools/").path == "/tools"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"allowed_hosts": "*.example.com"}, "a list of texts"),
+        ({"allowed_hosts": [b"example.com"]}, "a list of texts"),
+        ({"allowed_origins": "https://example.com"}, "a list of texts"),
+        ({"path": 3}, "give a text"),
+        ({"max_sessions": 0}, "above 0"),
+        ({"max_body_bytes": True}, "above 0"),
+        ({"max_body_bytes": 1.5}, "above 0"),
+        ({"auth": "a-token-of-many-letters"}, "token_is"),
+    ],
+)
+def test_t1_options_that_make_no_sense_are_refused_at_once(words: Any, said: str):
+    with pytest.raises(ConfigError, match=said) as caught:
+        asgi_app(Toolbox(), **words)
+
+    assert "a-token-of-many-letters" not in str(caught.value)
+
+
+def test_only_a_toolbox_is_served():
+    tools: Any = [print]
+
+    with pytest.raises(ConfigError, match="give a Toolbox"):
+        asgi_app(tools)
+    with pytest.raises(ConfigError, match="give a Toolbox"):
+        serve(tools)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "8000", True, None])
+def test_a_port_that_is_none_is_refused(port: Any):
+    with pytest.raises(ConfigError, match="from 0 to 65535"):
+        serve(Toolbox(), "http", port=port)

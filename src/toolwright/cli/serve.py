@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import click
@@ -31,10 +32,13 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     """
     try:
         from toolwright.serving.guard import token_is  # noqa: PLC0415 - half a second, for this command alone
+        from toolwright.serving.pipes import standard_streams  # noqa: PLC0415 - as above
         from toolwright.serving.run import serve  # noqa: PLC0415 - as above
     except ImportError as missing:
         raise ConfigError(str(missing)) from missing
-    box = toolbox_at(target)
+    # What a target prints when it is loaded is not for the client, nor is what the client sends for the target.
+    with standard_streams() if transport == "stdio" else nullcontext():
+        box = toolbox_at(target)
     if transport == "stdio":
         given = [name for name in words if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if given:

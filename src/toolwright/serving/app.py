@@ -72,6 +72,7 @@ class McpApp:
         if unknown := words.keys() - AppWords.__annotations__.keys():
             there = ", ".join(sorted(AppWords.__annotations__))
             raise ConfigError(f"serve takes no {min(unknown)!r} for HTTP. There are: {there}.")
+        _check(box, words)
         auth = words.get("auth")
         bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
         self.path = "/" + words.get("path", "/mcp").strip("/")
@@ -265,6 +266,39 @@ def asgi_app(box: Toolbox, **words: Unpack[AppWords]) -> McpApp:
         ConfigError: an option that makes no sense.
     """
     return McpApp(box, **words)
+
+
+def check_box(box: Any) -> None:
+    """Refuse what is no toolbox.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(box, Toolbox):
+        raise ConfigError(f"serve({box!r}): give a Toolbox, such as Toolbox(first_tool, second_tool).")
+
+
+def _check(box: Any, words: AppWords) -> None:
+    """Refuse options that make no sense, before anybody relies on them."""
+    check_box(box)
+    path: Any = words.get("path", "")
+    if not isinstance(path, str):
+        raise ConfigError(f"path={path!r}: give a text, such as '/mcp'.")
+    names: dict[str, Any] = {name: words.get(name, ()) for name in ("allowed_hosts", "allowed_origins")}
+    for name, given in names.items():
+        # A text is a sequence of texts, too, and one with a star in it would let everybody in.
+        if isinstance(given, str) or not all(isinstance(item, str) for item in given):
+            raise ConfigError(f"{name}={given!r}: give a list of texts, such as ['tools.example.com'].")
+    sizes: dict[str, Any] = {name: words.get(name, 1) for name in ("max_body_bytes", "max_sessions")}
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"{name}={size!r}: give a whole number above 0.")
+    auth: Any = words.get("auth")
+    if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
+        # Its value may be the token itself.
+        raise ConfigError(
+            f"auth= is of type {type(auth).__name__!r}. Give a function of a token: auth=token_is(secret)."
+        )
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

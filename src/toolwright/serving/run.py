@@ -17,8 +17,9 @@ from typing_extensions import Unpack
 
 from toolwright._core.toolbox import Toolbox
 from toolwright.errors import ConfigError
-from toolwright.serving.app import AppWords, asgi_app
+from toolwright.serving.app import AppWords, asgi_app, check_box
 from toolwright.serving.guard import LOOPBACK
+from toolwright.serving.pipes import standard_streams
 from toolwright.serving.stdio import GRACE_SECONDS, Stop, serve_stdio
 
 _log = logging.getLogger("toolwright.serving")
@@ -44,17 +45,22 @@ def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **words: 
     Raises:
         ConfigError: an option that makes no sense.
     """
+    check_box(box)
     grace = words.pop("grace", GRACE_SECONDS)
     if transport == "stdio":
         if words:
             raise ConfigError(f"serve(transport='stdio') takes no {min(words)!r}. It is for transport='http'.")
         stop, left = Stop(), []
-        _beside_signals(lambda: left.append(asyncio.run(serve_stdio(box, stop, grace))), stop)
+        # Before anything of ours runs: the loop itself logs when it starts, and a log may be on standard output.
+        with standard_streams() as wire:
+            _beside_signals(lambda: left.append(asyncio.run(serve_stdio(box, stop, grace, wire))), stop)
         _leave(bool(sum(left)))
         return
     if transport != "http":
         raise ConfigError(f'transport={transport!r}: give "stdio" or "http".')
     host, port = words.pop("host", "127.0.0.1"), words.pop("port", 8000)
+    if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the ports there are
+        raise ConfigError(f"port={port!r}: give a whole number from 0 to 65535; 0 takes a free one.")
     if host not in ("127.0.0.1", "localhost", "::1") and "allowed_hosts" not in words:
         raise ConfigError(
             f"serve(host={host!r}) opens the server to other machines. Say under which names it is reached, with "

@@ -23,7 +23,7 @@ from toolwright._core.toolbox import Toolbox
 from toolwright.mcp.framing import LINE_BYTES, Unreadable, read_line
 from toolwright.serving.guard import INVALID_REQUEST, PARSE_ERROR
 from toolwright.serving.identity import NOBODY
-from toolwright.serving.pipes import Incoming, Outgoing, standard_streams
+from toolwright.serving.pipes import Incoming, Outgoing
 from toolwright.serving.served import ToolboxServer, server_of
 from toolwright.serving.short import SESSION_VERSIONS, Short, enveloped
 from toolwright.serving.stepping import Rest
@@ -57,13 +57,12 @@ class Stop:
                 self._loop.call_soon_threadsafe(self._event.set)
 
 
-async def serve_stdio(box: Toolbox, stop: Stop, grace: float = GRACE_SECONDS) -> int:
-    """Serve a toolbox on the standard streams until they end, or we are told to; return how many calls hang on."""
-    with standard_streams() as (wire_in, wire_out):
-        async with box:
-            session = Session(server_of(box))
-            stop.join(session.ended)
-            return await session.run(wire_in, wire_out, grace)
+async def serve_stdio(box: Toolbox, stop: Stop, grace: float, wire: tuple[int, int]) -> int:
+    """Serve a toolbox on two streams until they end, or we are told to; return how many calls hang on."""
+    async with box:
+        session = Session(server_of(box))
+        stop.join(session.ended)
+        return await session.run(*wire, grace)
 
 
 class Session:
