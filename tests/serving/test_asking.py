@@ -1,6 +1,7 @@
 """Questions of a call, approval by the client's user, tasks, changes: through a client in memory and over HTTP."""
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from serving.shelf import ENVELOPE, Running, running, shelf
 from toolwright import McpServer, Toolbox, ToolContext, prompt, tool
 from toolwright.clients import Elicit, Roots, Sample
 from toolwright.errors import ConfigError
+from toolwright.serving.asking import Caller, CannotAsk
 from toolwright.serving.state import BadState, Seal
 
 NAME = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
@@ -248,3 +250,45 @@ async def test_progress_reaches_a_client_in_memory():
 
 def test_the_envelope_of_the_tests_is_complete():
     assert len(ENVELOPE) == 3
+
+
+@pytest.mark.parametrize(
+    ("offer", "mode", "can"),
+    [
+        ({}, "form", True),
+        ({}, "url", False),
+        ({"form": {}}, "form", True),
+        ({"url": {}}, "form", False),
+        ({"url": {}}, "url", True),
+        ({"form": {}, "url": {}}, "url", True),
+        (None, "form", False),
+    ],
+)
+async def test_a_user_is_asked_only_in_a_mode_that_the_client_has_named(offer: Any, mode: str, can: bool):
+    assert Caller({"elicitation": offer}).can("elicitation", mode) is can
+
+
+@pytest.mark.parametrize(("offer", "kind"), [({}, "input_required"), ({"url": {}}, "complete")])
+def test_approval_is_not_asked_of_a_client_that_shows_no_forms(server: Running, offer: Any, kind: str):
+    able = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": offer}}
+
+    result = server.call("wipe", {"disk": "a"}, meta=able)
+
+    assert result["resultType"] == kind
+    assert result.get("isError", False) is (kind == "complete")
+
+
+@pytest.mark.parametrize(("mode", "asked"), [("url", False), ("form", True), (None, True)])
+async def test_a_server_behind_us_asks_only_in_a_mode_that_the_client_has_named(mode: Any, asked: bool):
+    sent: list[Any] = []
+
+    async def send(questions: Any) -> Any:
+        sent.append(questions)
+        return {}
+
+    caller = Caller({"elicitation": {"form": {}}}, send=send)
+    params = {"message": "m"} if mode is None else {"message": "m", "mode": mode}
+    with nullcontext() if asked else pytest.raises(CannotAsk):
+        await caller.forward("tools/call x", {"q": {"method": "elicitation/create", "params": params}}, None)
+
+    assert bool(sent) is asked

@@ -1,10 +1,15 @@
 """An application that is started, stopped, and started again."""
 
 import asyncio
+import http.client
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
-from serving.shelf import ACCEPT, shelf
+import pytest
+
+from serving.shelf import ACCEPT, ENVELOPE, VERSION, Running, running, shelf
 from toolwright.serving.app import McpApp, asgi_app
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -57,3 +62,35 @@ def test_an_application_outlives_its_event_loop():
     statuses = [asyncio.run(asked(app, "initialize", HELLO))[0] for _ in range(2)]
 
     assert statuses == [200, 200]
+
+
+@contextmanager
+def _listening(server: Running, method: str, body: bytes, **more: str) -> Iterator[http.client.HTTPResponse]:
+    known = {"accept": ACCEPT, "content-type": "application/json", **{key.replace("_", "-"): more[key] for key in more}}
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        connection.request(method, "/mcp", body, known)
+        with connection.getresponse() as response:
+            yield response
+
+
+def test_f39b_clients_that_only_listen_are_told_of_the_end_and_do_not_delay_it(caplog: pytest.LogCaptureFixture):
+    params = {"notifications": {"toolsListChanged": True}, "_meta": ENVELOPE}
+    body = json.dumps({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params}).encode()
+    stateless = {"mcp_protocol_version": VERSION, "mcp_method": "subscriptions/listen"}
+    with running() as server:
+        session = server.ask_in_session("initialize", HELLO).headers["mcp-session-id"]
+        in_session = {"mcp_session_id": session, "mcp_protocol_version": "2025-11-25"}
+        with (
+            _listening(server, "POST", body, **stateless) as subscribed,
+            _listening(server, "GET", b"", **in_session) as stream,
+        ):
+            while b"acknowledged" not in subscribed.readline():
+                pass
+
+            server.stop()
+
+            told, _ = subscribed.read(), stream.read()
+
+    assert b'"result"' in told
+    assert "graceful" not in caplog.text
+    assert not server.thread.is_alive()

@@ -218,6 +218,11 @@ class McpApp:
                 ready.set_exception(error)
             raise
 
+    def hang_up(self) -> None:
+        """End the streams of clients that only listen, in good order; calls go on."""
+        self.server.listening.close()
+        self.manager.hang_up()
+
     async def aclose(self) -> None:
         """Stop what was started."""
         if self._stop is not None and self._life is not None:

@@ -82,9 +82,13 @@ class Caller:
         # A tool in another process cannot ask; everything else of it works.
         return _Absent, ()
 
-    def can(self, word: str) -> bool:
-        """Tell whether the client offers something."""
-        return isinstance(self.capabilities.get(word), Mapping)
+    def can(self, word: str, mode: str = "form") -> bool:
+        """Tell whether the client offers something; of questions to its user, whether in this mode."""
+        offer = self.capabilities.get(word)
+        if word != "elicitation" or not isinstance(offer, Mapping):
+            return isinstance(offer, Mapping)
+        # Forms are what a client means that names no mode.
+        return mode in offer or (mode == "form" and "url" not in offer)
 
     # --- questions ---------------------------------------------------------------------------------
 
@@ -158,7 +162,7 @@ class Caller:
             return await asyncio.wrap_future(there)
         for question in questions.values():
             need = _METHODS.get(question.get("method", ""))
-            if need is None or not self.can(need):
+            if need is None or not self.can(need, _mode_of(question)):
                 raise CannotAsk(need or str(question.get("method")))
         asked = {key: dict(question) for key, question in questions.items()}
         if self.send is None:
@@ -238,6 +242,12 @@ class _Absent:
 
     def heard(self, level: int, message: str) -> None:
         """Take a log record; it stays here."""
+
+
+def _mode_of(question: Mapping[str, Any]) -> str:
+    """Return how a server behind us wants its question asked."""
+    params = question.get("params")
+    return "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
 
 
 def _request_of(question: Question) -> dict[str, Any]:

@@ -102,6 +102,11 @@ class Sessions(StreamableHTTPSessionManager):
         self._events = Events()
         super().__init__(*given, **more)
 
+    def hang_up(self) -> None:
+        """End the streams on which sessions listen for what nobody asked for; a client may come back for the rest."""
+        for session in tuple(self._server_instances.values()):
+            session.close_standalone_sse_stream()
+
     @property
     def event_store(self) -> EventStore:
         """A store for the session that is about to begin: the SDK takes it once for each."""

@@ -210,12 +210,19 @@ class _Announced(uvicorn.Server):
 
     started_at: Callable[[int], None] | None = None
     """Called with the port, when connections come in."""
+    hang_up: Callable[[], None] = staticmethod(lambda: None)
+    """Ends the streams of those who only listen: they would wait for us, and we for them."""
 
     @override
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self.started_at is not None:
             self.started_at(self.servers[0].sockets[0].getsockname()[1])
+
+    @override
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        self.hang_up()
+        await super().shutdown(sockets)
 
 
 def server_for(
@@ -239,4 +246,6 @@ def server_for(
     )
     server = _Announced(config)
     server.started_at = started
+    if isinstance(app, McpApp):
+        server.hang_up = app.hang_up
     return server
