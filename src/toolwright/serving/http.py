@@ -226,7 +226,7 @@ class _Announced(uvicorn.Server):
 
 
 def server_for(
-    app: McpApp, host: str, port: int, grace: float = GRACE_SECONDS, started: Callable[[int], None] | None = None
+    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, started: Callable[[int], None] | None = None
 ) -> uvicorn.Server:
     """Return the server that runs an application; `started` is told the port, which is another where it was 0."""
     config = uvicorn.Config(
