@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from toolwright import Tool, ToolDefinition
-from toolwright.build.limits import PROVIDERS, alias_of, refused_by
+from toolwright import Tool, Toolbox, ToolDefinition
+from toolwright.build.limits import PROVIDERS, refused_by
 from toolwright.build.portability import verdicts_on
 from toolwright.errors import ConfigError
 
@@ -29,7 +29,9 @@ def dotted(x: Annotated[str, Field(description="Which", pattern="^a")]) -> None:
     """Do it."""
 
 made = Tool.from_schema("made", "Do it.", {"properties": {"unit price": {"type": "string"}}}, print)
-box = Toolbox(plain, mapped, dotted, made)
+both = {"allOf": [{"properties": {"x": {"type": "string"}}}, {"properties": {"x": {"type": "integer"}}}]}
+torn = Tool.from_schema("torn", "Do it.", both, print)
+box = Toolbox(plain, mapped, dotted, made, torn)
 '''
 
 
@@ -55,6 +57,7 @@ def test_a_target_with_a_name_is_loaded_and_others_are_not(folder):
         "mapped",
         "plain",
         "shop.quote",
+        "torn",
     ]
     assert folder.check("shop_app.py", mode="auto").tools == ()
     assert folder.check("shop_app.py:box", mode="static").tools == ()
@@ -71,14 +74,20 @@ def test_each_tool_is_told_with_its_cost_and_what_each_provider_makes_of_it(fold
         "mapped": 11,
         "plain": 7,
         "shop.quote": 17,
+        "torn": 1,
     }
     assert all(tool.tokens > 10 for tool in tools.values())
     assert [verdict.provider for verdict in tools["plain"].verdicts] == list(PROVIDERS)
     assert {verdict.status for verdict in tools["plain"].verdicts} == {"accepted"}
     assert all(verdict.strict for verdict in tools["plain"].verdicts)
-    assert [verdict.status for verdict in tools["made"].verdicts] == ["accepted", "rejected", "accepted"]
+    assert {verdict.status for verdict in tools["made"].verdicts} == {"accepted"}
+    assert [[key.partition(" sent as ")[0] for key in verdict.keys] for verdict in tools["made"].verdicts] == [
+        [],
+        ["'unit price'"],
+        [],
+    ]
     assert [verdict.status for verdict in tools["shop.quote"].verdicts] == ["accepted", "accepted", "lossy"]
-    assert [bool(verdict.alias) for verdict in tools["shop.quote"].verdicts] == [True, True, False]
+    assert [verdict.alias for verdict in tools["shop.quote"].verdicts] == ["shop_quote", "shop_quote", None]
 
 
 def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
@@ -86,8 +95,9 @@ def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
 
     report = folder.check("shop_app.py:box", mode="auto")
 
-    assert told(report, "TW204") == [
-        (1, "anthropic rejects 'made': the property name 'unit price' is refused (at $.unit price)")
+    assert sorted(told(report, "TW204")) == [
+        (1, f"{provider} rejects 'torn': `allOf` cannot be written as one schema: type differs")
+        for provider in ("anthropic", "gemini", "openai")
     ]
     assert told(report, "TW205") == [(17, "gemini loses a part of 'shop.quote': `pattern` at $.x is not enforced")]
     strict = [message for _, message in told(report, "TW206")]
@@ -193,7 +203,7 @@ def definition(schema, name="act"):
         ({"type": "object", "properties": {}}, ("accepted", "accepted", "accepted")),
         ({"type": "string"}, ("rejected", "rejected", "rejected")),
         ({"type": "object", "anyOf": [{"type": "object"}]}, ("lossy", "lossy", "accepted")),
-        ({"type": "object", "properties": {"a b": {"type": "string"}}}, ("accepted", "rejected", "accepted")),
+        ({"type": "object", "properties": {"a b": {"type": "string"}}}, ("accepted", "accepted", "accepted")),
         ({"type": "object", "properties": {"x": {"enum": [None]}}}, ("accepted", "accepted", "lossy")),
         (
             {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "array"}}}},
@@ -272,10 +282,18 @@ def test_a_type_that_contains_itself_is_looked_at_once():
     assert [verdict.status for verdict in verdicts] == ["accepted", "accepted", "accepted"]
 
 
-@pytest.mark.parametrize("name", ["shop.quote", "a b", "größe", "x" * 300, "1st", "", "💡", "\udc80"], ids=repr)
+@pytest.mark.parametrize("name", ["shop.quote", "a b", "größe", "x" * 300, "1st", "💡", "\udc80"], ids=repr)
 def test_an_alias_is_taken_by_every_provider(name):
-    assert refused_by(alias_of(name)) == []
+    sent = [verdict.alias or name for verdict in verdicts_on(definition({"type": "object"}, name))]
+
+    assert [refused_by(alias) for alias in sent[:2]] == [[], []] or name == "1st"
+    assert "gemini" not in refused_by(sent[2])
 
 
-def test_aliases_of_different_names_differ():
-    assert len({alias_of(name) for name in ("a.b", "a_b", "a b", "a:b", "a" * 70, "a" * 71)}) == 6
+def test_an_alias_is_the_name_that_is_sent():
+    names = ["a.b", "a_b", "a b", "c d", "a" * 70]
+    box = Toolbox([Tool.from_schema(name, "Do it.", {"type": "object"}, print) for name in names])
+
+    told = [verdicts_on(tool.definition, names)[1].alias or tool.name for tool in box.tools]
+
+    assert told == [made["name"] for made in box.definitions("anthropic")]

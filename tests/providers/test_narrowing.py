@@ -1,14 +1,15 @@
 """A schema is narrowed to what a provider takes; what gets lost is told, with its place."""
 
+import re
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from providers.samples import CHATS
-from toolwright import Tool, Toolbox, ToolDefinition, tool
-from toolwright.errors import LossyDefinition
-from toolwright.providers import check_body, verdict
+from toolwright import Message, Tool, Toolbox, ToolDefinition, tool
+from toolwright.models import ModelRequest
+from toolwright.providers import check_body, codec, verdict
 from toolwright.providers.fit import fit_anthropic, fit_gemini, fit_openai
 
 
@@ -160,13 +161,36 @@ def test_gemini_gets_words_for_what_it_ignores_and_strings_and_numbers_for_enums
     assert made["e"] == {"type": "object", "properties": {"f": {"type": "string"}}, "required": ["f"]}
 
 
-def test_a_property_name_that_anthropic_refuses_is_an_error_with_its_place():
-    box = Toolbox(Tool.from_schema("t", "d", of(**{"a b": {"type": "string"}}), lambda a, c: None))
+@pytest.mark.parametrize("strict", ["auto", True, False])
+def test_a_property_name_that_anthropic_refuses_is_sent_under_another_one(strict):
+    inner = {"type": "object", "properties": {"@id": {"type": "string", "description": "Which"}}, "required": ["@id"]}
+    box = Toolbox(Tool.from_schema("t", "d", of(**{"$filter": {"type": "string"}, "c": inner}), lambda a, c: None))
 
-    with pytest.raises(LossyDefinition, match=r"\$.a b: the property name 'a b' is refused"):
-        box.definitions("anthropic")
+    (made,) = box.definitions("anthropic", strict)
 
-    assert box.definitions("openai")[0]["strict"] is True
+    schema = made["input_schema"]
+    sent, nested = schema["properties"], schema["properties"]["c"]["properties"]
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in [*sent, *nested])
+    assert schema["required"] == list(sent)
+    assert schema["properties"]["c"]["required"] == list(nested)
+    assert [part["description"] for part in nested.values()] == ["Which. Stands for '@id'."]
+    assert verdict(box["t"].definition, "anthropic", strict).status == "accepted"
+    assert list(box.definitions("openai")[0]["parameters"]["properties"]) == ["$filter", "c"]
+
+
+def test_arguments_under_another_name_come_back_under_their_own_and_go_out_as_they_came():
+    box = Toolbox(Tool.from_schema("t", "d", of(**{"$filter": {"type": "string"}}), lambda a, c: None))
+    made = codec("anthropic")
+    request = ModelRequest("x", box)
+    names = made.offered(request).names
+    sent = next(iter(made.encode(request, "m")["tools"][0]["input_schema"]["properties"]))
+    given = {sent: "a", "rows": [{sent: "b", "_filter": "c"}]}
+
+    reply = made.decode({"content": [{"type": "tool_use", "id": "1", "name": "t", "input": given}]}, names)
+    again = made.encode(ModelRequest([Message("user", "x"), Message("assistant", calls=reply.calls)], box), "m")
+
+    assert reply.calls[0].arguments == {"$filter": "a", "rows": [{"$filter": "b", "_filter": "c"}]}
+    assert again["messages"][1]["content"][0]["input"] == given
 
 
 @pytest.mark.parametrize("provider", CHATS)

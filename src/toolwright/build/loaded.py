@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,7 +61,8 @@ def check_loaded(target: Target, settings: CheckSettings, lines: Lines) -> tuple
         return [], [finding(NOT_LOADED, Place(target.files[0].shown), message)]
     if missing:
         raise ConfigError(f"{target.text!r}: {_place(target)!r} has no {missing!r}. Check the name after the colon.")
-    reports = [_report(tool, target, lines) for tool in tools]
+    names = [tool.name for tool in tools]
+    reports = [_report(tool, target, lines, names) for tool in tools]
     findings = [item for report in reports for item in _judge(report, settings)]
     total = sum(report.tokens for report in reports)
     if settings.budget is not None and total > settings.budget:
@@ -120,14 +121,14 @@ def _module(file: PythonFile) -> ModuleType:
     return importlib.import_module(file.module)
 
 
-def _report(tool: Tool, target: Target, lines: Lines) -> ToolReport:
+def _report(tool: Tool, target: Target, lines: Lines, names: Sequence[str]) -> ToolReport:
     code = getattr(inner_function(getattr(tool, "fn", getattr(tool, "handler", None))), "__code__", None)
     if code is None:
         place = Place(target.files[0].shown)
     else:
         path = shown_path(Path(code.co_filename))
         place = lines.get((path, code.co_firstlineno), Place(path, code.co_firstlineno))
-    return ToolReport(tool.name, place, tokens_of(tool.definition), tuple(verdicts_on(tool.definition)))
+    return ToolReport(tool.name, place, tokens_of(tool.definition), tuple(verdicts_on(tool.definition, names)))
 
 
 def _judge(report: ToolReport, settings: CheckSettings) -> Iterator[Finding]:

@@ -65,6 +65,7 @@ def _without_provider(entry: dict[str, object]) -> dict[str, object]:
         "strict": entry["strict"],
         "not_strict": entry["not_strict"] or None,
         "alias": entry["alias"],
+        "keys": list(entry["keys"]) if isinstance(entry["keys"], tuple) else [],
     }
 
 
@@ -76,7 +77,7 @@ def table_of(report: Report) -> Iterator[tuple[str, ...]]:
             strict = "strict" if verdict.strict else "not strict"
             notes = [*verdict.reasons, *([verdict.not_strict] if verdict.not_strict else [])]
             alias = [f"sent as {verdict.alias}"] if verdict.alias else []
-            yield name, tokens, verdict.provider, verdict.status, strict, "; ".join([*alias, *notes])
+            yield name, tokens, verdict.provider, verdict.status, strict, "; ".join([*alias, *verdict.keys, *notes])
 
 
 def table_lines(report: Report) -> list[str]:

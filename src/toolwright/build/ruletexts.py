@@ -196,7 +196,7 @@ TEXTS: Final[tuple[RuleText, ...]] = (
     RuleText(
         "TW202 warning unportable-parameter",
         "A parameter name that some provider refuses: not `[A-Za-z0-9_.-]{1,64}`.",
-        "One such name makes the provider refuse the whole request.",
+        "An adapter has to send another name, which says less to the model.",
         'Give it a plain name for the model: `Param(name="size")`.',
     ),
     RuleText(

@@ -254,8 +254,9 @@ def _choice(request: ModelRequest, names: Names) -> Body:
 def _call_in(block: Mapping[str, Any], names: Names) -> ToolCall | None:
     if block.get("type") != "tool_use":
         return None
-    given = block.get("input")
-    return ToolCall(str(block.get("id") or new_id("toolu")), names.name(block["name"]), {} if given is None else given)
+    given, name = block.get("input"), names.name(block["name"])
+    arguments = {} if given is None else names.own_keys(name, given)
+    return ToolCall(str(block.get("id") or new_id("toolu")), name, arguments)
 
 
 def _call_to(call: ToolCall, names: Names) -> Body:
@@ -263,7 +264,7 @@ def _call_to(call: ToolCall, names: Names) -> Body:
         "type": "tool_use",
         "id": wire_id(call.id),
         "name": names.alias(call.name),
-        "input": arguments_object(call),
+        "input": names.sent_keys(call.name, arguments_object(call)),
     }
 
 

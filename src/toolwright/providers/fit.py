@@ -13,7 +13,7 @@ from toolwright._core.exports import Strict
 from toolwright.errors import ConfigError
 from toolwright.providers.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
 from toolwright.providers.narrow import Walk
-from toolwright.providers.report import Loss, Narrowed
+from toolwright.providers.report import Narrowed
 from toolwright.providers.words import described, sentence_of
 
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
@@ -57,7 +57,8 @@ def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> Narrowed:
         reason = "strict=False" if strict is False else "Anthropic limits strict tools for each request; ask for it"
         return _loose(schema, ANTHROPIC, reason)
     walk = Walk(schema, ANTHROPIC_STRICT)
-    return Narrowed(walk.root(schema), strict=True, losses=tuple(walk.losses))
+    whole = walk.root(schema)
+    return Narrowed(whole, strict=True, losses=tuple(walk.losses), keys=walk.keys)
 
 
 def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> Narrowed:
@@ -131,32 +132,28 @@ def _loose(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Narrowed
     if top.get("type", "object") != "object":
         walk.lose("$", f"its schema is of type {top['type']!r}, not an object", meaning=True)
     top = {"type": "object", "properties": {}, **top}
-    whole = _patched(top, dialect, "$", walk.losses, 0)
+    whole = _patched(top, walk, 0)
     whole.pop("$schema", None)
-    return Narrowed(whole, reason=reason, losses=tuple(walk.losses))
+    return Narrowed(whole, reason=reason, losses=tuple(walk.losses), keys=walk.keys)
 
 
-def _patched(node: Any, dialect: Dialect, path: str, losses: list[Loss], depth: int) -> Any:
+def _patched(node: Any, walk: Walk, depth: int) -> Any:
     """Return a schema with what the API insists on: an array that says its items, property names that it takes."""
     if not isinstance(node, Mapping) or depth > _DEEPEST:
         return node
-
-    def inside(part: Any, place: str) -> Any:
-        return _patched(part, dialect, place, losses, depth + 1)
-
-    made = dict(node)
+    made, dialect = dict(node), walk.dialect
     for key, held in node.items():
         if key in _MAPS and isinstance(held, Mapping):
-            made[key] = {name: inside(part, f"{path}.{name}") for name, part in held.items()}
+            inside = {name: _patched(part, walk, depth + 1) for name, part in held.items()}
+            made[key] = walk.taken(inside) if key == "properties" else inside
         elif key in _LISTS and isinstance(held, list):
-            made[key] = [inside(part, path) for part in held]
+            made[key] = [_patched(part, walk, depth + 1) for part in held]
         elif key in _SINGLE:
-            made[key] = inside(held, f"{path}[*]")
+            made[key] = _patched(held, walk, depth + 1)
+        elif key == "required" and isinstance(held, list):
+            made[key] = [walk.key(name) for name in held]
     if dialect.needs_items and node.get("type") == "array":
         made.setdefault("items", {})
     if dialect.needs_items and node.get("type") == "object" and "additionalProperties" not in node:
         made.setdefault("properties", {})
-    if (rule := dialect.property_names) is not None:
-        refused = [name for name in made.get("properties", ()) if not re.fullmatch(rule, name)]
-        losses += [Loss(f"{path}.{name}", f"the property name {name!r} is refused", True) for name in refused]  # noqa: FBT003 - the one flag of a loss
     return made

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 PORTABLE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH: Final = 8
@@ -18,8 +18,16 @@ _HASH: Final = 8
 class Names:
     """The tools of one request under the names that one provider takes."""
 
-    def __init__(self, names: Iterable[str], rule: str, longest: int = 64) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        rule: str,
+        longest: int = 64,
+        keys: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self._rule, self._longest = re.compile(rule), longest
+        self._keys = {tool: aliases for tool, aliases in (keys or {}).items() if aliases}
+        """Tool → what is sent instead of the name of a property → that name."""
         own = list(dict.fromkeys(names))
         self._aliases: dict[str, str] = {}
         legal = {name for name in own if self._rule.fullmatch(name)}
@@ -43,6 +51,16 @@ class Names:
         """Return the tool's own name for what a model called it."""
         return self._names.get(alias, alias)
 
+    def own_keys(self, tool: str, arguments: Any) -> Any:
+        """Return the arguments that a model gave, under the names that the tool has for them."""
+        aliases = self._keys.get(tool)
+        return arguments if aliases is None else _renamed(arguments, aliases)
+
+    def sent_keys(self, tool: str, arguments: Any) -> Any:
+        """Return the arguments of a call of the past, under the names that the provider takes."""
+        aliases = self._keys.get(tool)
+        return arguments if aliases is None else _renamed(arguments, {own: alias for alias, own in aliases.items()})
+
     def _plain(self, name: str) -> str:
         shown = re.sub(r"[^A-Za-z0-9_-]", "_", name)
         if not shown or not (shown[0].isalpha() or shown[0] == "_"):
@@ -52,6 +70,18 @@ class Names:
     def _marked(self, name: str) -> str:
         shown = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: self._longest - _HASH - 2]
         return f"{'' if shown[:1].isalpha() else '_'}{shown}_{digest(name, _HASH)}"
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {names.get(key, key): _renamed(part, names) for key, part in value.items()}
+    return [_renamed(part, names) for part in value] if isinstance(value, list) else value
+
+
+def key_alias(name: str, longest: int = 64) -> str:
+    """Return what is sent instead of the name of a property. It is marked: data may have keys of any other name."""
+    shown = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[: longest - _HASH - 1]
+    return f"{shown}_{digest(name, _HASH)}"
 
 
 def digest(text: str, length: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from toolwright.providers.dialects import Dialect
 from toolwright.providers.merge import Conflict, definitions_of, merged, name_of, united
+from toolwright.providers.names import key_alias
 from toolwright.providers.report import Loss
 from toolwright.providers.words import SILENT, TOLD, described, sentence_of
 
@@ -42,6 +43,8 @@ class Walk:
         self.definitions = definitions_of(root)
         self.losses: list[Loss] = []
         self.used: dict[str, dict[str, Any]] = {}
+        self.keys: dict[str, str] = {}
+        """What is sent instead of the name of a property → that name."""
         self.properties = self.enum_values = self.depth = 0
 
     def lose(self, path: str, what: str, *, meaning: bool = False) -> None:
@@ -221,7 +224,7 @@ class Walk:
         for name, part in properties.items():
             inner = self.node(part, f"{path}.{name}", depth + 1)
             narrow[name] = inner if not self.dialect.all_required or name in required else nullable(inner)
-            self._check_name(name, path)
+        narrow, required = self.taken(narrow), [self.key(name) for name in required]
         more = schema.get("additionalProperties")
         if "properties" in schema or self.dialect.needs_items:
             made["properties"] = narrow
@@ -240,10 +243,24 @@ class Walk:
         if open_ended or schema.get("patternProperties"):
             self.lose(path, "any key goes here", meaning=True)
 
-    def _check_name(self, name: str, path: str) -> None:
+    def key(self, name: Any) -> Any:
+        """Return the name of a property as it is sent."""
         rule = self.dialect.property_names
-        if rule is not None and not re.fullmatch(rule, name):
-            self.lose(f"{path}.{name}", f"the property name {name!r} is refused", meaning=True)
+        if rule is None or not isinstance(name, str) or re.fullmatch(rule, name):
+            return name
+        alias = key_alias(name)
+        self.keys[alias] = name
+        return alias
+
+    def taken(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return properties under names that the provider takes; one that is renamed says what it was."""
+        made: dict[str, Any] = {}
+        for name, part in properties.items():
+            key, told = self.key(name), {}
+            if key != name and isinstance(part, Mapping):
+                told = {"description": described(part.get("description"), [f"Stands for {name!r}."])}
+            made[key] = {**part, **told} if told else part
+        return made
 
     def _array(
         self, schema: Mapping[str, Any], made: dict[str, Any], sentences: list[str], path: str, depth: int

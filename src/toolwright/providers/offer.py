@@ -75,7 +75,9 @@ def offer_of(
         heavy = [loss for loss in narrowed.losses if loss.changes_meaning]
         if heavy and not lossy:
             raise LossyDefinition(definition.name, terms.provider, heavy)
-    offer = Offer(fitted, Names([d.name for d in definitions], terms.rule, terms.longest), native, strict)
+    keys = {definition.name: narrowed.keys for definition, narrowed in fitted}
+    names = Names([d.name for d in definitions], terms.rule, terms.longest, keys)
+    offer = Offer(fitted, names, native, strict)
     # The definitions are kept with it: as long as they live, no other object has their identity.
     _offers[key] = (definitions, offer)
     while len(_offers) > _REMEMBERED:

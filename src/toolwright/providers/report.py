@@ -5,7 +5,8 @@ Lives here: losses and what a narrowing gives. Not here: how they come about (`n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
@@ -37,6 +38,8 @@ class Narrowed:
     reason: str = ""
     """Why it is not strict, where it is not."""
     losses: tuple[Loss, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What is sent instead of the name of a property that the provider refuses → that name."""
 
 
 @dataclass(frozen=True, slots=True)
