@@ -88,6 +88,31 @@ def test_an_image_in_a_result_goes_to_the_slot_that_each_provider_has():
     assert chat[3]["content"][1]["type"] == "image_url"
 
 
+@pytest.mark.parametrize(
+    ("model", "within", "after"),
+    [
+        ("gemini-3-pro", ["image/png", "application/pdf"], ["audio/wav"]),
+        ("gemini-2.5-flash", [], ["image/png", "audio/wav", "application/pdf"]),
+    ],
+)
+def test_what_gemini_takes_in_no_result_is_handed_over_by_the_user(model, within, after):
+    """`function_response.parts` is refused by Gemini 2 (google-gemini/gemini-cli#19436)."""
+    odd = EmbeddedResource("file:///a.zip", data=b"PK", mime_type="application/zip")
+    result = ToolResult("c", "t", content=(Text("here"), PNG, WAV, PDF, odd))
+    said = [Message("user", ["x", odd]), Message("assistant", (), [ToolCall("c", "t", "{}")])]
+    request = ModelRequest([*said, Message("tool", results=[result]), Message("user", "And?")])
+
+    body = codec("gemini").encode(request, model)
+
+    first, _, answer, more = body["contents"]
+    assert first["parts"][1] == {"text": "[resource file:///a.zip: application/zip, 2 bytes]"}
+    (told,) = answer["parts"]
+    assert [part["inlineData"]["mimeType"] for part in told["functionResponse"].get("parts", [])] == within
+    assert [part["inlineData"]["mimeType"] for part in more["parts"][1:-1]] == after
+    assert [more["parts"][n]["text"] for n in (0, -1)] == ["What the call of t gave:", "And?"]
+    assert objections("gemini", body) == check_body("gemini", body) == []
+
+
 def test_anthropic_gets_all_results_of_a_turn_first_in_one_message():
     body = encoded("anthropic", transcript())
 

@@ -34,6 +34,7 @@ from toolwright.providers.names import Names, wire_id
 from toolwright.providers.offer import Offer, Terms
 from toolwright.providers.parts import (
     FILLER,
+    Blob,
     arguments_object,
     arguments_text,
     blob_of,
@@ -48,8 +49,12 @@ from toolwright.providers.typed import count
 
 _OWN: Final = "gemini_"
 """Begins the id of a call that came without one. It is ours alone, so it does not go back."""
-_UNSIGNED: Final = re.compile(r"(models/)?gemini-[12]\b")
-"""Models that want no signature on a call."""
+_OLDER: Final = re.compile(r"(models/)?gemini-[12]\b")
+"""Models that want no signature on a call, and take nothing but data in a result."""
+_IN_RESULTS: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+"""What later models take in a result; another kind there makes them refuse the request."""
+_INLINE: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
+"""What every model takes from the user."""
 _SIGNATURE: Final = "skip_thought_signature_validator"
 """What Google's documents say to send with a call that another model made: later models refuse one without."""
 _FINISHES: Final[Mapping[str, Finish]] = {
@@ -87,22 +92,22 @@ class GeminiCodec(Codec):
     @override
     def result(self, result: ToolResult, names: Names | None = None) -> Body:
         alias = (names or self.no_names).alias(result.name)
-        blobs = [blob for part in result.content if (blob := blob_of(part)) is not None] if result.ok else []
+        blobs = [blob for blob in _blobs(result) if blob.mime_type in _IN_RESULTS]
         structured = result.structured if result.ok else None
         text = clean(result.text)
         # What a model is told is the text; data in its place must say the same.
         same = result.structured_from is not None or says_the_same(result.text, structured)
-        output = structured if structured is not None and not blobs and same else text
+        output = structured if structured is not None and not _blobs(result) and same else text
         made: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
         if not result.call_id.startswith(_OWN):
             made["id"] = wire_id(result.call_id)
         if blobs:
-            made["parts"] = [{"inlineData": {"mimeType": blob.mime_type, "data": blob.base64}} for blob in blobs]
+            made["parts"] = [_inline(blob) for blob in blobs]
         return {"functionResponse": made}
 
     @override
     def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        body: Body = {"contents": self._contents(request, offer, signed=not _UNSIGNED.match(model))}
+        body: Body = {"contents": self._contents(request, offer, older=bool(_OLDER.match(model)))}
         system = [joined(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["systemInstruction"] = {"parts": [{"text": text}]}
@@ -120,16 +125,18 @@ class GeminiCodec(Codec):
             body["generationConfig"] = settings
         return body
 
-    def _contents(self, request: ModelRequest, offer: Offer, *, signed: bool) -> list[Body]:
+    def _contents(self, request: ModelRequest, offer: Offer, *, older: bool) -> list[Body]:
         turns: list[Body] = []
         for message in request.messages:
-            parts = list(offer.written(message, partial(self._parts, message, offer.names, signed=signed)))
+            parts = list(offer.written(message, partial(self._parts, message, offer.names, older=older)))
             role = "model" if message.role == "assistant" else "user"
+            # Results answer the calls before them one by one, and nothing else may stand among them.
+            if results := [part for part in parts if "functionResponse" in part]:
+                turns.append({"role": role, "parts": results})
+                parts = [part for part in parts if "functionResponse" not in part]
             if not parts:
                 continue
-            # Results answer the calls before them one by one, and nothing else may stand among them.
-            joins = turns and turns[-1]["role"] == role and message.role != "tool"
-            if joins and "functionResponse" not in turns[-1]["parts"][0]:
+            if turns and turns[-1]["role"] == role and "functionResponse" not in turns[-1]["parts"][0]:
                 turns[-1]["parts"].extend(parts)
             else:
                 turns.append({"role": role, "parts": parts})
@@ -137,24 +144,36 @@ class GeminiCodec(Codec):
             turns.insert(0, {"role": "user", "parts": [{"text": FILLER}]})
         return turns
 
-    def _parts(self, message: Message, names: Names, *, signed: bool) -> Iterator[Body]:
+    def _parts(self, message: Message, names: Names, *, older: bool) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
                 lambda p: _call_in(p, names, ""), _text_in, lambda c: _call_to(c, names), lambda t: {"text": t}
             )
             parts = list(replay.items(message, state_of(message, self.name), joined(message.content)))
             first = next((part for part in parts if "functionCall" in part), None)
-            if signed and first is not None and "thoughtSignature" not in first:
+            if not older and first is not None and "thoughtSignature" not in first:
                 first["thoughtSignature"] = _SIGNATURE
             yield from map(_without_own_id, parts)
         elif message.role == "tool":
-            yield from (self.result(result, names) for result in message.results)
+            for result in message.results:
+                yield from self._answer(result, names, older=older)
         elif message.role == "user":
             for part in message.content:
-                if (blob := blob_of(part)) is not None:
-                    yield {"inlineData": {"mimeType": blob.mime_type, "data": blob.base64}}
+                if (blob := blob_of(part)) is not None and _INLINE.fullmatch(blob.mime_type):
+                    yield _inline(blob)
                 elif text := words_of(part):
                     yield {"text": text}
+
+    def _answer(self, result: ToolResult, names: Names, *, older: bool) -> Iterator[Body]:
+        """Yield a result, and what of it has no place there: the user hands that over."""
+        made = self.result(result, names)
+        if older:
+            made["functionResponse"].pop("parts", None)
+        yield made
+        rest = [blob for blob in _blobs(result) if older or blob.mime_type not in _IN_RESULTS]
+        if held := [_inline(blob) for blob in rest if _INLINE.fullmatch(blob.mime_type)]:
+            yield {"text": f"What the call of {names.alias(result.name)} gave:"}
+            yield from held
 
     @override
     def streaming(self, body: Body) -> Body:
@@ -231,6 +250,14 @@ class GeminiReader(Reader):
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
         return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
+
+
+def _blobs(result: ToolResult) -> list[Blob]:
+    return [blob for part in result.content if (blob := blob_of(part)) is not None] if result.ok else []
+
+
+def _inline(blob: Blob) -> Body:
+    return {"inlineData": {"mimeType": blob.mime_type, "data": blob.base64}}
 
 
 def _mode(request: ModelRequest, offer: Offer) -> Body:

@@ -6,7 +6,7 @@ Lives here: the format, plain and streaming. Not here: Responses (`openai`), or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from toolwright._core.exchange import (
 from toolwright._core.messages import Message
 from toolwright._core.values import Content, Text, ToolCall, ToolResult
 from toolwright.errors import ModelError
-from toolwright.providers.codec import Body, Codec, Reader, allowed, error_in
+from toolwright.providers.codec import Body, Codec, Reader, allowed, error_in, state_of
 from toolwright.providers.fit import fit_openai
 from toolwright.providers.names import Names, wire_id
 from toolwright.providers.offer import Offer, Terms
@@ -48,6 +48,8 @@ from toolwright.providers.report import Narrowed
 from toolwright.providers.typed import count, inner
 
 _SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_KEPT: Final = ("reasoning_content", "reasoning_details", "extra_content")
+"""What compatible servers put into a message, and want to see again: DeepSeek, OpenRouter, Google."""
 _OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -80,7 +82,7 @@ class ChatCodec(Codec):
             "messages": [
                 item
                 for said in request.messages
-                for item in offer.written(said, partial(self.messages, said, offer.names))
+                for item in offer.written(said, partial(self._written, said, offer.names, model))
             ],
         }
         if not body["messages"]:
@@ -96,6 +98,15 @@ class ChatCodec(Codec):
         known = {"max_tokens": most, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
         body.update(fields_of(request.options, known, self.name))
         return body
+
+    def _written(self, message: Message, names: Names, model: str) -> Iterator[Body]:
+        own = state_of(message, self.name) if message.role == "assistant" else None
+        state = own[0] if own and isinstance(own[0], Mapping) else {}
+        # Many servers speak this format, and one refuses what another wants: only the same model gets it back.
+        if not _same_model(str(state.get("model") or ""), model):
+            state = {}
+        for item in self.messages(message, names):
+            yield _with_kept(item, state) if state else item
 
     def messages(self, message: Message, names: Names) -> Iterator[Body]:
         """Yield one message as the API has it; a result with an image needs one more of the user."""
@@ -137,10 +148,17 @@ class ChatCodec(Codec):
         finish = _FINISHES.get(choice.get("finish_reason") or "stop", "other")
         if calls and finish == "stop":
             finish = "calls"
-        message = Message("assistant", content, calls)
+        message = Message("assistant", content, calls, provider_state=self._state(said, body.get("model")))
         return ModelReply(
             message, calls, "refusal" if refusal and not calls else finish, _usage(body.get("usage")), body
         )
+
+    def _state(self, said: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
+        kept: dict[str, Any] = {key: said[key] for key in _KEPT if said.get(key)}
+        listed = [call for call in said.get("tool_calls") or () if call.get("function")]
+        if any(call.get("extra_content") for call in listed):
+            kept["tool_calls"] = [_extra(call) for call in listed]
+        return {"provider": self.name, "items": [{"model": model, **kept}]} if kept else None
 
 
 class ChatReader(Reader):
@@ -154,6 +172,8 @@ class ChatReader(Reader):
         self._finish: str | None = None
         self._usage: Any = None
         self._id: Any = None
+        self._model: Any = None
+        self._own: dict[str, Any] = {}
 
     @override
     def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -161,6 +181,7 @@ class ChatReader(Reader):
             raise error_in(self._codec.name, event)
         self._usage = event.get("usage") or self._usage
         self._id = event.get("id") or self._id
+        self._model = event.get("model") or self._model
         for choice in event.get("choices") or ():
             if choice.get("index"):
                 continue
@@ -171,11 +192,24 @@ class ChatReader(Reader):
                     yield TextDelta(piece)
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
                 yield ThoughtDelta(str(thought))
+            self._keep(delta)
             for piece in delta.get("tool_calls") or ():
                 yield from self._piece(piece)
             if choice.get("finish_reason"):
                 self._finish = choice["finish_reason"]
                 yield from self._close()
+
+    def _keep(self, delta: Mapping[str, Any]) -> None:
+        for key in _KEPT:
+            if not (piece := delta.get(key)):
+                continue
+            known = self._own.get(key)
+            if isinstance(known, str) and isinstance(piece, str):
+                self._own[key] = known + piece
+            elif isinstance(piece, list):
+                self._own[key] = joined_details([*(known or ()), *piece])
+            else:
+                self._own[key] = piece
 
     def _piece(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
         function = piece.get("function") or {}
@@ -186,6 +220,7 @@ class ChatReader(Reader):
         if call is None:
             call = self._calls[key] = {"id": piece.get("id") or new_id(), "name": "", "arguments": "", "told": False}
         call["name"] = call["name"] or function.get("name") or ""
+        call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
         if call["name"] and not call["told"]:
             call["told"] = True
             yield CallOpened(call["id"], self._names.name(call["name"]))
@@ -207,12 +242,57 @@ class ChatReader(Reader):
         if self._finish is None:
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         calls = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
+            {
+                "id": c["id"],
+                "type": "function",
+                "function": {"name": c["name"], "arguments": c["arguments"]},
+                **_extra(c),
+            }
             for c in self._calls.values()
         ]
-        message = {"role": "assistant", "content": None, **self._texts, **({"tool_calls": calls} if calls else {})}
+        own = {**self._texts, **self._own}
+        message = {"role": "assistant", "content": None, **own, **({"tool_calls": calls} if calls else {})}
         choice = {"index": 0, "finish_reason": self._finish, "message": message}
-        return self._codec.decode({"id": self._id, "choices": [choice], "usage": self._usage}, self._names)
+        body = {"id": self._id, "model": self._model, "choices": [choice], "usage": self._usage}
+        return self._codec.decode(body, self._names)
+
+
+def joined_details(pieces: Iterable[Any]) -> list[Any]:
+    """Return the details of a thought with the pieces of each put together."""
+    made: list[Any] = []
+    for piece in pieces:
+        last = made[-1] if made else None
+        if not isinstance(piece, Mapping) or not isinstance(last, dict) or not _goes_on(last, piece):
+            made.append(dict(piece) if isinstance(piece, Mapping) else piece)
+            continue
+        texts = {key: last[key] + piece[key] for key in ("text", "summary", "data") if key in last and key in piece}
+        last.update({**{key: value for key, value in piece.items() if value is not None}, **texts})
+    return made
+
+
+def _goes_on(last: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+    return piece.get("index") is not None and all(last.get(key) == piece.get(key) for key in ("index", "type"))
+
+
+def _same_model(told: str, asked: str) -> bool:
+    """Tell whether an answer is of the model that is asked; servers add dates and prefixes to its name."""
+    one, other = told.rpartition("/")[2], asked.rpartition("/")[2]
+    return not one or one.startswith(other) or other.startswith(one)
+
+
+def _with_kept(item: Body, state: Mapping[str, Any]) -> Body:
+    made = {**item, **{key: state[key] for key in _KEPT if key in state}}
+    told, calls = state.get("tool_calls"), item.get("tool_calls")
+    if not isinstance(told, list) or not calls or len(told) != len(calls):
+        return made
+    pairs = zip(calls, told, strict=True)
+    made["tool_calls"] = [{**call, **_extra(was)} for call, was in pairs]
+    return made
+
+
+def _extra(call: Any) -> Body:
+    extra = call.get("extra_content") if isinstance(call, Mapping) else None
+    return {"extra_content": extra} if extra else {}
 
 
 def _part(part: Content) -> Body:
