@@ -1,15 +1,31 @@
-"""How a run stands → which of its limits is used up.
+"""How a run stands → whether it goes on, and which of its limits is used up.
 
-Lives here: telling and naming the limit. Not here: ending the run (`run`), or limits of calls (`_core.limits`).
+Lives here: telling pauses and naming limits. Not here: ending the run (`run`), or limits of calls (`_core.limits`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from toolwright._core.exchange import ModelReply
 from toolwright._core.policy import Limits
-from toolwright._core.values import ToolResult
-from toolwright.errors import LimitExceeded
+from toolwright._core.values import ToolCall, ToolResult
+from toolwright.errors import LimitExceeded, ToolCancelled
+
+
+def wants_more(reply: ModelReply) -> bool:
+    """Tell whether the provider stopped in the midst of its own work, and goes on as soon as it is asked again."""
+    if reply.finish != "pause" or reply.calls:
+        return False
+    state = reply.message.provider_state
+    items = state.get("items", ()) if isinstance(state, Mapping) else ()
+    # One that asks for approval waits for a person.
+    return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
+
+
+def cancelled(call: ToolCall) -> ToolResult:
+    """Return the result of a call that was called off."""
+    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def is_over(result: ToolResult) -> bool:

@@ -66,10 +66,13 @@ class Reply:
         if self.finish == "direct":
             last = self.messages[-1].results if self.messages else ()
             return "\n".join(result.text for result in last)
+        said: list[str] = []
         for message in reversed(self.messages[self.said :]):
             if message.role == "assistant":
-                return message.text
-        return ""
+                said.insert(0, message.text)  # several in a row: the provider paused in between
+            elif said:
+                break
+        return "".join(said)
 
     @property
     def new(self) -> tuple[Message, ...]:

@@ -25,14 +25,14 @@ from toolwright._core.toolbox import Toolbox
 from toolwright._core.values import ToolCall, ToolResult
 from toolwright.chat.asking import asker
 from toolwright.chat.effects import Effect, Work
-from toolwright.chat.ending import is_over
+from toolwright.chat.ending import cancelled, is_over, wants_more
 from toolwright.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolwright.chat.forms import REPLY, RESULT
 from toolwright.chat.memory import Memory
 from toolwright.chat.reply import Finish, Reply, Step
 from toolwright.chat.runtime import Driven
 from toolwright.chat.turns import Turn, with_messages
-from toolwright.errors import ApprovalRequired, ConfigError, ToolCancelled, UnknownOutcome, UnknownTool
+from toolwright.errors import ApprovalRequired, ConfigError, UnknownOutcome, UnknownTool
 from toolwright.models.protocol import Model
 
 Execute = bool | Callable[[ModelRequest, ModelReply], bool]
@@ -171,6 +171,13 @@ class Run:
     async def after(self, turn: Turn, reply: ModelReply) -> Turn | None:
         """Do what the model asked for; return the next turn, or `None` where the run is over."""
         execute = self.plan.execute
+        if wants_more(reply) and execute is not False:
+            if self.over(turn.number):
+                self.finish = "limit"
+                return None
+            await self.record([reply.message])
+            self._tell(StepFinished(turn.number, reply))
+            return await self.next(turn)
         if not reply.calls or not (execute(turn.request, reply) if callable(execute) else execute):
             return None
         await self.record([reply.message])
@@ -244,7 +251,7 @@ class Run:
         try:
             if len(calls) == 1 and left is None:
                 # Most turns ask for one thing, which needs no turn of its own.
-                results.append(_cancelled(calls[0]))
+                results.append(cancelled(calls[0]))
                 results[0] = await run_one(calls[0], None)
                 return results
             batch = Batch(calls, results, _width(self.plan.strategy), left)
@@ -368,7 +375,7 @@ class Run:
         self.finish = "cancelled"
         last = self.messages[-1] if self.messages else None
         if last is not None and last.calls:
-            self.messages.append(Message("tool", results=map(_cancelled, last.calls)))
+            self.messages.append(Message("tool", results=map(cancelled, last.calls)))
 
     def reply(self) -> Reply:
         """Return what the run has come to."""
@@ -385,10 +392,6 @@ class Run:
             said=len(self.system) + self.said,
             turns=self.turns,
         )
-
-
-def _cancelled(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def _width(strategy: Strategy) -> int:

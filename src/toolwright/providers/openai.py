@@ -85,7 +85,11 @@ class ResponsesCodec(Codec):
         elif message.role == "system":
             yield {"type": "message", "role": "developer", "content": joined(message.content)}
         else:
-            yield {"type": "message", "role": "user", "content": [_part(part) for part in message.content]}
+            # What only this provider understands, such as an answer to its own question, may stand beside words.
+            own = state_of(message, self.name) or []
+            if message.content or not own:
+                yield {"type": "message", "role": "user", "content": [_part(part) for part in message.content]}
+            yield from (dict(item) for item in own if isinstance(item, Mapping))
 
     @override
     def streaming(self, body: Body) -> Body:
@@ -159,6 +163,8 @@ def _text_to(text: str) -> Body:
 
 
 def _finish(body: Mapping[str, Any], output: list[Any], calls: list[ToolCall]) -> Finish:
+    if body.get("status") in ("cancelled", "in_progress", "queued"):
+        return "other"
     if body.get("status") == "incomplete":
         reason = (body.get("incomplete_details") or {}).get("reason")
         return "filter" if reason == "content_filter" else "length"
