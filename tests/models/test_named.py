@@ -10,7 +10,7 @@ import pytest
 from providers.samples import box
 from toolwright import Message, ToolCall, model
 from toolwright.errors import ConfigError, ModelError, UnsupportedProvider
-from toolwright.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta
+from toolwright.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta, ToolChoice
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,26 @@ def test_a_key_comes_from_the_environment(name, variable, monkeypatch):
     assert made.name == name.lower()
 
 
+def test_a_model_may_wait_as_long_as_it_takes():
+    assert model("openai-chat:qwen", base_url="http://127.0.0.1:1/v1", timeout=None).name == "openai-chat:qwen"
+
+
+@pytest.mark.parametrize("said", [{"role": "user", "content": "x"}, [{"role": "user"}], 5, [None]], ids=repr)
+def test_what_is_no_message_is_an_error(said):
+    with pytest.raises(ConfigError, match="is no message"):
+        ModelRequest(said)
+
+
+@pytest.mark.parametrize("choice", [5, {"type": "auto"}, ["now"]], ids=repr)
+def test_what_is_no_choice_is_an_error(choice):
+    with pytest.raises(ConfigError, match="tool_choice="):
+        ModelRequest("x", tool_choice=choice)
+
+
+def test_one_name_is_a_choice_of_one():
+    assert ToolChoice("required", "now").names == ("now",)
+
+
 def test_a_server_of_ones_own_needs_no_key():
     assert model("openai-chat:qwen", base_url="http://127.0.0.1:1/v1").name == "openai-chat:qwen"
 
@@ -54,6 +74,13 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
         ("openai-chat:m", {"base_url": "x://y", "tool_mode": "native"}, "is not an address"),
         ("openai-chat:m", {"base_url": "http://y", "tool_mode": "xml"}, "tool_mode='xml'"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": 0}, "timeout=0"),
+        ("openai-chat:m", {"base_url": "http://y", "timeout": "5"}, "timeout='5'"),
+        ("openai-chat:m", {"base_url": "http://y", "timeout": float("nan")}, "timeout=nan"),
+        ("openai-chat:m", {"base_url": "http://y", "max_retries": 1.5}, "max_retries=1.5"),
+        ("openai-chat:m", {"base_url": 5}, "base_url is of the type 'int'"),
+        ("openai-chat:m", {"base_url": "http://y", "proxy": "user:secret@proxy:1"}, "proxy='proxy:1' is no proxy"),
+        ("openai-chat:m", {"base_url": "http://y", "options": [1]}, "give a mapping"),
+        ("openai-chat:m", {"base_url": "http://y", "options": {"body": 5}}, "give a mapping of fields"),
         ("openai-chat:m", {"base_url": "http://y", "max_retries": -1}, "max_retries=-1"),
         ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "holds characters"),
         ("openai-chat:m", {"basurl": "http://y"}, "takes no 'basurl'"),

@@ -2,10 +2,10 @@
 
 import pytest
 
-from providers.judges import objections
-from providers.samples import get_weather
+from providers.judges import by_genai, objections
+from providers.samples import CHATS, get_weather
 from toolwright import Config, RemoteMcp, Toolbox, WebSearch
-from toolwright.errors import ConfigError, DefinitionError
+from toolwright.errors import ConfigError, DefinitionError, UnsupportedProvider
 from toolwright.models import ModelRequest
 from toolwright.providers import NativeTool, codec
 
@@ -88,6 +88,7 @@ def test_anthropic_is_told_of_an_mcp_server_in_two_places():
 def test_gemini_is_told_of_an_mcp_server():
     made = Toolbox(SERVER).definitions("gemini")
 
+    assert by_genai(encoded("gemini", SERVER)) == []  # the protos are older
     assert made[0]["mcpServers"][0]["streamableHttpTransport"]["headers"] == {"Authorization": "Bearer s3cret"}
 
 
@@ -97,6 +98,16 @@ def test_another_tool_of_a_provider_goes_to_it_alone():
     assert objections("openai", encoded("openai", code)) == []
     assert encoded("openai", code)["tools"][-1] == code.spec
     assert len(encoded("anthropic", code)["tools"]) == 1
+
+
+@pytest.mark.parametrize("provider", CHATS)
+def test_a_tool_of_a_provider_that_nobody_knows_is_an_error(provider):
+    with pytest.raises(UnsupportedProvider, match="'opnai'"):
+        Toolbox(NativeTool("opnai", {"type": "code_interpreter"})).definitions(provider)
+
+
+def test_the_provider_of_a_tool_is_read_as_everywhere():
+    assert Toolbox(NativeTool("OpenAI_Chat", {"type": "custom"})).definitions("openai-chat") == [{"type": "custom"}]
 
 
 def test_a_secret_is_not_shown():

@@ -188,6 +188,18 @@ def test_usage_counts_alike():
     assert (usage + usage).total_tokens == 34
 
 
+async def test_whoever_uses_an_sdk_gives_the_toolbox_to_read_names_back():
+    said = {"content": [{"type": "tool_use", "id": "1", "name": "shop_find_it", "input": {"filters": {}}}]}
+    made = codec("anthropic")
+
+    (call,) = made.decode(said, box()).calls
+    same = made.decode(said, made.names_of(box())).calls
+
+    assert (await box().call(call)).text == "none"
+    assert same == (call,)
+    assert made.decode(said).calls[0].name == "shop_find_it"
+
+
 def test_an_alias_is_read_back_as_the_tools_own_name():
     made = codec("openai-chat")
     names = made.offered(ModelRequest("x", box())).names

@@ -46,13 +46,16 @@ class ToolChoice:
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise ConfigError(f'tool_choice={self.mode!r}: give "auto", "none", "required", or the name of a tool.')
-        object.__setattr__(self, "names", tuple(self.names))
+        given: Any = self.names
+        object.__setattr__(self, "names", (given,) if isinstance(given, str) else tuple(given))
 
     @classmethod
     def of(cls, wanted: ToolChoice | str | None) -> ToolChoice | None:
         """Read a choice: one of the three words, or the name of the tool that must be called."""
         if wanted is None or isinstance(wanted, ToolChoice):
             return wanted
+        if not isinstance(wanted, str):
+            raise ConfigError(f'tool_choice={wanted!r}: give "auto", "none", "required", or the name of a tool.')
         return cls(wanted) if wanted in _MODES else cls("required", (wanted,))  # type: ignore[arg-type]
 
 
@@ -74,22 +77,37 @@ class ModelRequest:
         tool_choice: ToolChoice | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(options or {}, Mapping):
+            raise ConfigError(f"options={options!r:.60}: give a mapping, such as {{'max_tokens': 100}}.")
         given = dict(options or {})
         if unknown := given.keys() - OPTIONS.keys():
             raise ConfigError(
                 f"There is no model option {min(unknown)!r}. There are: {', '.join(OPTIONS)}. "
                 'What only one provider knows goes into options={"body": {...}}.'
             )
-        said = [Message("user", messages)] if isinstance(messages, str) else messages
+        if not isinstance(given.get("body", {}), Mapping):
+            raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: give a mapping of fields.')
+        said = _said(messages)
         definitions, native = _offered(tools)
         for name, value in {
-            "messages": (said,) if isinstance(said, Message) else tuple(said),
+            "messages": said,
             "tools": definitions,
             "tool_choice": ToolChoice.of(tool_choice),
             "options": given,
             "native": native,
         }.items():
             object.__setattr__(self, name, value)
+
+
+def _said(messages: Any) -> tuple[Message, ...]:
+    if isinstance(messages, str):
+        return (Message("user", messages),)
+    said = (messages,) if isinstance(messages, Message) else messages
+    listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, Mapping) else (said,)
+    for message in listed:
+        if not isinstance(message, Message):
+            raise ConfigError(f"{message!r:.60} is no message. Give a text, or Message('user', ...).")
+    return listed
 
 
 def _offered(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[Native, ...]]:

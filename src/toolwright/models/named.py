@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # a model is named before it is asked
 
 KINDS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
 
+_PROXIES: Final = ("http://", "https://", "socks5://", "socks5h://")
+
 
 class ModelWords(TypedDict, total=False):
     """What `model(...)` takes beside a name."""
@@ -35,8 +37,8 @@ class ModelWords(TypedDict, total=False):
     """Of another server that speaks the same format."""
     client: Any
     """An official SDK's async client, instead of a connection of our own."""
-    timeout: float
-    """Seconds without a sign of life, 600 unless you say otherwise."""
+    timeout: float | None
+    """Seconds without a sign of life, 600 unless you say otherwise; `None`: as long as it takes."""
     max_retries: int
     """How often a request that failed is sent again, 2 unless you say otherwise."""
     proxy: str
@@ -62,6 +64,9 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
     if unknown := words.keys() - ModelWords.__annotations__.keys():
         there = ", ".join(ModelWords.__annotations__)
         raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {there}.")
+    for word in ("api_key", "base_url", "proxy"):
+        if not isinstance(given := words.get(word) or "", str):
+            raise ConfigError(f"model({name!r}): {word} is of the type {type(given).__name__!r}. Give a text.")
     if kind == "offline":
         return _part("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if kind == "local":
@@ -72,6 +77,10 @@ def model(name: str, **words: Unpack[ModelWords]) -> Model:
         return _part("models.scripted", "scripted_from")(rest)  # type: ignore[no-any-return]
     made = _codec(kind, words.get("tool_mode", "native"))
     return RemoteModel(f"{kind}:{rest}", made, _sender(kind, rest, words), words.get("options"))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _part(module: str, name: str) -> Any:
@@ -95,14 +104,18 @@ def _sender(kind: str, name: str, words: ModelWords) -> Sender:
             raise ConfigError(f"client= and {min(mixed)}=: the client has its own. Leave one of the two out.")
         return _part("models.clients", "sender_over")(client, kind, name)  # type: ignore[no-any-return]
     timeout, retries = words.get("timeout", 600.0), words.get("max_retries", 2)
-    if timeout <= 0 or retries < 0:
+    if not (timeout is None or (_is_number(timeout) and timeout > 0)) or type(retries) is not int or retries < 0:
         raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: give seconds above 0, and 0 or more retries.")
+    proxy = words.get("proxy") or None
+    if proxy is not None and not proxy.startswith(_PROXIES):
+        shown = proxy.rpartition("@")[2]  # what stands before it is secret
+        raise ConfigError(f"proxy={shown!r} is no proxy. Write http://…, https:// or socks5://….")
     place = endpoint_of(kind, name, base_url=words.get("base_url"), api_key=words.get("api_key"))
     if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it
         raise ImportError("Models need httpx2: pip install 'toolwright[models]'")
 
     def connect() -> Sender:
         made = _part("models.transport", "Transport")
-        return made(place, timeout=timeout, retries=Retries(retries), proxy=words.get("proxy"))  # type: ignore[no-any-return]
+        return made(place, timeout=timeout, retries=Retries(retries), proxy=proxy)  # type: ignore[no-any-return]
 
     return LateSender(connect)

@@ -42,13 +42,14 @@ class Transport:
         self,
         endpoint: Endpoint,
         *,
-        timeout: float = 600.0,
+        timeout: float | None = 600.0,
         retries: Retries | None = None,
         proxy: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._endpoint, self._retries, self._sleep = endpoint, retries or Retries(), sleep
-        self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=min(timeout, 10.0)), "proxy": proxy}
+        connect = 10.0 if timeout is None else min(timeout, 10.0)
+        self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=connect), "proxy": proxy}
         # A connection belongs to the loop that opened it.
         self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
 

@@ -70,6 +70,18 @@ class Format(ABC):
         found = (native_tool(item, self.terms.provider) for item in offer.native)
         return [tool for tool in found if tool is not None]
 
+    def names_of(self, tools: Any) -> Names:
+        """Return the names that this provider has for tools: of a toolbox, or of anything that gives tools."""
+        if isinstance(tools, Names):
+            return tools
+        asked = ModelRequest((), tools)
+        return self.offer(asked.tools, (), lossy=True).names if asked.tools else self.no_names
+
+    @property
+    def no_names(self) -> Names:
+        """Names of no tools at all: each name is its own."""
+        return Names((), self.terms.rule, self.terms.longest)
+
     def verdict(self, tool: ToolDefinition, strict: Strict = "auto") -> Verdict:
         """Return what this provider makes of a tool."""
         alias = Names([tool.name], self.terms.rule, self.terms.longest).alias(tool.name)
@@ -165,7 +177,8 @@ class Codec(Format):
         in_order = ModelRequest(messages, (), request.tool_choice, request.options)
         offer = self.offered(request)
         body = self.body(in_order, offer if kept is None else replace(offer, kept=kept), model)
-        if deferred := frozenset(request.options.get("defer") or ()):
+        later = request.options.get("defer") or ()
+        if deferred := frozenset([later] if isinstance(later, str) else later):
             body = self._deferring(body, deferred, request)
         if stream:
             body = self.streaming(body)
@@ -185,8 +198,8 @@ class Codec(Format):
             {**body, "tools": [dict(self.search), *tools]} if any("defer_loading" in tool for tool in tools) else body
         )
 
-    def decode(self, body: Any, names: Names | None = None) -> ModelReply:
-        """Read the body of an answer.
+    def decode(self, body: Any, names: Any = None) -> ModelReply:
+        """Read the body of an answer. With a toolbox, or `names_of` one, calls have the tools' own names.
 
         Raises:
             ModelError: it is not one, or it tells of a failure.
@@ -194,14 +207,9 @@ class Codec(Format):
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             raise error_in(self.name, body)
         try:
-            return checked(self.read(body, names or self.no_names))
+            return checked(self.read(body, self.names_of(names)))
         except WRONG as error:
             raise unreadable(self.name, "the answer", error, body) from error
-
-    @property
-    def no_names(self) -> Names:
-        """Names of no tools at all: each name is its own."""
-        return Names((), self.terms.rule, self.terms.longest)
 
 
 def error_in(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:

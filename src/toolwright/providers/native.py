@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from toolwright._core.native import Native, NativeTool, RemoteMcp, WebSearch
-from toolwright.errors import DefinitionError
+from toolwright.errors import DefinitionError, UnsupportedProvider
 
 __all__ = ["NativeTool", "RemoteMcp", "WebSearch", "anthropic_servers", "native_tool"]
 
@@ -23,6 +23,7 @@ _SEARCHES: Final = {
 }
 """Provider → its current web search, and every name of one."""
 _SERVERS: Final = ("openai", "anthropic", "gemini")
+_PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini")
 
 
 def native_tool(item: Native, provider: str) -> dict[str, Any] | None:
@@ -30,9 +31,13 @@ def native_tool(item: Native, provider: str) -> dict[str, Any] | None:
 
     Raises:
         DefinitionError: the provider has no such tool; says which have.
+        UnsupportedProvider: a tool is of a provider that nobody knows, and would be left out for ever.
     """
     if isinstance(item, NativeTool):
-        return dict(item.spec) if item.provider.strip().lower() == provider else None
+        owner = str(item.provider).strip().lower().replace("_", "-")
+        if owner not in _PROVIDERS:
+            raise UnsupportedProvider(str(item.provider), _PROVIDERS)
+        return dict(item.spec) if owner == provider else None
     return _search(item, provider) if isinstance(item, WebSearch) else _server(item, provider)
 
 
