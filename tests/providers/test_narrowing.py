@@ -273,3 +273,74 @@ def test_schemas_that_cannot_hold_together_are_told():
 
     assert made.losses[0].changes_meaning
     assert "`allOf` cannot be written as one schema" in made.losses[0].what
+
+
+TEXT = {"type": "string"}
+PAIR = {"type": "object", "properties": {"x": TEXT}, "required": ["x"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize("fit", [fit_openai, fit_gemini], ids=["openai", "gemini"])
+def test_schemas_within_schemas_that_hold_together_become_one(fit):
+    inner = {"allOf": [{"$ref": "#/$defs/C"}, {"properties": {"y": TEXT}, "required": ["y"]}]}
+    named = {"A": inner, "B": PAIR, "C": {"$ref": "#/$defs/B"}}
+
+    made = fit({**of(a={"allOf": [{"$ref": "#/$defs/A"}]}), "additionalProperties": False, "$defs": named}, "auto")
+
+    both = {"type": "object", "properties": {"x": TEXT, "y": TEXT}, "required": ["x", "y"]}
+    assert made.losses == ()
+    assert made.schema["properties"]["a"] == {**both, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"allOf": [{"$ref": "#/$defs/Gone"}, TEXT]}, "$.a: a reference within `allOf` leads nowhere"),
+        ({"allOf": [{"$ref": "#/$defs/Loop"}]}, "$.a: `allOf` within `allOf` does not end"),
+        ({"anyOf": [TEXT, {"type": "null"}], "oneOf": [TEXT]}, "$.a: `oneOf` is told in words"),
+    ],
+    ids=["gone", "loop", "both kinds of alternatives"],
+)
+def test_what_cannot_become_one_is_told(part, reason):
+    made = fit_gemini({**of(a=part), "$defs": {"Loop": {"allOf": [{"$ref": "#/$defs/Loop"}]}}}, "auto")
+
+    assert told(made.losses) == [reason]
+
+
+def test_a_reference_into_the_schema_itself_is_followed():
+    """As zod-to-json-schema writes types that are used twice."""
+    schema = of(
+        a=PAIR, b={"$ref": "#/properties/a"}, c={"type": "array", "items": {"$ref": "#/properties/a/properties/x"}}
+    )
+    schema["$defs"] = {"properties_a": TEXT}
+
+    for made in (fit_openai({**schema, "additionalProperties": False}, "auto"), fit_gemini(schema, "auto")):
+        assert made.losses == ()
+        assert made.schema["properties"]["b"] == {"$ref": "#/$defs/properties_a_"}
+        assert made.schema["$defs"] == {"properties_a_": PAIR, "properties_a_properties_x": TEXT}
+
+
+@pytest.mark.parametrize("ref", ["#/properties/z", "#/required/9", "#/required/x", "#anchor", "http://x/y", 5, "#/"])
+def test_a_reference_that_points_to_nothing_is_told(ref):
+    made = fit_gemini(of(a={"$ref": ref}), "auto")
+
+    assert told(made.losses) == [f"$.a: the reference {ref!r} leads nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"type": "array", "items": [TEXT]}, {"type": "array", "prefixItems": [TEXT]}),
+        (
+            {"type": "array", "items": [TEXT], "additionalItems": False},
+            {"type": "array", "prefixItems": [TEXT], "items": False},
+        ),
+        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),
+        ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, {"type": "number", "maximum": 1}),
+        ({"type": "number", "exclusiveMaximum": True}, {"type": "number"}),
+    ],
+    ids=["tuple", "closed tuple", "above", "up to", "above nothing"],
+)
+def test_an_older_draft_is_sent_as_the_current_one(old, new):
+    made = fit_anthropic(of(a=old), "auto")
+
+    assert made.schema["properties"]["a"] == new

@@ -12,6 +12,7 @@ from typing import Any, Final
 from toolwright._core.exports import Strict
 from toolwright.errors import ConfigError
 from toolwright.providers.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
+from toolwright.providers.merge import modern
 from toolwright.providers.narrow import Walk
 from toolwright.providers.report import Narrowed
 from toolwright.providers.words import described, sentence_of
@@ -141,6 +142,7 @@ def _patched(node: Any, walk: Walk, depth: int) -> Any:
     """Return a schema with what the API insists on: an array that says its items, property names that it takes."""
     if not isinstance(node, Mapping) or depth > _DEEPEST:
         return node
+    node = modern(node)
     made, dialect = dict(node), walk.dialect
     for key, held in node.items():
         if key in _MAPS and isinstance(held, Mapping):

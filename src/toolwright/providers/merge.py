@@ -1,4 +1,4 @@
-"""Several schemas that hold together → one; references → what they stand for.
+"""Several schemas that hold together → one; references → what they stand for; older drafts → the current one.
 
 Lives here: `allOf`, alternatives at the top, look-up of references. Not here: what a provider takes (`narrow`).
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 _LOCAL: Final = ("#/$defs/", "#/definitions/")
 _LEAST: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
 _MOST: Final = {"minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum"}
+
+_BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 class Conflict(ValueError):
@@ -23,6 +26,34 @@ def name_of(ref: Any) -> str | None:
         if isinstance(ref, str) and ref.startswith(prefix):
             return ref.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
     return None
+
+
+def pointed(root: Any, ref: Any) -> Any:
+    """Return the part of a schema that a reference points to, such as `#/properties/a`; nothing where there is none."""
+    if not isinstance(ref, str) or not ref.startswith("#/"):
+        return None
+    for step in unquote(ref[2:]).split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(root, Mapping) and key in root:
+            root = root[key]
+        elif isinstance(root, list) and key.isdecimal() and int(key) < len(root):
+            root = root[int(key)]
+        else:
+            return None
+    return root
+
+
+def modern(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema of an older draft as the current one writes it; one that is right comes back as it is."""
+    if isinstance(node.get("items"), list):
+        rest = {key: value for key, value in node.items() if key not in ("items", "additionalItems")}
+        more = {"items": node["additionalItems"]} if "additionalItems" in node else {}
+        node = {**rest, "prefixItems": node["items"], **more}
+    for bound, limit in _BOUNDS.items():
+        if isinstance(said := node.get(bound), bool):
+            rest = {key: value for key, value in node.items() if key != bound and not (said and key == limit)}
+            node = {**rest, bound: node[limit]} if said and limit in node else rest
+    return node
 
 
 def definitions_of(root: Mapping[str, Any]) -> dict[str, Any]:

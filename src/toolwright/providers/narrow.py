@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolwright.providers.dialects import Dialect
-from toolwright.providers.merge import Conflict, definitions_of, merged, name_of, united
+from toolwright.providers.merge import Conflict, definitions_of, merged, modern, name_of, pointed, united
 from toolwright.providers.names import key_alias
 from toolwright.providers.report import Loss
 from toolwright.providers.words import SILENT, TOLD, described, sentence_of
@@ -39,8 +39,9 @@ class Walk:
     """One schema on its way into one dialect."""
 
     def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
-        self.dialect = dialect
+        self.dialect, self._whole = dialect, root
         self.definitions = definitions_of(root)
+        self._pointers: dict[str, str] = {}
         self.losses: list[Loss] = []
         self.used: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, str] = {}
@@ -69,8 +70,8 @@ class Walk:
         """Return the root with what it refers to in its place, and without alternatives where none may stand."""
         top = dict(schema)
         for _ in range(_DEEPEST):
-            name = name_of(top.get("$ref"))
-            if name is None or name not in self.definitions:
+            name = self.name_of(top.get("$ref"))
+            if name is None:
                 break
             top = {**self.definitions[name], **{key: value for key, value in top.items() if key != "$ref"}}
         if not self.dialect.flat_root:
@@ -91,10 +92,29 @@ class Walk:
                 top["description"] = described(top.get("description"), [sentence_of(key, top.pop(key))])
         return top
 
+    def name_of(self, ref: Any) -> str | None:
+        """Return the name of what a reference means; a part of the schema that has none is given one."""
+        name = name_of(ref)
+        if name is not None and name in self.definitions:
+            return name
+        if ref in self._pointers:
+            return self._pointers[ref]
+        if (found := pointed(self._whole, ref)) is None:
+            return None
+        made = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
+        while made in self.definitions:
+            made += "_"
+        self._pointers[ref], self.definitions[made] = made, found
+        return made
+
     def _resolved(self, branch: Any) -> dict[str, Any]:
-        name = name_of(branch.get("$ref")) if isinstance(branch, Mapping) else None
-        found = self.definitions.get(name, {}) if name is not None else branch
-        return dict(found) if isinstance(found, Mapping) else {}
+        found = dict(branch) if isinstance(branch, Mapping) else {}
+        for _ in range(_DEEPEST):
+            if (name := self.name_of(found.get("$ref"))) is None:
+                break
+            meant, beside = self.definitions[name], {key: value for key, value in found.items() if key != "$ref"}
+            found = {**(meant if isinstance(meant, Mapping) else {}), **beside}
+        return found
 
     def node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema in the dialect, with everything in it."""
@@ -110,14 +130,14 @@ class Walk:
             return self._reference(schema, path, depth)
         if "allOf" in schema and not self._keeps("allOf"):
             schema = self._all_of(schema, path)
-        return self._plain(schema, path, depth)
+        return self._plain(modern(schema), path, depth)
 
     def _keeps(self, keyword: str) -> bool:
         return self.dialect.keywords is None or keyword in self.dialect.keywords
 
     def _reference(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        name = name_of(schema["$ref"])
-        if schema["$ref"] != "#" and (name is None or name not in self.definitions):
+        name = self.name_of(schema["$ref"])
+        if schema["$ref"] != "#" and name is None:
             self.lose(path, f"the reference {schema['$ref']!r} leads nowhere", meaning=True)
             return self._untyped({}, path)
         if name is not None and name not in self.used:
@@ -134,9 +154,16 @@ class Walk:
         around = {"anyOf": [pointer]} if self.dialect.lone_refs else pointer
         return {**around, "description": text} if text else pointer
 
-    def _all_of(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
+    def _all_of(self, schema: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
         parts = [{key: value for key, value in schema.items() if key != "allOf"}]
-        parts += [self._resolved(branch) for branch in schema["allOf"]]
+        if depth > _DEEPEST // 4:
+            self.lose(path, "`allOf` within `allOf` does not end", meaning=True)
+            return parts[0]
+        for branch in schema["allOf"]:
+            part = self._resolved(branch)
+            parts.append(self._all_of(part, path, depth + 1) if "allOf" in part else part)
+        if any("$ref" in part for part in parts):
+            self.lose(path, "a reference within `allOf` leads nowhere", meaning=True)
         try:
             return merged(parts)
         except (Conflict, TypeError, AttributeError) as conflict:
@@ -176,6 +203,8 @@ class Walk:
             sentences.append(sentence_of("Required, one of", [b.get("required", []) for b in branches]))
         elif branches:
             made["anyOf"] = [self.node(branch, path, depth) for branch in branches]
+        if schema.get("anyOf") and schema.get("oneOf"):
+            self._rule("oneOf", schema["oneOf"], made, sentences, path)
         if "allOf" in schema:
             made["allOf"] = [self.node(branch, path, depth) for branch in schema["allOf"]]
 
