@@ -163,6 +163,48 @@ async def test_a_connection_that_is_cut_before_the_first_word_is_tried_again(str
     assert len(server.requests) == 2
 
 
+START = b'event: message_start\ndata: {"type": "message_start", "message": {"usage": {}}}\n\n'
+OVERLOADED = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}\n\n'
+WORD = (
+    b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}\n\n'
+    b'data: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [stream(START), stream(START + WORD, cut=len(START)), stream(START + OVERLOADED)],
+    ids=["ended", "cut", "overloaded"],
+)
+async def test_a_stream_that_failed_before_the_first_word_is_asked_for_again(first):
+    clock = Clock()
+    with provider(first, stream(STREAMS["anthropic"])) as server:
+        events = await all_of(asking("anthropic", server.url, clock).stream(ModelRequest("hi")))
+
+    assert events[-1].reply.text == "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert len(server.requests) == 2
+    assert len(clock.waits) == 1
+
+
+async def test_an_error_after_the_first_word_is_told_and_not_tried_again():
+    with provider(stream(START + WORD + OVERLOADED)) as server:
+        with pytest.raises(ModelError, match="busy") as caught:
+            await all_of(asking("anthropic", server.url).stream(ModelRequest("hi")))
+
+    assert caught.value.retryable
+    assert len(server.requests) == 1
+
+
+async def test_a_stream_that_keeps_failing_comes_to_an_end():
+    clock = Clock()
+    with provider(stream(START + OVERLOADED)) as server:
+        with pytest.raises(ModelError, match="busy"):
+            await all_of(asking("anthropic", server.url, clock).stream(ModelRequest("hi")))
+
+    assert len(server.requests) == 3
+    assert len(clock.waits) == 2
+
+
 async def test_a_stream_that_is_cut_after_the_first_word_is_an_error_and_not_said_twice():
     with provider(stream(STREAMS["openai-chat"], cut=900)) as server:
         events = asking("openai-chat", server.url).stream(ModelRequest("hi"))

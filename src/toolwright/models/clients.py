@@ -80,6 +80,10 @@ class SdkSender:
         except Exception as error:
             raise told(error, self._provider) from error
 
+    async def again(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+        """Tell that there is no other attempt."""
+        return False
+
     async def aclose(self) -> None:
         """Leave the client open: it is the caller's."""
 
@@ -118,6 +122,10 @@ class GenaiSender:
                 yield _plain(event)
         except Exception as error:
             raise told(error, "gemini") from error
+
+    async def again(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+        """Tell that there is no other attempt."""
+        return False
 
     async def aclose(self) -> None:
         """Leave the client open: it is the caller's."""

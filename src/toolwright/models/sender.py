@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from toolwright.errors import ModelError
+
 
 class Sender(Protocol):
     """Something that brings a body to a provider."""
@@ -24,7 +26,11 @@ class Sender(Protocol):
         ...
 
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer. Raises ModelError."""
+        """Yield the events of the answer, asked for once. Raises ModelError."""
+        ...
+
+    async def again(self, error: ModelError, attempt: int) -> bool:
+        """Wait before another attempt to stream, and tell whether there is one."""
         ...
 
     async def aclose(self) -> None:
@@ -71,6 +77,10 @@ class LateSender:
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the answer."""
         return self._sender.events(body)
+
+    async def again(self, error: ModelError, attempt: int) -> bool:
+        """Wait before another attempt, and tell whether there is one."""
+        return await self._sender.again(error, attempt)
 
     async def aclose(self) -> None:
         """Close what was opened."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -80,30 +81,33 @@ class Transport:
         Raises:
             ModelError: there is none; `retryable` tells whether it may come later. It may show a secret still.
         """
-        for attempt in range(self._retries.most + 1):
+        for attempt in count():
             try:
                 return await self._answer(body)
             except (ModelError, httpx2.RequestError) as error:
-                await self._wait_or_raise(error, attempt)
+                told = self._told(error)
+                if not await self.again(told, attempt):
+                    raise told from (error if told is not error else None)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer; a request is sent again only while nothing has come.
+        """Yield the events of the answer; whoever reads them knows whether it may be asked for `again`.
 
         Raises:
             ModelError: there is none, or it was cut. It may show a secret still.
         """
-        for attempt in range(self._retries.most + 1):
-            begun = False
-            try:
-                async for event in self._once(body):
-                    begun = True
-                    yield event
-                return
-            except (ModelError, httpx2.RequestError) as error:
-                if begun:
-                    raise self._told(error) from error
-                await self._wait_or_raise(error, attempt)
+        try:
+            async for event in self._once(body):
+                yield event
+        except httpx2.RequestError as error:
+            raise self._told(error) from error
+
+    async def again(self, error: ModelError, attempt: int) -> bool:
+        """Wait before another attempt, and tell whether there is one."""
+        wait = self._retries.wait(attempt, error.retry_after) if error.retryable else None
+        if wait is not None:
+            await self._sleep(wait)
+        return wait is not None
 
     async def _answer(self, body: Mapping[str, Any]) -> Any:
         answer = await self._client().send(self._request(body, stream=False), stream=True)
@@ -175,13 +179,6 @@ class Transport:
         except ValueError as error:
             shown = clip(content.decode(errors="replace"), 200)
             raise ModelError(self._endpoint.provider, f"the answer is not JSON: {shown}") from error
-
-    async def _wait_or_raise(self, error: Exception, attempt: int) -> None:
-        told = self._told(error)
-        wait = self._retries.wait(attempt, told.retry_after) if told.retryable else None
-        if wait is None:
-            raise told from (error if told is not error else None)
-        await self._sleep(wait)
 
     def _told(self, error: Exception) -> ModelError:
         if isinstance(error, ModelError):

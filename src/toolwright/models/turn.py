@@ -6,6 +6,7 @@ Lives here: plain and streaming. Not here: formats (`toolwright.providers`), or 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from itertools import count
 from typing import Any
 
 from toolwright._core.exchange import Finished, ModelEvent, ModelReply, ModelRequest
@@ -14,6 +15,7 @@ from toolwright.models.secrets import strike_out
 from toolwright.models.sender import Sender
 from toolwright.providers.codec import Codec
 from toolwright.providers.kept import Kept
+from toolwright.providers.names import Names
 
 
 class Turn:
@@ -46,15 +48,27 @@ class Turn:
         """Yield the answer piece by piece."""
         asked = self._merged(request)
         body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
-        reader = self.codec.reader(self.codec.offered(asked).names)
-        try:
-            async for told in self._sender.events(body):
-                for event in reader.feed(told):
+        names = self.codec.offered(asked).names
+        for attempt in count():
+            said = False
+            try:
+                async for event in self._events(body, names):
+                    said = True
                     yield event
-            reply = reader.end()
-            for event in reader.late(reply):
+            except ModelError as error:
+                # What was said cannot be taken back; before the first word the same request may be sent again.
+                if said or not await self._sender.again(error, attempt):
+                    strike_out(error, self._sender.secrets)
+                    raise
+            else:
+                return
+
+    async def _events(self, body: Mapping[str, Any], names: Names) -> AsyncIterator[ModelEvent]:
+        reader = self.codec.reader(names)
+        async for told in self._sender.events(body):
+            for event in reader.feed(told):
                 yield event
-        except ModelError as error:
-            strike_out(error, self._sender.secrets)
-            raise
+        reply = reader.end()
+        for event in reader.late(reply):
+            yield event
         yield Finished(reply)
