@@ -187,9 +187,8 @@ async def test_a_stream_that_failed_before_the_first_word_is_asked_for_again(fir
 
 
 async def test_an_error_after_the_first_word_is_told_and_not_tried_again():
-    with provider(stream(START + WORD + OVERLOADED)) as server:
-        with pytest.raises(ModelError, match="busy") as caught:
-            await all_of(asking("anthropic", server.url).stream(ModelRequest("hi")))
+    with provider(stream(START + WORD + OVERLOADED)) as server, pytest.raises(ModelError, match="busy") as caught:
+        await all_of(asking("anthropic", server.url).stream(ModelRequest("hi")))
 
     assert caught.value.retryable
     assert len(server.requests) == 1
@@ -197,9 +196,8 @@ async def test_an_error_after_the_first_word_is_told_and_not_tried_again():
 
 async def test_a_stream_that_keeps_failing_comes_to_an_end():
     clock = Clock()
-    with provider(stream(START + OVERLOADED)) as server:
-        with pytest.raises(ModelError, match="busy"):
-            await all_of(asking("anthropic", server.url, clock).stream(ModelRequest("hi")))
+    with provider(stream(START + OVERLOADED)) as server, pytest.raises(ModelError, match="busy"):
+        await all_of(asking("anthropic", server.url, clock).stream(ModelRequest("hi")))
 
     assert len(server.requests) == 3
     assert len(clock.waits) == 2
