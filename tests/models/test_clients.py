@@ -85,3 +85,30 @@ async def test_a_beta_is_asked_for_where_the_body_needs_it():
 async def test_a_sync_client_is_an_error():
     with pytest.raises(ConfigError, match="Give AsyncOpenAI"):
         model("openai:m", client=openai.OpenAI(api_key="k"))
+
+
+class Mine(openai.AsyncOpenAI):
+    """A client as applications make them: with their own way to sign in."""
+
+
+async def test_a_client_of_a_class_of_ones_own_is_taken():
+    with provider(stream(STREAMS["openai"])) as server:
+        CLIENTS.append(Mine(api_key="k", base_url=server.url, max_retries=0))
+        events = await all_of(model("openai:m", client=CLIENTS[-1]).stream(ModelRequest("hi", box())))
+
+    assert [call.name for call in events[-1].reply.calls] == ["get_weather", "now"]
+
+
+async def test_the_async_side_of_googles_client_is_taken():
+    with provider(answer(ANSWERS["gemini"])) as server:
+        client = client_for("gemini", server.url)
+        reply = await model("gemini:m", client=client.aio).respond(ModelRequest("hi"))
+
+    assert reply.text == "Hello."
+
+
+async def test_the_wait_that_a_provider_asks_for_is_told():
+    with provider(answer(BUSY, 429, retry_after="7")) as server, pytest.raises(ModelError) as caught:
+        await model("openai:m", client=client_for("openai", server.url)).respond(ModelRequest("hi"))
+
+    assert caught.value.retry_after == 7

@@ -7,13 +7,14 @@ Not here: our own connections (`transport`).
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from toolwright.errors import ConfigError, ModelError, text_of
 from toolwright.models.endpoints import anthropic_flags
 from toolwright.models.secrets import secrets_of_client
-from toolwright.models.waiting import may_pass
+from toolwright.models.waiting import asked_wait, may_pass
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _MAKERS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
@@ -25,8 +26,7 @@ def sender_over(client: Any, provider: str, model: str) -> SdkSender | GenaiSend
     Raises:
         ConfigError: the client is another provider's, or a sync one.
     """
-    maker = type(client).__module__.partition(".")[0]
-    if maker != _MAKERS[provider]:
+    if not _is_of(client, _MAKERS[provider]):
         raise ConfigError(
             f"client={type(client).__module__}.{type(client).__name__} does not fit {provider!r}. "
             f"Give a client of the package {_MAKERS[provider]!r}."
@@ -36,6 +36,11 @@ def sender_over(client: Any, provider: str, model: str) -> SdkSender | GenaiSend
     if not inspect.iscoroutinefunction(getattr(client, "post", None)):
         raise ConfigError(f"client={type(client).__name__} is not async. Give Async{type(client).__name__}(...).")
     return SdkSender(client, provider)
+
+
+def _is_of(client: Any, package: str) -> bool:
+    """Tell whether a client is of a package, or of a class that somebody made out of its own."""
+    return any(kind.__module__.partition(".")[0] == package for kind in type(client).__mro__)
 
 
 class SdkSender:
@@ -64,8 +69,7 @@ class SdkSender:
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the answer."""
-        kind = inspect.getmodule(type(self._client))
-        stream_type = getattr(kind, "AsyncStream", None)
+        stream_type = sys.modules[_MAKERS[self._provider]].AsyncStream
         try:
             stream = await self._client.post(
                 _PATHS[self._provider],
@@ -73,7 +77,7 @@ class SdkSender:
                 body=dict(body),
                 options=self._options(body),
                 stream=True,
-                stream_cls=stream_type[object] if stream_type is not None else None,
+                stream_cls=stream_type[object],
             )
             async for event in stream:
                 yield event["data"] if event.keys() == {"data", "event"} else event
@@ -89,10 +93,10 @@ class SdkSender:
 
 
 class GenaiSender:
-    """Requests through `google.genai.Client`."""
+    """Requests through `google.genai.Client`, or its `aio`."""
 
     def __init__(self, client: Any, model: str) -> None:
-        self._models, self._model = client.aio.models, model
+        self._models, self._model = getattr(client, "aio", client).models, model
         self._client = client  # a client that nobody holds is closed
 
     def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,4 +150,7 @@ def told(error: Exception, provider: str) -> ModelError:
     code = str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
     kind = type(error).__name__
     again = may_pass(number) if number is not None else "Connection" in kind or "Timeout" in kind
-    return ModelError(provider, text_of(error) or type(error).__name__, status=number, code=code, retryable=again)
+    made = ModelError(provider, text_of(error) or type(error).__name__, status=number, code=code, retryable=again)
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    made.retry_after = asked_wait(headers) if isinstance(headers, Mapping) else None
+    return made
