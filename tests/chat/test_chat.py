@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolwright import Limits, Sequential, Toolbox, ToolCall, ToolContext, ToolError, tool
+from toolwright import Limits, Sequential, Toolbox, ToolCall, ToolContext, ToolError, WebSearch, tool
 from toolwright.chat.chat import Chat
 from toolwright.chat.events import CallFinished, CallProgress, CallStarted, Done, StepFinished
 from toolwright.chat.memory import WindowMemory
@@ -418,3 +418,23 @@ def test_sync_code_can_chat():
     model = ScriptedModel([sum_of((1, 2)), "3"])
 
     assert Chat(model, [add]).send_sync("1 + 2?").text == "3"
+
+
+@pytest.mark.parametrize("tools", [[], Toolbox(), None], ids=["list", "toolbox", "none"])
+async def test_settings_of_a_chat_switch_on_what_the_provider_runs(tools):
+    model = ScriptedModel(["a", "b"])
+    chat = Chat(model, tools=tools, config={"WebSearchTool.type": "default"})
+
+    await chat.send("x")
+    await chat.send("x", add_tools=[WebSearch(city="Brno")])
+
+    assert [item.city for item in model.requests[0].native] == [None]
+    assert "Brno" in [item.city for item in model.requests[1].native]
+
+
+async def test_a_toolbox_says_more_of_a_search_than_the_settings():
+    model = ScriptedModel(["a"])
+
+    await Chat(model, tools=Toolbox(WebSearch(city="Brno")), config={"WebSearchTool.type": "default"}).send("x")
+
+    assert [item.city for item in model.requests[0].native] == ["Brno"]

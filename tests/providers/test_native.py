@@ -110,6 +110,19 @@ def test_the_provider_of_a_tool_is_read_as_everywhere():
     assert Toolbox(NativeTool("OpenAI_Chat", {"type": "custom"})).definitions("openai-chat") == [{"type": "custom"}]
 
 
+def test_a_tool_that_is_said_twice_goes_out_once_as_it_was_said_last():
+    code = NativeTool("openai", {"type": "code_interpreter", "container": {"type": "auto"}})
+    other = RemoteMcp("crm", "https://other.example/mcp")
+
+    made = Toolbox(WebSearch(), SERVER, code) | Toolbox(WebSearch(city="Brno"), other, code)
+
+    body = codec("openai").encode(ModelRequest("x", made), "m")
+    assert [tool["type"] for tool in body["tools"]] == ["web_search", "mcp", "code_interpreter"]
+    assert body["tools"][0]["user_location"]["city"] == "Brno"
+    assert body["tools"][1]["server_url"] == "https://other.example/mcp"
+    assert len(codec("anthropic").encode(ModelRequest("x", made), "m")["mcp_servers"]) == 1
+
+
 def test_a_secret_is_not_shown():
     assert "s3cret" not in repr(SERVER)
 

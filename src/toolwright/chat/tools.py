@@ -13,6 +13,7 @@ from toolwright._core.approve import Approver
 from toolwright._core.config import Config
 from toolwright._core.context import ToolContext
 from toolwright._core.exchange import ModelRequest
+from toolwright._core.native import native_from
 from toolwright._core.toolbox import Toolbox
 from toolwright.errors import ConfigError
 from toolwright.models.protocol import Model
@@ -24,7 +25,14 @@ def box_of(tools: Any, approver: Approver | None, config: Config | Mapping[str, 
     if not isinstance(tools, Toolbox):
         return Toolbox(*_listed(tools), approver=approver, config=config)
     box = tools if approver is None else tools.approved_by(approver)
-    return box if config is None else box.configured(config)
+    if config is None:
+        return box
+    # What the settings switch on holds for every chat; what the toolbox says of the same tool is said for this one.
+    known = {item.name for item in box.native}
+    said = native_from(config if isinstance(config, Config) else Config(config))
+    more = [item for item in said if item.name not in known]
+    box = box.configured(config)
+    return box | Toolbox(*more) if more else box
 
 
 class Given:

@@ -22,7 +22,7 @@ from toolwright.providers.conversation import repair
 from toolwright.providers.fit import checked_strict
 from toolwright.providers.kept import Kept
 from toolwright.providers.names import Names, wire_id
-from toolwright.providers.native import native_tool
+from toolwright.providers.native import each_once, native_tool
 from toolwright.providers.offer import Offer, Terms, offer_of
 from toolwright.providers.parts import same_arguments
 from toolwright.providers.report import Narrowed, Verdict
@@ -58,7 +58,7 @@ class Format(ABC):
         Raises:
             LossyDefinition: one would change its meaning, and `lossy` is not set.
         """
-        return offer_of(tools, native, self.terms, checked_strict(strict), lossy=lossy)
+        return offer_of(tools, each_once(native), self.terms, checked_strict(strict), lossy=lossy)
 
     def tools(self, offer: Offer) -> list[Body]:
         """Return what goes into the field `tools`."""

@@ -6,12 +6,13 @@ Not here: the values (`toolwright._core.native`), which this module gives on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from toolwright._core.native import Native, NativeTool, RemoteMcp, WebSearch
 from toolwright.errors import DefinitionError, UnsupportedProvider
 
-__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "anthropic_servers", "native_tool"]
+__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "anthropic_servers", "each_once", "native_tool"]
 
 _SEARCHES: Final = {
     "openai": (
@@ -91,6 +92,15 @@ def _server(item: RemoteMcp, provider: str) -> dict[str, Any]:
     if item.authorization:
         transport["headers"] = {"Authorization": item.authorization}
     return {"mcpServers": [{"name": item.name, "streamableHttpTransport": transport}]}
+
+
+def each_once(items: Iterable[Native]) -> tuple[Native, ...]:
+    """Return tools without those that are said twice; of two searches, or servers of one name, the later one holds."""
+    kept: dict[Any, Native] = {}
+    for item in items:
+        key = ("spec", repr(item)) if isinstance(item, NativeTool) else (type(item), item.name)
+        kept[key] = item
+    return tuple(kept.values())
 
 
 def anthropic_servers(items: tuple[Native, ...]) -> list[dict[str, Any]]:
