@@ -242,6 +242,17 @@ async def test_whatever_comes_back_is_an_error_with_its_words(told, words):
         await asking("openai-chat", server.url, retries=0).respond(ModelRequest("hi"))
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["plain", "stream"])
+async def test_an_answer_that_points_elsewhere_is_told_and_not_followed(streaming):
+    with provider(answer(b"", 308, location="https://elsewhere.example/v1")) as server:
+        made = asking("openai-chat", server.url)
+        with pytest.raises(ModelError, match=r"308: it points to 'https://elsewhere.example/v1'") as caught:
+            await (all_of(made.stream(ModelRequest("hi"))) if streaming else made.respond(ModelRequest("hi")))
+
+    assert len(server.requests) == 1
+    assert not caught.value.retryable
+
+
 async def test_a_plain_answer_where_a_stream_was_asked_for_is_an_error():
     with provider(answer(CHAT)) as server, pytest.raises(ModelError, match="no stream came"):
         await all_of(asking("openai-chat", server.url, retries=0).stream(ModelRequest("hi")))

@@ -27,7 +27,7 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
     raise ImportError("Models need httpx2: pip install 'toolwright[models]'") from missing
 
 
-_FAILED: Final = 400
+_MOVED, _FAILED = 300, 400
 BODY_BYTES: Final = 64 * 1024 * 1024
 """The longest answer that is taken, unpacked."""
 STREAM_BYTES: Final = 4 * BODY_BYTES
@@ -138,7 +138,7 @@ class Transport:
     async def _once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         answer = await self._client().send(self._request(body, stream=True), stream=True)
         try:
-            if answer.status_code >= _FAILED:
+            if answer.status_code >= _MOVED:
                 self._refuse(answer.status_code, answer.headers, await self._whole(answer))
             if "text/event-stream" not in answer.headers.get("content-type", ""):
                 content = await self._whole(answer)
@@ -159,8 +159,14 @@ class Transport:
             await answer.aclose()
 
     def _refuse(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
-        if status < _FAILED:
+        if status < _MOVED:
             return
+        if status < _FAILED:
+            # Not followed: a key must not go where nobody meant it to.
+            place = clip(headers.get("location", "nowhere"))
+            raise ModelError(
+                self._endpoint.provider, f"it points to {place!r}. Give the right base_url.", status=status
+            )
         try:
             told = from_json(content)
         except ValueError:
