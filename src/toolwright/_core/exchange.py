@@ -54,8 +54,9 @@ class ToolChoice:
         """Read a choice: one of the three words, or the name of the tool that must be called."""
         if wanted is None or isinstance(wanted, ToolChoice):
             return wanted
-        if not isinstance(wanted, str):
-            raise ConfigError(f'tool_choice={wanted!r}: give "auto", "none", "required", or the name of a tool.')
+        given: Any = wanted
+        if not isinstance(given, str):
+            raise ConfigError(f'tool_choice={given!r}: give "auto", "none", "required", or the name of a tool.')
         return cls(wanted) if wanted in _MODES else cls("required", (wanted,))  # type: ignore[arg-type]
 
 
@@ -77,7 +78,8 @@ class ModelRequest:
         tool_choice: ToolChoice | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(options or {}, Mapping):
+        said: Any = options or {}
+        if not isinstance(said, Mapping):
             raise ConfigError(f"options={options!r:.60}: give a mapping, such as {{'max_tokens': 100}}.")
         given = dict(options or {})
         if unknown := given.keys() - OPTIONS.keys():
@@ -87,10 +89,9 @@ class ModelRequest:
             )
         if not isinstance(given.get("body", {}), Mapping):
             raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: give a mapping of fields.')
-        said = _said(messages)
         definitions, native = _offered(tools)
         for name, value in {
-            "messages": said,
+            "messages": _messages(messages),
             "tools": definitions,
             "tool_choice": ToolChoice.of(tool_choice),
             "options": given,
@@ -99,11 +100,11 @@ class ModelRequest:
             object.__setattr__(self, name, value)
 
 
-def _said(messages: Any) -> tuple[Message, ...]:
-    if isinstance(messages, str):
-        return (Message("user", messages),)
-    said = (messages,) if isinstance(messages, Message) else messages
-    listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, Mapping) else (said,)
+def _messages(given: Any) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return (Message("user", given),)
+    several = isinstance(given, Iterable) and not isinstance(given, Mapping)
+    listed: tuple[Any, ...] = tuple(given) if several else (given,)
     for message in listed:
         if not isinstance(message, Message):
             raise ConfigError(f"{message!r:.60} is no message. Give a text, or Message('user', ...).")
