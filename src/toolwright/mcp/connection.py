@@ -156,8 +156,10 @@ class Connection(Listed):
         return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
 
     def _relay_of(self, context: ToolContext[Any]) -> Relay | None:
-        asks = self.host.passes or not self.host.own  # a toolbox that answers, and is not served, answers for all
-        return relay_of(context[CLIENT]) if CLIENT in context and asks else None
+        if CLIENT not in context:
+            return None
+        # A toolbox that answers, and is not served, answers for all.
+        return relay_of(context[CLIENT]) if self.host.passes or not self.host.own else None
 
     async def _reliably(
         self,
