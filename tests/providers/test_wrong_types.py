@@ -76,6 +76,9 @@ class Told:
         for event in self.given:
             yield event
 
+    async def again(self, error, attempt):
+        return False
+
     async def aclose(self):
         pass
 
