@@ -38,7 +38,7 @@ from toolwright.serving.identity import NOBODY, Identity
 from toolwright.serving.peers import Peers
 from toolwright.serving.served import PRINCIPAL, ToolboxServer, server_of
 from toolwright.serving.short import MODERN, Short
-from toolwright.serving.underway import Underway, called_off_by, id_of
+from toolwright.serving.underway import TAKEN, Underway, called_off_by, id_of
 
 _log = logging.getLogger("toolwright.serving")
 
@@ -155,7 +155,7 @@ class McpApp:
             if is_free:
                 await self._long(scope, principal, receive, send)
             else:
-                await Refusal(400, "A request with this id is under way.", id=asked)(send)
+                await Refusal(400, TAKEN, id=asked)(send)
 
     async def _long(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
         """Have the SDK answer."""

@@ -27,6 +27,7 @@ from toolwright.serving.pipes import Incoming, Outgoing
 from toolwright.serving.served import ToolboxServer, server_of
 from toolwright.serving.short import SESSION_VERSIONS, Short, enveloped
 from toolwright.serving.stepping import Rest
+from toolwright.serving.underway import TAKEN
 
 AT_ONCE: Final = 256
 """How many requests are under way before we stop reading."""
@@ -138,7 +139,7 @@ class Session:
         if type(asked) is not int and type(asked) is not str:
             self._refuse(None, INVALID_REQUEST, "The id must be a text or a whole number.")
         elif asked in self.waiting:
-            self._refuse(asked, INVALID_REQUEST, "A request with this id is under way.")
+            self._refuse(asked, INVALID_REQUEST, TAKEN)
         elif self._is_plain(message):
             self.waiting[asked] = None
             task, _, error = eager.start(self._answer(message), asyncio.get_running_loop())

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Request: TypeAlias = tuple[bytes, str, int | str]
 """The session, whose it is, and the id that the client chose."""
+TAKEN: Final = "A request with this id is under way. Give each request an id of its own."
 
 
 class CalledOff(Exception):
