@@ -58,7 +58,7 @@ check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/toolwright check --strict src examples
+	$(BIN)/toolmason check --strict src examples
 
 format: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format $(CODE)

@@ -41,10 +41,10 @@ def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
         contenders = [Contender("floor: pydantic-core", floor(sample))]
         if ours:
             contenders += [
-                Contender("toolwright, timeout=None", ours.on_loop(sample, timeout=None), bare),
-                Contender("toolwright, all defaults", ours.on_loop(sample), usual),
-                Contender('toolwright, runs_on="loop", timeout=None', ours.plain_on_loop(sample, timeout=None), bare),
-                Contender('toolwright, runs_on="loop"', ours.plain_on_loop(sample), usual),
+                Contender("toolmason, timeout=None", ours.on_loop(sample, timeout=None), bare),
+                Contender("toolmason, all defaults", ours.on_loop(sample), usual),
+                Contender('toolmason, runs_on="loop", timeout=None', ours.plain_on_loop(sample, timeout=None), bare),
+                Contender('toolmason, runs_on="loop"', ours.plain_on_loop(sample), usual),
             ]
         makers = {name: lambda name=name, sample=sample: peers.for_loop(name, sample) for name in peers.PEERS}
         race_of = _race(f"Call: {sample.name}", sample, contenders, makers if with_peers else {}, rounds, notes)
@@ -60,7 +60,7 @@ def under_policy(rounds: int, *, with_peers: bool) -> list[Table]:
     contenders = [Contender("floor: pydantic-core", floors.on_loop(sample))]
     if ours:
         contenders += [
-            Contender("toolwright, all defaults", ours.on_loop(sample), 3.0),
+            Contender("toolmason, all defaults", ours.on_loop(sample), 3.0),
             Contender("with time-out and limits", ours.governed(sample, **limits)),
             Contender("with a hook", ours.governed(sample, hooked=True)),
             Contender("with time-out, limits and a hook", ours.governed(sample, hooked=True, **limits), 4.0),
@@ -81,8 +81,8 @@ def in_thread(rounds: int, *, with_peers: bool) -> list[Table]:
         ]
         if ours:
             contenders += [
-                Contender("toolwright, timeout=None", ours.in_thread(sample, timeout=None), 0.6),
-                Contender("toolwright, all defaults", ours.in_thread(sample), 0.6),
+                Contender("toolmason, timeout=None", ours.in_thread(sample, timeout=None), 0.6),
+                Contender("toolmason, all defaults", ours.in_thread(sample), 0.6),
             ]
         makers = {name: lambda name=name, sample=sample: peers.PEERS[name](sample.plain) for name in peers.IN_THREAD}
         title = f"Sync tool in a thread: {sample.name}"
@@ -94,7 +94,7 @@ def _ours() -> tuple[ModuleType | None, list[str]]:
     try:
         return importlib.import_module("ours"), []
     except ImportError as missing:
-        return None, [f"Toolwright is not measured: {missing}."]
+        return None, [f"Toolmason is not measured: {missing}."]
 
 
 async def _race(
@@ -141,7 +141,7 @@ async def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, w
     sample = Sample("nap", samples.nap, samples.nap, texts[0])
     batches: dict[str, Batch] = {"anyio.to_thread (gather)": _gathered(floors.hop_by_anyio(sample), texts)}
     if ours:
-        batches["toolwright, call_all"] = ours.batch(samples.nap, texts)
+        batches["toolmason, call_all"] = ours.batch(samples.nap, texts)
     if with_peers:
         batches |= {f"{name} (gather)": _gathered(peers.PEERS[name](samples.nap), texts) for name in peers.IN_THREAD}
     walls: dict[str, list[float]] = {name: [] for name in batches}
@@ -157,7 +157,7 @@ async def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, w
 
 
 def _nap_row(name: str, walls: Sequence[float]) -> Row:
-    limit = NAPS_LIMIT_MS if name.startswith("toolwright") else None
+    limit = NAPS_LIMIT_MS if name.startswith("toolmason") else None
     best = min(walls)
     return Row(name, (best, statistics.median(walls)), f"≤ {limit:g} ms" if limit else "", verdict(best, limit))
 

@@ -67,14 +67,14 @@ async def _floor_called(function: Function) -> object:
 
 
 def _ours(function: Function) -> object:
-    from toolwright import Toolbox, tool
+    from toolmason import Toolbox, tool
 
     (made,) = Toolbox(tool(function)).tools
     return made.definition.input_schema
 
 
 async def _ours_called(function: Function) -> object:
-    from toolwright import Toolbox, tool
+    from toolmason import Toolbox, tool
 
     box = Toolbox(tool(function))
     (made,) = box.tools
@@ -83,9 +83,9 @@ async def _ours_called(function: Function) -> object:
 
 OWN: dict[str, Callable[[Function], object]] = {
     "floor: TypeAdapter(fn)": _floor,
-    "toolwright": _ours,
+    "toolmason": _ours,
     "TypeAdapter(fn), called once": _floor_called,
-    "toolwright, called once": _ours_called,
+    "toolmason, called once": _ours_called,
 }
 """The second pair shows what the first leaves for the first call."""
 
@@ -116,7 +116,7 @@ def _row(name: str, taken: dict[str, list[Figures]]) -> Row:
     cold, first, each = (statistics.median(one[key] for one in mine) for key in ("cold", "first", "each"))
     ratio = statistics.median(a["each"] / b["each"] for a, b in zip(mine, floor, strict=True))
     figures = (cold, first, each, min(one["wall"] for one in mine), ratio)
-    if not name.startswith("toolwright"):
+    if not name.startswith("toolmason"):
         return Row(name, figures)
     kept = {verdict(ratio, RATIO_LIMIT), verdict(first, FIRST_LIMIT_MS)}
     limit = f"≤ {RATIO_LIMIT:g} x, first ≤ {FIRST_LIMIT_MS:g} ms"
@@ -127,8 +127,8 @@ async def _measure(name: str, state: str) -> Figures:
     """Measure one contender, in this process; importing it is not part of the figures."""
     define = {**OWN, **peers.DEFINE}[name]
     default = (
-        "from toolwright import Toolbox, tool"
-        if name.startswith("toolwright")
+        "from toolmason import Toolbox, tool"
+        if name.startswith("toolmason")
         else "from pydantic import TypeAdapter, BaseModel"
     )
     exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - written there

@@ -19,13 +19,13 @@ RATIO_LIMIT, MEMORY_LIMIT_MB = 1.25, 30.0
 # 100 ms, on the machine where this floor takes 94: machines differ by more than the figure says.
 MODEL_LIMIT = 1.06
 
-EMPTY, FLOOR, OURS = "(empty interpreter)", "floor: pydantic, asyncio", "toolwright"
-MODEL = "toolwright, first model"
+EMPTY, FLOOR, OURS = "(empty interpreter)", "floor: pydantic, asyncio", "toolmason"
+MODEL = "toolmason, first model"
 STATEMENTS = {
     EMPTY: "pass",
     FLOOR: "import pydantic, asyncio; pydantic.BaseModel, pydantic.TypeAdapter",
-    OURS: "import toolwright; toolwright.tool, toolwright.Toolbox",
-    MODEL: "import toolwright; toolwright.model('openai-chat:m', base_url='http://127.0.0.1:1')",
+    OURS: "import toolmason; toolmason.tool, toolmason.Toolbox",
+    MODEL: "import toolmason; toolmason.model('openai-chat:m', base_url='http://127.0.0.1:1')",
 }
 
 # Compiled files are part of every installation: without them the figure would be that of the compiler.

@@ -70,7 +70,7 @@ def _answer(body: dict[str, Any]) -> dict[str, Any]:
 def runs(port: int) -> dict[str, Run]:
     """Return the loops over a server."""
     base = f"http://127.0.0.1:{port}/v1"
-    return {"floor: hand-written loop, httpx2 and json": _floor(base), "toolwright": _ours(base)}
+    return {"floor: hand-written loop, httpx2 and json": _floor(base), "toolmason": _ours(base)}
 
 
 def _floor(base: str) -> Run:
@@ -94,7 +94,7 @@ def _floor(base: str) -> Run:
 
 
 def _ours(base: str) -> Run:
-    from toolwright import Chat, Limits, Toolbox, model, tool
+    from toolmason import Chat, Limits, Toolbox, model, tool
 
     marked = tool(read_only=True, repeats="allow")(add)
     limits = Limits(steps=None, calls=None, per_tool=None)

@@ -20,8 +20,8 @@ from pydantic_core import to_json
 from samples import add
 from typing_extensions import TypedDict
 
-from toolwright import Chat, Limits, Message, Toolbox, ToolCall, tool
-from toolwright.models import ModelReply, ModelRequest
+from toolmason import Chat, Limits, Message, Toolbox, ToolCall, tool
+from toolmason.models import ModelReply, ModelRequest
 
 STEPS = (50, 200, 800)
 COLUMNS = (*(f"cpu µs a step, N={steps}" for steps in STEPS), "growth", *(f"x floor, N={n}" for n in STEPS[::2]))
@@ -37,7 +37,7 @@ Judge = Callable[[Sequence[float]], tuple[str, str]]
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
     """Measure loops in memory, and over HTTP."""
-    runs: dict[str, Run] = {"floor: hand-written loop, pydantic-core": floor, "toolwright": ours}
+    runs: dict[str, Run] = {"floor: hand-written loop, pydantic-core": floor, "toolmason": ours}
     notes: list[str] = []
     if with_peers:
         for name, make in loop_peers.PEERS.items():
@@ -96,7 +96,7 @@ def _row(name: str, taken: Mapping[tuple[str, int], list[float]], floor: str, ju
     figures = [statistics.median(taken[name, steps]) for steps in STEPS]
     figures.append(_ratio(taken[name, STEPS[-1]], taken[name, STEPS[0]]))
     figures += [_ratio(taken[name, steps], taken[floor, steps]) for steps in STEPS[::2]]
-    return Row(name, figures, *(judge(figures) if name == "toolwright" else ("", "")))
+    return Row(name, figures, *(judge(figures) if name == "toolmason" else ("", "")))
 
 
 def _ratio(these: Sequence[float], those: Sequence[float]) -> float:

@@ -17,9 +17,9 @@ from measure import Row, Table
 MODULES, EACH = 100, 10
 COLUMNS = ("cpu ms", "wall ms (best)", "whole process, cpu ms", "x faster", "x faster, whole process")
 LIMIT = 20.0
-IMPORTED, LISTED = "floor: import the modules", "toolwright, from_manifest"
+IMPORTED, LISTED = "floor: import the modules", "toolmason, from_manifest"
 
-READY = "import importlib, json, pkgutil, sys, time\nimport toolwright\nfrom toolwright import Toolbox\n"
+READY = "import importlib, json, pkgutil, sys, time\nimport toolmason\nfrom toolmason import Toolbox\n"
 START = "cpu, wall = time.process_time(), time.perf_counter()\n"
 REPORT = """
 listed = [tool.definition for tool in box]
@@ -42,9 +42,9 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
         _write_package(Path(folder) / "wares")
         environment = {**os.environ, "PYTHONPATH": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        code = "from toolwright.build.manifest import build, write_file\nbuilt = build('wares')\n"
+        code = "from toolmason.build.manifest import build, write_file\nbuilt = build('wares')\n"
         _run(code + "write_file(built.file, built.data)", environment)
-        size = (Path(folder) / "wares" / "_toolwright.json").stat().st_size
+        size = (Path(folder) / "wares" / "_toolmason.json").stat().st_size
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in PROGRAMS}
         for turn in range(rounds + 1):
             for name, program in PROGRAMS.items():
@@ -52,7 +52,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
                 if turn:  # the first round writes the byte code
                     taken[name].append(figures)
     notes = [
-        "The first figures begin after `import toolwright`, which both need; the whole process holds that too.",
+        "The first figures begin after `import toolmason`, which both need; the whole process holds that too.",
         f"The manifest has {size:,} bytes. The hash of every module's source is compared with it each time.",
     ]
     rows = [_row(name, taken) for name in PROGRAMS]
@@ -66,7 +66,7 @@ def _write_package(folder: Path) -> None:
         tools = "".join(
             "\n@tool" + SOURCE.format(number=number) for number in range(module * EACH, module * EACH + EACH)
         )
-        (folder / f"part_{module:03}.py").write_text(f"from toolwright import tool\n{tools}", "utf-8")
+        (folder / f"part_{module:03}.py").write_text(f"from toolmason import tool\n{tools}", "utf-8")
 
 
 def _run(program: str, environment: dict[str, str]) -> str:

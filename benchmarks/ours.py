@@ -1,4 +1,4 @@
-"""Toolwright as a contender: a sample becomes a tool, a text becomes a result's text.
+"""Toolmason as a contender: a sample becomes a tool, a text becomes a result's text.
 
 Lives here: the only use of the package in the measurements of calls.
 Not here: what it is compared with.
@@ -11,7 +11,7 @@ from typing import Any
 from measure import Call
 from samples import Sample
 
-from toolwright import Toolbox, ToolCall, ToolResult, tool
+from toolmason import Toolbox, ToolCall, ToolResult, tool
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from mcp.server.mcpserver import MCPServer
 from measure import Contender, Row, Table, race
 
 from mcp import Client
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 COLUMNS = ("cpu µs", "wall µs (best)", "x SDK")
 LIMIT = 1.15
@@ -69,7 +69,7 @@ async def _compared(where: str, target: object, source: McpServer, rounds: int) 
         async def ours(text: str) -> object:
             return (await box.call("echo", {"text": text})).text
 
-        contenders = [Contender("the SDK's client", theirs), Contender("toolwright", ours, LIMIT)]
+        contenders = [Contender("the SDK's client", theirs), Contender("toolmason", ours, LIMIT)]
         rows = await race(contenders, "hello", rounds * TURNS, SECONDS)
     return Table(f"Call of an MCP server {where}", COLUMNS, rows)
 
@@ -86,7 +86,7 @@ async def _listed(rounds: int) -> Table:
         taken = [await _timed(box.list) for _ in range(max(rounds, 5))]
     best = min(taken)
     verdict = "ok" if best <= LIST_LIMIT_MS else "over"
-    row = Row("toolwright", (best, statistics.median(taken)), f"≤ {LIST_LIMIT_MS:g} ms", verdict)
+    row = Row("toolmason", (best, statistics.median(taken)), f"≤ {LIST_LIMIT_MS:g} ms", verdict)
     return Table(f"List {TOOLS} tools of a server, from the cache", ("wall ms (best)", "wall ms (median)"), [row])
 
 

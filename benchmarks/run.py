@@ -1,4 +1,4 @@
-"""Measure the speed of Toolwright against its floor, and against its peers with `--peers`.
+"""Measure the speed of Toolmason against its floor, and against its peers with `--peers`.
 
 Usage: python benchmarks/run.py [SUBJECT|all] [--peers] [--rounds N] [--write]
 """
@@ -38,12 +38,12 @@ SUBJECTS = {
     "serving": serving.table,
     "manifest": manifests.table,
 }
-OWN = ("toolwright", "pydantic", "pydantic-core", "anyio")
+OWN = ("toolmason", "pydantic", "pydantic-core", "anyio")
 
 
 def main() -> int:
     """Measure what the command line names, print the tables, write them down if asked."""
-    parser = argparse.ArgumentParser(description="Measure the speed of Toolwright.")
+    parser = argparse.ArgumentParser(description="Measure the speed of Toolmason.")
     parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, "all"])
     parser.add_argument("--peers", action="store_true", help="measure other libraries too, in benchmarks/.peers")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="interleaved rounds (default: 9)")

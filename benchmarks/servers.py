@@ -10,15 +10,15 @@ from typing import Any
 
 
 def ours(tools: int, *, fast: bool) -> Any:
-    """Toolwright."""
-    from toolwright import Tool, Toolbox
+    """Toolmason."""
+    from toolmason import Tool, Toolbox
 
     async def echo(text: str) -> str:
         """Say it again."""
         return text
 
     box = Toolbox(*(Tool.from_function(echo, name=f"echo_{number}") for number in range(tools)))
-    from toolwright.serving.app import asgi_app
+    from toolmason.serving.app import asgi_app
 
     return box, asgi_app(box, fast=fast)
 
@@ -100,8 +100,8 @@ def bare(tools: int) -> Any:
 
 KINDS = {
     "bare handler": bare,
-    "toolwright": lambda tools: ours(tools, fast=True),
-    "toolwright, short way off": lambda tools: ours(tools, fast=False),
+    "toolmason": lambda tools: ours(tools, fast=True),
+    "toolmason, short way off": lambda tools: ours(tools, fast=False),
     "mcp low-level": sdk,
     "fastmcp": fastmcp,
 }
@@ -117,8 +117,8 @@ def main() -> None:
         uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="warning", access_log=False)
     elif way == "alone":
         asyncio.run(_alone(app))
-    elif kind.startswith("toolwright"):
-        from toolwright import serve
+    elif kind.startswith("toolmason"):
+        from toolmason import serve
 
         serve(server)
     elif kind == "fastmcp":

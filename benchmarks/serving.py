@@ -25,7 +25,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 PARAMS = {"name": "echo_0", "arguments": {"text": "hello"}, "_meta": META}
-OWN = ("bare handler", "toolwright", "toolwright, short way off", "mcp low-level")
+OWN = ("bare handler", "toolmason", "toolmason, short way off", "mcp low-level")
 TOOLS = (1, 100, 500)
 CONNECTIONS = 64
 SECONDS = 0.5
@@ -40,7 +40,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
     kinds = (*OWN, "fastmcp") if with_peers else OWN
     found = [_compared("http", kinds, tools, rounds) for tools in TOOLS]
     found += [_compared("alone", kinds, tools, rounds) for tools in TOOLS]
-    streams = [kind for kind in kinds if kind not in ("bare handler", "toolwright, short way off")]
+    streams = [kind for kind in kinds if kind not in ("bare handler", "toolmason, short way off")]
     return [*found, _compared("stdio", streams, 1, rounds)]
 
 
@@ -163,7 +163,7 @@ def _compared(way: str, kinds: Sequence[str], tools: int, rounds: int) -> Table:
     finally:
         for server in servers:
             server.stop()
-    ours = next(server for server in servers if server.kind == "toolwright")
+    ours = next(server for server in servers if server.kind == "toolmason")
     bare = next((server for server in servers if server.kind == "bare handler"), None)
     rows = [_row(server, ours, bare) for server in servers]
     titles = {

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Literal
 
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 
 @tool(read_only=True)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 
 @tool(read_only=True, tags=["clock"])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolwright import Inject, Toolbox, ToolContext, tool
+from toolmason import Inject, Toolbox, ToolContext, tool
 
 
 @dataclass

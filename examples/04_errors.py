@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from toolwright import Retry, Toolbox, ToolContext, ToolError, tool
+from toolmason import Retry, Toolbox, ToolContext, ToolError, tool
 
 STOCK = {"TEA-01": 3}
 

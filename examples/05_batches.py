@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Annotated
 
-from toolwright import Sequential, Toolbox, ToolCall, tool
+from toolmason import Sequential, Toolbox, ToolCall, tool
 
 
 @tool(read_only=True)

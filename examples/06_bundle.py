@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from toolwright import Toolbox, ToolError, prompt, tool
+from toolmason import Toolbox, ToolError, prompt, tool
 
 
 class Notes:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright import Tool, Toolbox, ToolContext, ToolDefinition, ToolOptions
+from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, ToolOptions
 
 LIGHT = {"type": "object", "properties": {"level": {"type": "integer", "maximum": 100}}, "required": ["level"]}
 

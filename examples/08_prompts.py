@@ -3,7 +3,7 @@
 import json
 from typing import Annotated
 
-from toolwright import Message, Toolbox, prompt
+from toolmason import Message, Toolbox, prompt
 
 
 @prompt(role="user")

@@ -4,8 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolwright import Toolbox, discover, scan, supported_for, tool
-from toolwright.resolvers import ImportResolver, StaticResolver
+from toolmason import Toolbox, discover, scan, supported_for, tool
+from toolmason.resolvers import ImportResolver, StaticResolver
 
 
 class Shop:
@@ -23,7 +23,7 @@ class Shelves:
 
 
 KITCHEN = '''
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

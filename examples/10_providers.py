@@ -3,9 +3,9 @@
 import asyncio
 from typing import Annotated, Literal
 
-from toolwright import Message, Toolbox, tool
-from toolwright.models import ModelRequest, ScriptedModel
-from toolwright.providers import KNOWN, verdict
+from toolmason import Message, Toolbox, tool
+from toolmason.models import ModelRequest, ScriptedModel
+from toolmason.providers import KNOWN, verdict
 
 
 @tool(read_only=True)
@@ -14,7 +14,7 @@ def get_weather(city: Annotated[str, "City name"], unit: Annotated[Literal["C", 
     return f"21 {unit} and sunny in {city}"
 
 
-@tool(name="shop.search", read_only=True)  # toolwright: ignore[TW201] - the alias is what is shown
+@tool(name="shop.search", read_only=True)  # toolmason: ignore[TM201] - the alias is what is shown
 def search(filters: Annotated[dict[str, str], "Field and value"]) -> list[str]:
     """Search the shop."""
     return sorted(filters)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from toolwright import McpServer, Toolbox, ToolContext, resource, tool
+from toolmason import McpServer, Toolbox, ToolContext, resource, tool
 
 ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
 

@@ -2,7 +2,7 @@
 set -eu
 
 show() {
-    printf '$ toolwright'
+    printf '$ toolmason'
     for word in "$@"; do
         case $word in
         *' '*) printf ' "%s"' "$word" ;;
@@ -10,7 +10,7 @@ show() {
         esac
     done
     printf '\n'
-    toolwright "$@"
+    toolmason "$@"
 }
 
 show list examples/shop.py:box

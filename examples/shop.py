@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from toolwright import Toolbox, ToolError, tool
+from toolmason import Toolbox, ToolError, tool
 
 PRICES = {"TEA-01": 4.5, "TEA-02": 6.0, "CUP-01": 12.0}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from build.marks import expected, unmarked
-from toolwright.build.check import Report, check
-from toolwright.build.settings import CheckSettings
-from toolwright.build.targets import find_target
+from toolmason.build.check import Report, check
+from toolmason.build.settings import CheckSettings
+from toolmason.build.targets import find_target
 
 
 class Folder:

@@ -1,6 +1,6 @@
-"""Python source with marks where findings are expected: `def f(⟦TW103⟧x)`.
+"""Python source with marks where findings are expected: `def f(⟦TM103⟧x)`.
 
-Lives here: taking the marks out, and telling the places that they stood at. Codes share a mark: `⟦TW101,TW305⟧`.
+Lives here: taking the marks out, and telling the places that they stood at. Codes share a mark: `⟦TM101,TM305⟧`.
 """
 
 import re

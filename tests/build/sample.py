@@ -8,25 +8,25 @@ HEAD = """\
 import no_such_package
 import os
 from typing import TYPE_CHECKING, Annotated, Callable
-from toolwright import Inject, Param, Retry, Tool, Toolbox, prompt, tool
+from toolmason import Inject, Param, Retry, Tool, Toolbox, prompt, tool
 if TYPE_CHECKING:
     from datetime import date
 """
 
-BROKEN = "def price(⟦TW100⟧:\n    ...\n"
+BROKEN = "def price(⟦TM100⟧:\n    ...\n"
 
 DEFINITIONS = (
     HEAD
     + '''
 @tool
-def a01(⟦TW101⟧sku: str):
+def a01(⟦TM101⟧sku: str):
     """Find an article."""
 
 @tool
-def ⟦TW102⟧a02(): ...
+def ⟦TM102⟧a02(): ...
 
 @tool
-def a03(⟦TW103⟧sku):
+def a03(⟦TM103⟧sku):
     """Find an article.
 
     Args:
@@ -34,11 +34,11 @@ def a03(⟦TW103⟧sku):
     """
 
 @tool
-def a04(change: ⟦TW104⟧Annotated[Callable, "What to do"]):
+def a04(change: ⟦TM104⟧Annotated[Callable, "What to do"]):
     """Change an article."""
 
 @tool
-def a05(*⟦TW105⟧numbers: int):
+def a05(*⟦TM105⟧numbers: int):
     """Find articles."""
 
 class Shop:
@@ -48,101 +48,101 @@ class Shop:
 
 class Market(Shop):
     @tool(name="find")
-    def ⟦TW106⟧search(self):
+    def ⟦TM106⟧search(self):
         """Search an article."""
 
 @tool
 def find():
     """Find an order."""
 
-box = Toolbox(find, ⟦TW107⟧Shop())
+box = Toolbox(find, ⟦TM107⟧Shop())
 
 @tool(name="a05")
-def ⟦TW108⟧a08():
+def ⟦TM108⟧a08():
     """Find an order."""
 
 @tool
-def a09(⟦TW109⟧n: Annotated[int, Param(description="How many", required=True)] = 5):
+def a09(⟦TM109⟧n: Annotated[int, Param(description="How many", required=True)] = 5):
     """Find an order."""
 
 @tool
-def a10(n: Annotated[int, "How many"] = ⟦TW110⟧"5"):
+def a10(n: Annotated[int, "How many"] = ⟦TM110⟧"5"):
     """Find an order."""
 
 @tool
-def a11(file: Annotated[str, Param(description="Where to", template=True)] = ⟦TW111⟧"${folder}/a"):
+def a11(file: Annotated[str, Param(description="Where to", template=True)] = ⟦TM111⟧"${folder}/a"):
     """Export the orders."""
 
 @tool
-def a12(⟦TW112⟧file: Annotated[str, Param(description="Where to", template=True)] = 5):
+def a12(⟦TM112⟧file: Annotated[str, Param(description="Where to", template=True)] = 5):
     """Export the orders."""
 
-@tool(⟦TW113⟧lock="file")
+@tool(⟦TM113⟧lock="file")
 def a13(path: Annotated[str, "Where to"]):
     """Export the orders."""
 
-@⟦TW114⟧tool
+@⟦TM114⟧tool
 class Orders: ...
 
 @tool
 def a15():
-    ⟦TW115⟧f"""List {1}."""
+    ⟦TM115⟧f"""List {1}."""
 
-@tool(⟦TW116⟧readonly=True)
+@tool(⟦TM116⟧readonly=True)
 def a16():
     """List the orders."""
 
-@tool(⟦TW117⟧runs_on="threads")
+@tool(⟦TM117⟧runs_on="threads")
 def a17():
     """List the orders."""
 
 @tool
 def a18():
-    ⟦TW118⟧"""List the orders.
+    ⟦TM118⟧"""List the orders.
 
     Args:
         limit: How many.
     """
 
 @tool
-def a19(to: Annotated[str, "Who"], ⟦TW119⟧at: Annotated[str, Param(name="to", description="Where")]):
+def a19(to: Annotated[str, "Who"], ⟦TM119⟧at: Annotated[str, Param(name="to", description="Where")]):
     """Send an order."""
 
 @tool
-def a20(⟦TW120⟧shop: Annotated[str, Inject, Param(description="Which")]):
+def a20(⟦TM120⟧shop: Annotated[str, Inject, Param(description="Which")]):
     """List the orders."""
 
-@tool(⟦TW121⟧flatten=True)
+@tool(⟦TM121⟧flatten=True)
 def a21():
     """List the orders."""
 
 @tool
-def ⟦TW122⟧read_result():
+def ⟦TM122⟧read_result():
     """Read a result."""
 
-other = Toolbox(⟦TW123⟧Market)
+other = Toolbox(⟦TM123⟧Market)
 
 @tool
-def a24(day: ⟦TW124⟧Annotated[date, "Which day"]):
+def a24(day: ⟦TM124⟧Annotated[date, "Which day"]):
     """List the orders."""
 
-from toolwright.experimental import ⟦TW125⟧shadow
+from toolmason.experimental import ⟦TM125⟧shadow
 '''
 )
 
 OTHERS = (
     HEAD
     + '''
-@tool(⟦TW201⟧name="b.01")
+@tool(⟦TM201⟧name="b.01")
 def b01():
     """List the orders."""
 
 @tool
-def b02(⟦TW202⟧größe: Annotated[str, "S, M or L"]):
+def b02(⟦TM202⟧größe: Annotated[str, "S, M or L"]):
     """Order a cup."""
 
 @tool
-def ⟦TW203⟧b03():
+def ⟦TM203⟧b03():
     """LONG"""
 
 @tool
@@ -150,52 +150,52 @@ def B01():
     """List the orders."""
 
 @tool(name="b01")
-def ⟦TW207⟧b07():
+def ⟦TM207⟧b07():
     """List the orders."""
 
-@tool(read_only=True, ⟦TW301⟧destructive=True)
+@tool(read_only=True, ⟦TM301⟧destructive=True)
 def c01():
     """List the orders."""
 
-@tool(⟦TW302⟧skip_permission=True, overrides_builtin=True)
+@tool(⟦TM302⟧skip_permission=True, overrides_builtin=True)
 def c02():
     """List the orders."""
 
-@tool(⟦TW303⟧destructive=True)
+@tool(⟦TM303⟧destructive=True)
 def c03():
     """Empty the cart."""
 
-@tool(destructive=True, ⟦TW304⟧skip_permission=True)
+@tool(destructive=True, ⟦TM304⟧skip_permission=True)
 def c04():
     """Empty the cart."""
 
 @tool
-def c05(⟦TW305⟧password: Annotated[str, "Of the shop"]):
+def c05(⟦TM305⟧password: Annotated[str, "Of the shop"]):
     """Log in."""
 
 @tool
-def c06(⟦TW306⟧tenant_id: Annotated[str, "Whose shop"]):
+def c06(⟦TM306⟧tenant_id: Annotated[str, "Whose shop"]):
     """List the orders."""
 
 @tool
 def c07(path: Annotated[str, "Which"]):
     """Show a folder."""
-    ⟦TW307⟧os.system(f"ls {path}")
+    ⟦TM307⟧os.system(f"ls {path}")
 
-@tool(destructive=True, approval=True, ⟦TW308⟧retry=Retry())
+@tool(destructive=True, approval=True, ⟦TM308⟧retry=Retry())
 def c08():
     """Empty the cart."""
 
 @tool
-def ⟦TW309⟧delete_all():
+def ⟦TM309⟧delete_all():
     """Empty the cart."""
 
 @tool
-def d03(⟦TW403⟧sku: Annotated[str, "the SKU"]):
+def d03(⟦TM403⟧sku: Annotated[str, "the SKU"]):
     """Find an article."""
 
 @tool
-def d04():  ⟦TW199⟧# toolwright: ignore[TW102]
+def d04():  ⟦TM199⟧# toolmason: ignore[TM102]
     """Find an article."""
 '''.replace("LONG", "word " * 250)
 )
@@ -211,7 +211,7 @@ CLEAN = {
     "clean/__init__.py": "",
     "clean/tools.py": '''\
 from typing import Annotated
-from toolwright import Inject, Toolbox, tool
+from toolmason import Inject, Toolbox, tool
 
 class Shop:
     @tool(read_only=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.build.changes import MOST, differences
-from toolwright.errors import DefinitionError
+from toolmason.build.changes import MOST, differences
+from toolmason.errors import DefinitionError
 
 S, INT, N, B, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
 

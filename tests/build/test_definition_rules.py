@@ -1,16 +1,16 @@
-"""TW1xx about one tool: what is found, where exactly, and what is left alone."""
+"""TM1xx about one tool: what is found, where exactly, and what is left alone."""
 
 import typing
 
 import pytest
 
-from toolwright import Tool
-from toolwright.build.typenames import UNSUPPORTED
-from toolwright.errors import UnsupportedType
+from toolmason import Tool
+from toolmason.build.typenames import UNSUPPORTED
+from toolmason.errors import UnsupportedType
 
 HEAD = """from typing import Annotated, Any, Literal, Optional, Union
 from pydantic import Field
-from toolwright import *
+from toolmason import *
 """
 
 
@@ -21,15 +21,15 @@ def in_tool(parameters: str, words: str = "", body: str = '"""Do it."""') -> str
 @pytest.mark.parametrize(
     "parameters",
     [
-        pytest.param("⟦TW101⟧x: int", id="bare"),
-        pytest.param("⟦TW101⟧x: int = 5", id="with a default"),
-        pytest.param("*, ⟦TW101⟧x: int", id="by name only"),
-        pytest.param("⟦TW101⟧x: int, /", id="by position only"),
-        pytest.param("⟦TW101⟧x: 'int'", id="as a text"),
-        pytest.param("⟦TW101⟧x: Annotated[int, Param(description='')]", id="empty"),
-        pytest.param("⟦TW101⟧x: Annotated[int, Param(description=None)]", id="none"),
-        pytest.param("⟦TW101⟧x: Annotated[int, Field(gt=5)]", id="a field that says nothing"),
-        pytest.param("⟦TW101⟧x: list[int] | None = None", id="union"),
+        pytest.param("⟦TM101⟧x: int", id="bare"),
+        pytest.param("⟦TM101⟧x: int = 5", id="with a default"),
+        pytest.param("*, ⟦TM101⟧x: int", id="by name only"),
+        pytest.param("⟦TM101⟧x: int, /", id="by position only"),
+        pytest.param("⟦TM101⟧x: 'int'", id="as a text"),
+        pytest.param("⟦TM101⟧x: Annotated[int, Param(description='')]", id="empty"),
+        pytest.param("⟦TM101⟧x: Annotated[int, Param(description=None)]", id="none"),
+        pytest.param("⟦TM101⟧x: Annotated[int, Field(gt=5)]", id="a field that says nothing"),
+        pytest.param("⟦TM101⟧x: list[int] | None = None", id="union"),
         pytest.param("x: Annotated[int, 'How many']", id="annotated"),
         pytest.param("x: 'Annotated[int, \"How many\"]'", id="annotated as a text"),
         pytest.param("x: Annotated[int, Param(description='How many')]", id="param"),
@@ -57,7 +57,7 @@ def test_a_parameter_that_the_model_fills_needs_a_description(folder, parameters
 def test_a_description_may_stand_in_the_docstring(folder):
     folder.agrees(
         in_tool(
-            "a: int, b: str, ⟦TW101⟧c: int", body='"""Do it.\n\n    Args:\n        a: One.\n        b: Two.\n    """'
+            "a: int, b: str, ⟦TM101⟧c: int", body='"""Do it.\n\n    Args:\n        a: One.\n        b: Two.\n    """'
         )
     )
 
@@ -65,7 +65,7 @@ def test_a_description_may_stand_in_the_docstring(folder):
 def test_an_alias_brings_its_description_along(folder):
     alias = "City = Annotated[str, 'City name']\n"
 
-    folder.agrees(f"{HEAD}{alias}@tool\ndef act(a: City, ⟦TW101⟧b: list[City] | None = None): 'Do.'\n")
+    folder.agrees(f"{HEAD}{alias}@tool\ndef act(a: City, ⟦TM101⟧b: list[City] | None = None): 'Do.'\n")
 
 
 def test_an_alias_of_another_file_brings_its_description_along(folder):
@@ -74,19 +74,18 @@ def test_an_alias_of_another_file_brings_its_description_along(folder):
             "pkg/__init__.py": "",
             "pkg/kinds.py": "from typing import Annotated\nCity = Annotated[str, 'City name']\nPlain = str\n",
             "pkg/app.py": (
-                "from toolwright import tool\nfrom .kinds import City, Plain\n"
-                "@tool\ndef act(a: City, b: Plain): 'Do.'\n"
+                "from toolmason import tool\nfrom .kinds import City, Plain\n@tool\ndef act(a: City, b: Plain): 'Do.'\n"
             ),
         }
     )
 
     assert [(found.code, found.message) for found in folder.check("pkg").findings] == [
-        ("TW101", "parameter 'b' of 'act' has no description")
+        ("TM101", "parameter 'b' of 'act' has no description")
     ]
 
 
 def test_a_type_of_another_package_may_bring_a_description_and_is_left_alone(folder):
-    folder.agrees("from toolwright import tool\nfrom elsewhere import City\n@tool\ndef act(a: City):\n    'Do.'\n")
+    folder.agrees("from toolmason import tool\nfrom elsewhere import City\n@tool\ndef act(a: City):\n    'Do.'\n")
 
 
 @pytest.mark.parametrize(("policy", "severity"), [("error", ["error"]), ("warning", ["warning"]), ("off", [])])
@@ -113,11 +112,11 @@ def test_a_tool_with_a_text_is_left_alone(folder, words, body):
 
 @pytest.mark.parametrize("body", ["pass", '""', '"""   """', '"""\n    Args:\n        x: One.\n    """'], ids=repr)
 def test_a_tool_without_a_text_is_told_at_its_name(folder, body):
-    folder.agrees(f"{HEAD}@tool\nasync  def ⟦TW102⟧act(x: Annotated[int, 'One']):\n    {body}\n")
+    folder.agrees(f"{HEAD}@tool\nasync  def ⟦TM102⟧act(x: Annotated[int, 'One']):\n    {body}\n")
 
 
 def test_a_prompt_needs_a_text_too(folder):
-    folder.agrees(f"{HEAD}@prompt(role='user')\ndef ⟦TW102⟧ask() -> str:\n    return 'Well?'\n")
+    folder.agrees(f"{HEAD}@prompt(role='user')\ndef ⟦TM102⟧ask() -> str:\n    return 'Well?'\n")
 
 
 def test_a_method_takes_the_text_of_what_it_overrides(folder):
@@ -126,18 +125,18 @@ def test_a_method_takes_the_text_of_what_it_overrides(folder):
 
 @pytest.mark.parametrize("body", ["f'''Do {1}.'''", "'Do %s.' % 1", "'Do {}.'.format(1)", "'Do ' + str(1)"], ids=repr)
 def test_a_computed_docstring_is_none(folder, body):
-    folder.agrees(in_tool("", "", f"⟦TW115⟧{body}"))
+    folder.agrees(in_tool("", "", f"⟦TM115⟧{body}"))
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        pytest.param("⟦TW103⟧x", id="bare"),
-        pytest.param("⟦TW103⟧x=5", id="with a default"),
-        pytest.param("a: Annotated[int, 'One'], *, ⟦TW103⟧x=5", id="by name only"),
-        pytest.param("⟦TW103⟧self", id="a function has no self"),
-        pytest.param("*⟦TW105⟧x: int", id="star"),
-        pytest.param("*⟦TW105⟧x", id="star without a type"),
+        pytest.param("⟦TM103⟧x", id="bare"),
+        pytest.param("⟦TM103⟧x=5", id="with a default"),
+        pytest.param("a: Annotated[int, 'One'], *, ⟦TM103⟧x=5", id="by name only"),
+        pytest.param("⟦TM103⟧self", id="a function has no self"),
+        pytest.param("*⟦TM105⟧x: int", id="star"),
+        pytest.param("*⟦TM105⟧x", id="star without a type"),
     ],
 )
 def test_parameters_that_cannot_be_filled_are_told(folder, parameters):
@@ -162,7 +161,7 @@ class A:
     def four(): 'Do.'
     @tool
     @staticmethod
-    def five(⟦TW103⟧self): 'Do.'
+    def five(⟦TM103⟧self): 'Do.'
 """
     )
 
@@ -170,14 +169,14 @@ class A:
 @pytest.mark.parametrize(
     "hint",
     [
-        "⟦TW104⟧Callable[[int], int]",
-        "⟦TW104⟧list[Callable]",
-        "⟦TW104⟧dict[str, Callable[..., int] | None]",
-        "⟦TW104⟧Optional[threading.Lock]",
-        "⟦TW104⟧'Callable'",
-        "⟦TW104⟧Annotated[Callable, 'Which']",
-        "⟦TW104⟧Plain",
-        "⟦TW104⟧range",
+        "⟦TM104⟧Callable[[int], int]",
+        "⟦TM104⟧list[Callable]",
+        "⟦TM104⟧dict[str, Callable[..., int] | None]",
+        "⟦TM104⟧Optional[threading.Lock]",
+        "⟦TM104⟧'Callable'",
+        "⟦TM104⟧Annotated[Callable, 'Which']",
+        "⟦TM104⟧Plain",
+        "⟦TM104⟧range",
         "Annotated[Callable, Inject]",
         "Annotated[Any, Param(schema={'type': 'string'})]",
         "Annotated[Callable, Param(schema={'type': 'string'})]",
@@ -235,11 +234,11 @@ def test_a_type_that_a_check_refuses_is_refused_at_run_time(path):
 @pytest.mark.parametrize(
     "parameter",
     [
-        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True)] = 5",
-        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True, default=5)]",
-        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True), Field(default=5)]",
-        "⟦TW109⟧x: Annotated[int, Param(description='N', required=True)] = Field(5)",
-        "⟦TW109⟧x: Annotated[list, Param(description='N', required=True), Field(default_factory=list)]",
+        "⟦TM109⟧x: Annotated[int, Param(description='N', required=True)] = 5",
+        "⟦TM109⟧x: Annotated[int, Param(description='N', required=True, default=5)]",
+        "⟦TM109⟧x: Annotated[int, Param(description='N', required=True), Field(default=5)]",
+        "⟦TM109⟧x: Annotated[int, Param(description='N', required=True)] = Field(5)",
+        "⟦TM109⟧x: Annotated[list, Param(description='N', required=True), Field(default_factory=list)]",
         "x: Annotated[int, Param(description='N', required=True)]",
         "x: Annotated[int, Param(description='N', required=True)] = Field(...)",
         "x: Annotated[int, Param(description='N', required=False)] = 5",
@@ -253,22 +252,22 @@ def test_required_and_a_default_contradict_each_other(folder, parameter):
 @pytest.mark.parametrize(
     ("hint", "default"),
     [
-        ("int", "⟦TW110⟧'5'"),
-        ("int", "⟦TW110⟧None"),
-        ("int", "⟦TW110⟧True"),
-        ("int", "⟦TW110⟧5.5"),
-        ("str", "⟦TW110⟧5"),
-        ("bool", "⟦TW110⟧0"),
-        ("float", "⟦TW110⟧'1'"),
-        ("list[int]", "⟦TW110⟧['a']"),
-        ("list[int]", "⟦TW110⟧{}"),
-        ("dict[str, int]", "⟦TW110⟧[]"),
-        ("Literal['a', 'b']", "⟦TW110⟧'c'"),
-        ("Literal[1]", "⟦TW110⟧2"),
-        ("int | str", "⟦TW110⟧None"),
-        ("Optional[int]", "⟦TW110⟧'a'"),
-        ("Union[int, None]", "⟦TW110⟧'a'"),
-        ("'int'", "⟦TW110⟧'5'"),
+        ("int", "⟦TM110⟧'5'"),
+        ("int", "⟦TM110⟧None"),
+        ("int", "⟦TM110⟧True"),
+        ("int", "⟦TM110⟧5.5"),
+        ("str", "⟦TM110⟧5"),
+        ("bool", "⟦TM110⟧0"),
+        ("float", "⟦TM110⟧'1'"),
+        ("list[int]", "⟦TM110⟧['a']"),
+        ("list[int]", "⟦TM110⟧{}"),
+        ("dict[str, int]", "⟦TM110⟧[]"),
+        ("Literal['a', 'b']", "⟦TM110⟧'c'"),
+        ("Literal[1]", "⟦TM110⟧2"),
+        ("int | str", "⟦TM110⟧None"),
+        ("Optional[int]", "⟦TM110⟧'a'"),
+        ("Union[int, None]", "⟦TM110⟧'a'"),
+        ("'int'", "⟦TM110⟧'5'"),
         ("int", "5"),
         ("int", "-5"),
         ("float", "5"),
@@ -315,9 +314,9 @@ def test_a_default_that_a_check_refuses_is_refused_at_run_time(hint, default):
 @pytest.mark.parametrize(
     "default",
     [
-        "⟦TW111⟧'${nothing}'",
-        "⟦TW111,TW111⟧'${b}/${c}'",
-        "⟦TW111⟧'${c}'",
+        "⟦TM111⟧'${nothing}'",
+        "⟦TM111,TM111⟧'${b}/${c}'",
+        "⟦TM111⟧'${c}'",
         "'${a}/${project_dir}'",
         "'${nothing:-fallback}'",
         "'$${nothing}'",
@@ -334,14 +333,14 @@ def test_a_placeholder_names_an_earlier_parameter(folder, default):
 
 @pytest.mark.parametrize("default", ["", " = 5", " = None"])
 def test_a_template_needs_a_text(folder, default):
-    folder.agrees(in_tool(f"⟦TW112⟧x: Annotated[str, Param(description='What', template=True)]{default}"))
+    folder.agrees(in_tool(f"⟦TM112⟧x: Annotated[str, Param(description='What', template=True)]{default}"))
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ("path: Annotated[str, 'P']", "⟦TW113⟧lock='pth'"),
-        ("", "⟦TW113⟧lock='path'"),
+        ("path: Annotated[str, 'P']", "⟦TM113⟧lock='pth'"),
+        ("", "⟦TM113⟧lock='path'"),
         ("path: Annotated[str, 'P']", "lock='path'"),
         ("path: Annotated[str, Inject]", "lock='path'"),
         ("**rest: str", "lock='path'"),
@@ -356,12 +355,12 @@ def test_a_lock_names_a_parameter(folder, parameters, words):
 @pytest.mark.parametrize(
     "source",
     [
-        "@⟦TW114⟧tool\nclass A: ...\n",
-        "@⟦TW114⟧tool(read_only=True)\nclass A: ...\n",
-        "@⟦TW114⟧prompt\nclass A: ...\n",
-        "class A:\n    @⟦TW114⟧tool\n    @property\n    def x(self): 'Do.'\n",
-        "class A:\n    @property\n    @⟦TW114⟧tool\n    def x(self): 'Do.'\n",
-        "import functools\nclass A:\n    @⟦TW114⟧tool\n    @functools.cached_property\n    def x(self): 'Do.'\n",
+        "@⟦TM114⟧tool\nclass A: ...\n",
+        "@⟦TM114⟧tool(read_only=True)\nclass A: ...\n",
+        "@⟦TM114⟧prompt\nclass A: ...\n",
+        "class A:\n    @⟦TM114⟧tool\n    @property\n    def x(self): 'Do.'\n",
+        "class A:\n    @property\n    @⟦TM114⟧tool\n    def x(self): 'Do.'\n",
+        "import functools\nclass A:\n    @⟦TM114⟧tool\n    @functools.cached_property\n    def x(self): 'Do.'\n",
         "@tool\ndef rows() -> 'Any':\n    'Yield rows.'\n    yield 1\n",
         "@tool\nasync def rows() -> 'Any':\n    'Yield rows.'\n    yield 1\n",
         "import functools\n@functools.lru_cache\n@tool\ndef x(): 'Do.'\n",
@@ -374,17 +373,17 @@ def test_a_decorator_stands_on_something_that_can_be_called(folder, source):
 @pytest.mark.parametrize(
     "words",
     [
-        "⟦TW116⟧readonly=True",
-        "read_only=True, ⟦TW116⟧tag='x'",
-        "⟦TW117⟧extra='drop'",
-        "⟦TW117⟧runs_on='threads'",
-        "⟦TW117⟧max_calls=0",
-        "⟦TW117⟧max_concurrency=-1",
-        "⟦TW117⟧max_result_bytes=10",
-        "⟦TW117⟧timeout=0",
-        "⟦TW117⟧name=''",
-        "⟦TW117⟧on_error='hide'",
-        "⟦TW117⟧repeats='never'",
+        "⟦TM116⟧readonly=True",
+        "read_only=True, ⟦TM116⟧tag='x'",
+        "⟦TM117⟧extra='drop'",
+        "⟦TM117⟧runs_on='threads'",
+        "⟦TM117⟧max_calls=0",
+        "⟦TM117⟧max_concurrency=-1",
+        "⟦TM117⟧max_result_bytes=10",
+        "⟦TM117⟧timeout=0",
+        "⟦TM117⟧name=''",
+        "⟦TM117⟧on_error='hide'",
+        "⟦TM117⟧repeats='never'",
         "extra='allow', runs_on=None, max_calls=1, timeout=None, tags=['a'], meta={}, title='T', output_schema=False",
         "timeout=SECONDS, on_error=handler",
         "**WORDS",
@@ -396,15 +395,15 @@ def test_options_are_known_and_make_sense(folder, words):
 
 def test_options_of_prompts_and_params_are_known(folder):
     folder.agrees(
-        f"{HEAD}@prompt(⟦TW117⟧role='robot', ⟦TW116⟧title='T')\n"
-        "def ask(x: Annotated[str, Param(⟦TW116⟧desc='X', description='What')]): 'Ask.'\n"
+        f"{HEAD}@prompt(⟦TM117⟧role='robot', ⟦TM116⟧title='T')\n"
+        "def ask(x: Annotated[str, Param(⟦TM116⟧desc='X', description='What')]): 'Ask.'\n"
     )
 
 
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ("a: int", "⟦TW118⟧'''Do.\n\n    Args:\n        a: One.\n        b: Two.\n    '''"),
+        ("a: int", "⟦TM118⟧'''Do.\n\n    Args:\n        a: One.\n        b: Two.\n    '''"),
         ("a: int", "'''Do.\n\n    Args:\n        a: One.\n    '''"),
         ("a: int, ctx: ToolContext", "'''Do.\n\n    Args:\n        a: One.\n        ctx: Ours.\n    '''"),
         ("a: int, **rest: int", "'''Do.\n\n    Args:\n        a: One.\n        b: Two.\n    '''"),
@@ -416,18 +415,18 @@ def test_a_docstring_describes_parameters_that_there_are(folder, parameters, tex
 
 
 def test_one_label_is_for_one_parameter(folder):
-    folder.agrees(in_tool("to: Annotated[str, 'A'], ⟦TW119⟧x: Annotated[str, Param(name='to', description='B')]"))
+    folder.agrees(in_tool("to: Annotated[str, 'A'], ⟦TM119⟧x: Annotated[str, Param(name='to', description='B')]"))
 
 
 def test_what_is_injected_is_not_described(folder):
-    folder.agrees(in_tool("⟦TW120⟧x: Annotated[str, Inject, Param(description='X')]"))
+    folder.agrees(in_tool("⟦TM120⟧x: Annotated[str, Inject, Param(description='X')]"))
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ("a: Annotated[M, 'One'], b: Annotated[M, 'Two']", "⟦TW121⟧flatten=True"),
-        ("ctx: ToolContext", "⟦TW121⟧flatten=True"),
+        ("a: Annotated[M, 'One'], b: Annotated[M, 'Two']", "⟦TM121⟧flatten=True"),
+        ("ctx: ToolContext", "⟦TM121⟧flatten=True"),
         ("a: M, ctx: ToolContext", "flatten=True"),
     ],
 )
@@ -440,17 +439,17 @@ def test_flatten_needs_one_parameter(folder, parameters, words):
     [("", "read_result", True), ("name='Read_Result'", "act", True), ("overrides_builtin=True", "read_result", False)],
 )
 def test_the_name_of_a_built_in_tool_is_taken_on_purpose_only(folder, words, name, found):
-    mark = "⟦TW122⟧" if found else ""
+    mark = "⟦TM122⟧" if found else ""
 
     folder.agrees(f"{HEAD}@tool({words})\ndef {mark}{name}(): 'Do.'\n")
 
 
-@pytest.mark.parametrize("hint", ["⟦TW124⟧date", "⟦TW124⟧list[date]", "⟦TW124⟧'date | None'", "Other"])
+@pytest.mark.parametrize("hint", ["⟦TM124⟧date", "⟦TM124⟧list[date]", "⟦TM124⟧'date | None'", "Other"])
 def test_a_type_is_imported_at_run_time(folder, hint):
     folder.agrees(
         f"""from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
-from toolwright import tool
+from toolmason import tool
 if TYPE_CHECKING:
     from datetime import date
     from m import Other
@@ -469,4 +468,4 @@ def act(x: {hint}):
 
 @pytest.mark.parametrize("text", ["the city name", "City name.", "CITY_NAME"])
 def test_a_description_says_more_than_the_name(folder, text):
-    folder.agrees(in_tool(f"⟦TW403⟧city_name: Annotated[str, {text!r}], n: Annotated[int, 'How many']"))
+    folder.agrees(in_tool(f"⟦TM403⟧city_name: Annotated[str, {text!r}], n: Annotated[int, 'How many']"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolwright import Tool, ToolDefinition
-from toolwright.build.diff import compare
-from toolwright.build.listing import Listing, listings_of
+from toolmason import Tool, ToolDefinition
+from toolmason.build.diff import compare
+from toolmason.build.listing import Listing, listings_of
 
 
 def listing(name="find", *, schema=None, output=None, description="Find.", title=None, **effects):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from core.shop import ORDERS, STOCK, forget
-from toolwright.build.drift import drift_of
-from toolwright.build.manifest import build, write_file
+from toolmason.build.drift import drift_of
+from toolmason.build.manifest import build, write_file
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_manifest_that_is_up_to_date_has_no_drift(shop):
 def test_a_package_without_a_manifest_drifts(make_package):
     make_package(orders=ORDERS)
 
-    assert drift() == [("_toolwright.json", "there is no manifest yet")]
+    assert drift() == [("_toolmason.json", "there is no manifest yet")]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,7 @@ def test_a_package_without_a_manifest_drifts(make_package):
         pytest.param("@prompt", "@prompt(role='user')", ("greet", "the prompt changed"), id="prompt"),
         pytest.param("def greet", "def welcome", ("greet", "the prompt was removed"), id="prompt removed"),
         pytest.param("def greet", "def welcome", ("welcome", "the prompt was added"), id="prompt added"),
-        pytest.param(
-            "from toolwright", "# a word\nfrom toolwright", ("shop.orders", "its source changed"), id="source"
-        ),
+        pytest.param("from toolmason", "# a word\nfrom toolmason", ("shop.orders", "its source changed"), id="source"),
     ],
 )
 def test_a_change_of_the_source_is_told(shop, old, new, wanted):
@@ -71,7 +69,7 @@ def test_a_tool_that_moved_is_told(shop):
 
 def test_what_is_not_listed_counts_too(shop):
     file = shop / "stock.py"
-    file.write_text(file.read_text("utf-8") + "\nfrom toolwright import Toolbox\nbox = Toolbox(count)\n", "utf-8")
+    file.write_text(file.read_text("utf-8") + "\nfrom toolmason import Toolbox\nbox = Toolbox(count)\n", "utf-8")
 
     assert ("shop", "what is not listed changed") in drift()
 
@@ -80,20 +78,20 @@ def test_what_is_not_listed_counts_too(shop):
     ("data", "words"),
     [
         pytest.param(b"{", "is not JSON", id="damaged"),
-        pytest.param(b'{"format": "toolwright-manifest", "version": 99}', "version 99", id="another version"),
+        pytest.param(b'{"format": "toolmason-manifest", "version": 99}', "version 99", id="another version"),
     ],
 )
 def test_a_damaged_manifest_is_told_and_can_be_built_again(shop, data, words):
-    (shop / "_toolwright.json").write_bytes(data)
+    (shop / "_toolmason.json").write_bytes(data)
 
     [(name, said)] = drift()
 
-    assert name == "_toolwright.json"
+    assert name == "_toolmason.json"
     assert words in said
 
 
 def test_the_same_facts_in_other_bytes_are_drift(shop):
-    file = shop / "_toolwright.json"
+    file = shop / "_toolmason.json"
     file.write_text(json.dumps(json.loads(file.read_text("utf-8"))), "utf-8")
 
-    assert drift() == [("_toolwright.json", "is written in another way; what it says is the same")]
+    assert drift() == [("_toolmason.json", "is written in another way; what it says is the same")]

@@ -4,15 +4,15 @@ import sys
 
 import pytest
 
-from toolwright import Tool, Toolbox, ToolDefinition
-from toolwright.build.limits import PROVIDERS, refused_by
-from toolwright.build.portability import verdicts_on
-from toolwright.errors import ConfigError
+from toolmason import Tool, Toolbox, ToolDefinition
+from toolmason.build.limits import PROVIDERS, refused_by
+from toolmason.build.portability import verdicts_on
+from toolmason.errors import ConfigError
 
 APP = '''
 from typing import Annotated, Any
 from pydantic import Field
-from toolwright import Tool, Toolbox, tool
+from toolmason import Tool, Toolbox, tool
 
 @tool
 def plain(x: Annotated[int, "How many"] = 5) -> None:
@@ -95,17 +95,17 @@ def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
 
     report = folder.check("shop_app.py:box", mode="auto")
 
-    assert sorted(told(report, "TW204")) == [
+    assert sorted(told(report, "TM204")) == [
         (1, f"{provider} rejects 'torn': `allOf` cannot be written as one schema: type differs")
         for provider in ("anthropic", "gemini", "openai")
     ]
-    assert told(report, "TW205") == [(17, "gemini loses a part of 'shop.quote': `pattern` at $.x is not enforced")]
-    strict = [message for _, message in told(report, "TW206")]
+    assert told(report, "TM205") == [(17, "gemini loses a part of 'shop.quote': `pattern` at $.x is not enforced")]
+    strict = [message for _, message in told(report, "TM206")]
     assert (
         "'mapped' cannot be sent in strict mode (openai: any key goes at $.x; anthropic: any key goes at $.x)" in strict
     )
     assert "'shop.quote' cannot be sent in strict mode (anthropic: `pattern` at $.x has no strict form)" in strict
-    assert {found.severity for found in report.findings if found.code in ("TW205", "TW206")} == {"note"}
+    assert {found.severity for found in report.findings if found.code in ("TM205", "TM206")} == {"note"}
 
 
 def test_strict_mode_may_be_demanded_of_every_tool(folder):
@@ -113,7 +113,7 @@ def test_strict_mode_may_be_demanded_of_every_tool(folder):
 
     report = folder.check("shop_app.py:box", mode="auto", require_strict=("openai",))
 
-    wrong = [found.tool for found in report.findings if found.code == "TW206" and found.severity == "error"]
+    wrong = [found.tool for found in report.findings if found.code == "TM206" and found.severity == "error"]
     assert wrong == ["mapped"]
 
 
@@ -123,14 +123,14 @@ def test_a_budget_is_a_gate(folder, budget, found):
 
     report = folder.check("shop_app.py:box", mode="auto", budget=budget)
 
-    assert len(told(report, "TW401")) == found
-    assert len(told(folder.check("shop_app.py:plain", mode="auto", tool_budget=budget), "TW402")) == found
+    assert len(told(report, "TM401")) == found
+    assert len(told(folder.check("shop_app.py:plain", mode="auto", tool_budget=budget), "TM402")) == found
 
 
 def test_the_message_of_a_budget_tells_the_numbers(folder):
     folder.write({"shop_app.py": APP})
 
-    [(_, message)] = told(folder.check("shop_app.py:plain", mode="auto", budget=10), "TW401")
+    [(_, message)] = told(folder.check("shop_app.py:plain", mode="auto", budget=10), "TM401")
 
     assert message.startswith("the 1 tools of 'shop_app.py:plain' take about ")
     assert message.endswith(" tokens; 10 are the most")
@@ -142,17 +142,17 @@ def test_the_message_of_a_budget_tells_the_numbers(folder):
         ("import no_such_package", "No module named 'no_such_package'"),
         ("raise RuntimeError('broken')", "broken"),
         ("raise SystemExit(3)", "3"),
-        ("from toolwright import *\n@tool\ndef f(x): 'Do.'\nbox = Toolbox(f)", "parameter 'x' has no type"),
+        ("from toolmason import *\n@tool\ndef f(x): 'Do.'\nbox = Toolbox(f)", "parameter 'x' has no type"),
         ("box = 5", "is not a source of tools"),
         ("class Odd(BaseException): ...\nraise Odd", "Odd"),
     ],
 )
 def test_a_target_that_cannot_be_loaded_is_a_finding_and_its_source_is_still_checked(folder, source, words):
-    folder.write({"shop_app.py": f"{source}\nfrom toolwright import tool\n@tool\ndef g(y): 'Do.'\n"})
+    folder.write({"shop_app.py": f"{source}\nfrom toolmason import tool\n@tool\ndef g(y): 'Do.'\n"})
 
     report = folder.check("shop_app.py:box", mode="auto")
 
-    [(line, message)] = told(report, "TW198")
+    [(line, message)] = told(report, "TM198")
     assert words in message
     assert line == 1
     assert any("'y' has no type" in found.message for found in report.findings)
@@ -179,7 +179,7 @@ def test_a_whole_package_is_loaded_on_demand(folder):
             "shop_pkg/__init__.py": "",
             "shop_pkg/base.py": "PRICE = 5\n",
             "shop_pkg/tools.py": (
-                "from toolwright import tool\nfrom .base import PRICE\n"
+                "from toolmason import tool\nfrom .base import PRICE\n"
                 "@tool\ndef quote() -> int:\n    'Do.'\n    return PRICE\n"
             ),
             "shop_pkg/again.py": "from .tools import quote\n",

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from toolwright import Tool, ToolDefinition
-from toolwright.build.listing import Listing, listings_in, listings_of
-from toolwright.build.lock import Lock, approve, compare, forget, load, parse, retarget, write
-from toolwright.errors import ConfigError
+from toolmason import Tool, ToolDefinition
+from toolmason.build.listing import Listing, listings_in, listings_of
+from toolmason.build.lock import Lock, approve, compare, forget, load, parse, retarget, write
+from toolmason.errors import ConfigError
 
 
 def find(text: str, limit: int = 3) -> list[str]:
@@ -25,7 +25,7 @@ LOCK = approve(approve(retarget(Lock(), ["shop:box"]), OWN), REMOTE, server="git
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path):
-    file = tmp_path / "toolwright.lock"
+    file = tmp_path / "toolmason.lock"
 
     changed = [write(LOCK, file), write(LOCK, file)]
 
@@ -75,8 +75,8 @@ def test_the_own_tools_of_a_lock_can_be_listed_for_a_comparison():
 
 
 def test_a_lock_that_is_not_there_says_how_to_write_one(tmp_path):
-    with pytest.raises(ConfigError, match="Write it with `toolwright lock`"):
-        load(tmp_path / "toolwright.lock")
+    with pytest.raises(ConfigError, match="Write it with `toolmason lock`"):
+        load(tmp_path / "toolmason.lock")
 
 
 def edited(change):
@@ -91,7 +91,7 @@ def edited(change):
         pytest.param(b"{", "is not JSON", id="cut off"),
         pytest.param(b"[1]", "neither a manifest nor a lock", id="a list"),
         pytest.param(edited(lambda form: form.update(version=9)), "is not a lock of version 1", id="version"),
-        pytest.param(edited(lambda form: form.update(format="toolwright-manifest")), "is not a lock", id="a manifest"),
+        pytest.param(edited(lambda form: form.update(format="toolmason-manifest")), "is not a lock", id="a manifest"),
         pytest.param(edited(lambda form: form.update(targets=5)), "'targets' must be a list", id="targets"),
         pytest.param(edited(lambda form: form.update(tools=[])), "'tools' must be an object", id="tools"),
         pytest.param(edited(lambda form: form.update(servers=[])), "'servers' must be an object", id="servers"),

@@ -1,4 +1,4 @@
-"""What `toolwright build` writes: what is in it, what is not, and the same bytes wherever it is built."""
+"""What `toolmason build` writes: what is in it, what is not, and the same bytes wherever it is built."""
 
 import compileall
 import importlib
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.build.manifest import build, build_at, locate, write_file
-from toolwright.errors import ConfigError, DefinitionError, DuplicateTool
+from toolmason.build.manifest import build, build_at, locate, write_file
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 ORDERS = '''
     from typing import Annotated
 
-    from toolwright import Param, prompt, tool
+    from toolmason import Param, prompt, tool
 
 
     @tool(read_only=True, title="Find", tags=["b", "a"], timeout=5)
@@ -62,7 +62,7 @@ def test_a_prompt_is_written_with_its_role(make_package):
 
 
 def test_parameters_stay_in_the_order_they_are_written(make_package):
-    make_package(orders="from toolwright import tool\n@tool\ndef f(zeta: int, alpha: int) -> None: ...\n")
+    make_package(orders="from toolmason import tool\n@tool\ndef f(zeta: int, alpha: int) -> None: ...\n")
 
     [found] = json.loads(build("shop").data)["tools"]
 
@@ -82,7 +82,7 @@ def test_keys_of_ours_are_in_order(make_package):
 SHUFFLED = '''
     from dataclasses import dataclass
     from pydantic import BaseModel
-    from toolwright import Retry, tool
+    from toolmason import Retry, tool
 
 
     class Words(BaseModel):
@@ -102,7 +102,7 @@ def test_the_bytes_are_the_same_in_every_process_and_folder(make_package, tmp_pa
     elsewhere = tmp_path / "another" / "place"
     elsewhere.mkdir(parents=True)
     (elsewhere / "shop").symlink_to(tmp_path / "shop")
-    code = "import sys; from toolwright.build.manifest import build; sys.stdout.buffer.write(build('shop').data)"
+    code = "import sys; from toolmason.build.manifest import build; sys.stdout.buffer.write(build('shop').data)"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(elsewhere)}
 
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=60)
@@ -121,7 +121,7 @@ def test_line_ends_do_not_change_the_hash(make_package):
 
 
 def test_every_module_is_looked_into_and_a_tool_is_listed_where_it_is_written(make_package):
-    make_package("shop.inner", deep="from toolwright import tool\n@tool\ndef deep() -> None: ...\n")
+    make_package("shop.inner", deep="from toolmason import tool\n@tool\ndef deep() -> None: ...\n")
     make_package("shop", init="from shop.orders import find\nfrom shop.inner.deep import deep\n", orders=ORDERS)
 
     built = build("shop")
@@ -132,7 +132,7 @@ def test_every_module_is_looked_into_and_a_tool_is_listed_where_it_is_written(ma
 def test_tool_objects_and_the_tools_of_objects_are_listed(make_package):
     make_package(
         made="""
-        from toolwright import Tool, tool
+        from toolmason import Tool, tool
 
         def plain(n: int) -> int:
             return n
@@ -163,7 +163,7 @@ def test_tool_objects_and_the_tools_of_objects_are_listed(make_package):
 def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(make_package):
     make_package(
         made="""
-        from toolwright import tool
+        from toolmason import tool
 
         class Base:
             @tool
@@ -200,17 +200,17 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
             id="a toolbox",
         ),
         pytest.param(
-            "from toolwright import supported_for\n@supported_for('desk')\n@tool\ndef a() -> None: ...\n",
+            "from toolmason import supported_for\n@supported_for('desk')\n@tool\ndef a() -> None: ...\n",
             "shop.made:a: marked with @supported_for, so it is not listed",
             id="for some applications",
         ),
         pytest.param(
-            "from toolwright import supported_for\n@supported_for('desk')\nclass A:\n    @tool\n    def a(self): ...\n",
+            "from toolmason import supported_for\n@supported_for('desk')\nclass A:\n    @tool\n    def a(self): ...\n",
             "shop.made:A: marked with @supported_for, so it is not listed",
             id="a class for some applications",
         ),
         pytest.param(
-            "from toolwright import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...",
+            "from toolmason import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...",
             "shop.made:A.a: marked with @supported_for, so it is not listed",
             id="a method for some applications",
         ),
@@ -242,7 +242,7 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
     ],
 )
 def test_what_cannot_be_listed_is_said(make_package, source, note):
-    make_package(made=f"from toolwright import Toolbox, tool\n{source}")
+    make_package(made=f"from toolmason import Toolbox, tool\n{source}")
 
     built = build("shop")
 
@@ -250,7 +250,7 @@ def test_what_cannot_be_listed_is_said(make_package, source, note):
 
 
 def test_a_manifest_says_whether_tools_are_left_out_for_some_applications(make_package):
-    make_package(made="from toolwright import supported_for, tool\n@supported_for('x')\n@tool\ndef a() -> None: ...\n")
+    make_package(made="from toolmason import supported_for, tool\n@supported_for('x')\n@tool\ndef a() -> None: ...\n")
     make_package("other", orders=ORDERS)
 
     partial, whole = build("shop"), build("other")
@@ -260,7 +260,7 @@ def test_a_manifest_says_whether_tools_are_left_out_for_some_applications(make_p
 
 
 def test_a_program_is_not_run_to_look_into_it(make_package):
-    make_package(__main__="import toolwright\nraise SystemExit(3)\n", orders=ORDERS)
+    make_package(__main__="import toolmason\nraise SystemExit(3)\n", orders=ORDERS)
 
     built = build("shop")
 
@@ -271,7 +271,7 @@ def test_a_program_is_not_run_to_look_into_it(make_package):
 def test_code_is_named_and_not_stored(make_package):
     make_package(
         made="""
-        from toolwright import tool
+        from toolmason import tool
 
         def ask(arguments, context):
             return True
@@ -310,19 +310,19 @@ def test_modules_can_be_left_out(make_package):
         pytest.param({"broken": "def ("}, ConfigError, "SyntaxError", id="syntax"),
         pytest.param({"broken": "import no_such_module"}, ConfigError, "Install what it needs", id="needs more"),
         pytest.param(
-            {"broken": "from toolwright import tool\n@tool\ndef f(x): ...\n"},
+            {"broken": "from toolmason import tool\n@tool\ndef f(x): ...\n"},
             DefinitionError,
             "has no type",
             id="untyped",
         ),
         pytest.param(
-            {"broken": "from toolwright import tool\n@tool\ndef read_result() -> str: ...\n"},
+            {"broken": "from toolmason import tool\n@tool\ndef read_result() -> str: ...\n"},
             DefinitionError,
             "the name of a built-in tool",
             id="a name of ours",
         ),
         pytest.param(
-            {"broken": "from toolwright import tool\n@tool(description='\\ud800')\ndef f() -> str: ...\n"},
+            {"broken": "from toolmason import tool\n@tool(description='\\ud800')\ndef f() -> str: ...\n"},
             DefinitionError,
             "tool 'f' cannot be written as JSON",
             id="half a character",
@@ -339,7 +339,7 @@ def test_what_cannot_be_built_is_an_error(make_package, sources, error, words):
 
 
 def test_two_tools_of_one_name_are_an_error_that_names_both_places(make_package):
-    make_package(orders=ORDERS, more="from toolwright import tool\n@tool\ndef find() -> None: ...\n")
+    make_package(orders=ORDERS, more="from toolmason import tool\n@tool\ndef find() -> None: ...\n")
 
     with pytest.raises(DuplicateTool) as caught:
         build("shop")
@@ -369,7 +369,7 @@ def test_a_namespace_package_in_one_folder_is_built(make_package, tmp_path):
     built = build("shop")
 
     assert names(built) == ["find"]
-    assert built.file == tmp_path / "shop" / "_toolwright.json"
+    assert built.file == tmp_path / "shop" / "_toolmason.json"
 
 
 def test_a_namespace_package_in_two_folders_is_an_error(make_package, tmp_path, monkeypatch):
@@ -427,12 +427,12 @@ def test_another_package_of_the_same_name_is_noticed(make_package, tmp_path):
 
 
 def test_a_file_is_written_whole_and_only_when_it_changes(tmp_path):
-    file = tmp_path / "_toolwright.json"
+    file = tmp_path / "_toolmason.json"
 
     written = [write_file(file, b"one"), write_file(file, b"one"), write_file(file, b"two")]
 
     assert written == [True, False, True]
-    assert [path.name for path in tmp_path.iterdir()] == ["_toolwright.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["_toolmason.json"]
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):

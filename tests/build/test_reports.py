@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from toolwright.build.check import Report
-from toolwright.build.report import as_json, summary_of, table_lines
-from toolwright.build.rules import RULES
-from toolwright.build.sarif import as_sarif
+from toolmason.build.check import Report
+from toolmason.build.report import as_json, summary_of, table_lines
+from toolmason.build.rules import RULES
+from toolmason.build.sarif import as_sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-2.1.0.json").read_text("utf-8"))
-WRONG = "from toolwright import *\n@tool\ndef b(x): ...\n@tool(name='b')\ndef a(y): ...\n"
+WRONG = "from toolmason import *\n@tool\ndef b(x): ...\n@tool(name='b')\ndef a(y): ...\n"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_json_has_stable_fields(report):
     assert set(entry) == {"findings", "tools", "summary"}
     assert entry["summary"] == {"files": 3, "tools": 4, "errors": 7, "warnings": 4, "notes": 0, "tokens": 0}
     assert entry["findings"][1] == {
-        "code": "TW103",
+        "code": "TM103",
         "name": "untyped-parameter",
         "severity": "error",
         "message": "parameter 'x' has no type",
@@ -43,13 +43,13 @@ def test_json_has_stable_fields(report):
         "line": 3,
         "column": 7,
         "tool": "b",
-        "hint": RULES["TW103"].fix,
-        "page": "docs/reference/rules/TW103.md",
+        "hint": RULES["TM103"].fix,
+        "page": "docs/reference/rules/TM103.md",
     }
 
 
 def test_json_has_what_providers_make_of_loaded_tools(folder):
-    source = "from toolwright import *\n@tool(name='a.b')\ndef f(x: dict[str, int]): 'Do.'\nbox = Toolbox(f)\n"
+    source = "from toolmason import *\n@tool(name='a.b')\ndef f(x: dict[str, int]): 'Do.'\nbox = Toolbox(f)\n"
     folder.write({"json_app.py": source})
 
     [tool] = json.loads(as_json(folder.check("json_app.py:box", mode="auto")))["tools"]
@@ -90,8 +90,8 @@ def test_sarif_tells_rule_place_and_level(report):
     run = json.loads(as_sarif(report))["runs"][0]
 
     result = run["results"][1]
-    assert (result["ruleId"], result["level"]) == ("TW103", "error")
-    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "TW103"
+    assert (result["ruleId"], result["level"]) == ("TM103", "error")
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "TM103"
     assert result["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "a%20b/%C3%BC.py"},
         "region": {"startLine": 3, "startColumn": 7},
@@ -100,9 +100,9 @@ def test_sarif_tells_rule_place_and_level(report):
 
 
 def test_a_fingerprint_of_sarif_outlives_a_move_and_is_not_used_twice(folder):
-    folder.write({"a.py": "from toolwright import *\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
+    folder.write({"a.py": "from toolmason import *\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
     before = fingerprints(folder.check())
-    folder.write({"a.py": "from toolwright import *\n\n\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
+    folder.write({"a.py": "from toolmason import *\n\n\n@tool\ndef b(x): 'Do.'\n@tool\ndef a(x): 'Do.'\n"})
 
     after = fingerprints(folder.check())
 
@@ -112,12 +112,12 @@ def test_a_fingerprint_of_sarif_outlives_a_move_and_is_not_used_twice(folder):
 
 def fingerprints(report):
     results = json.loads(as_sarif(report))["runs"][0]["results"]
-    return [result["partialFingerprints"]["toolwright/v1"] for result in results]
+    return [result["partialFingerprints"]["toolmason/v1"] for result in results]
 
 
 def test_the_table_is_aligned_and_ends_in_reasons(folder):
     folder.write(
-        {"table_app.py": "from toolwright import *\n@tool\ndef f(x: dict): 'Do.'\n@tool\ndef longer(): 'Do.'\n"}
+        {"table_app.py": "from toolmason import *\n@tool\ndef f(x: dict): 'Do.'\n@tool\ndef longer(): 'Do.'\n"}
     )
 
     lines = table_lines(folder.check("table_app.py", mode="dynamic"))
@@ -132,8 +132,8 @@ def test_the_table_is_aligned_and_ends_in_reasons(folder):
     ("source", "summary"),
     [
         ("x = 1\n", "All good: 0 tools in 1 file."),
-        ("from toolwright import *\n@tool\ndef f(): 'Do.'\n", "All good: 1 tool in 1 file."),
-        ("from toolwright import *\n@tool\ndef f(x): ...\n", "Found 1 error, 1 warning: 1 tool in 1 file."),
+        ("from toolmason import *\n@tool\ndef f(): 'Do.'\n", "All good: 1 tool in 1 file."),
+        ("from toolmason import *\n@tool\ndef f(x): ...\n", "Found 1 error, 1 warning: 1 tool in 1 file."),
     ],
 )
 def test_the_summary_counts(folder, source, summary):

@@ -7,15 +7,15 @@ from types import ModuleType
 import pytest
 
 from house.source import ROOT
-from toolwright import Toolbox
-from toolwright.build.rules import RULES, UNUSED_IGNORE, codes_in, index_page
-from toolwright.errors import ConfigError, DefinitionError
+from toolmason import Toolbox
+from toolmason.build.rules import RULES, UNUSED_IGNORE, codes_in, index_page
+from toolmason.errors import ConfigError, DefinitionError
 
 PAGES = ROOT / "docs" / "reference" / "rules"
-SETTINGS = {"TW203": {"max_description": 60}, "TW401": {"budget": 40}, "TW402": {"tool_budget": 40}}
+SETTINGS = {"TM203": {"max_description": 60}, "TM401": {"budget": 40}, "TM402": {"tool_budget": 40}}
 REFUSED = [
-    *("TW103", "TW104", "TW105", "TW106", "TW107", "TW108", "TW109", "TW110", "TW112", "TW114", "TW116", "TW117"),
-    *("TW119", "TW121", "TW122", "TW123", "TW124", "TW301", "TW302"),
+    *("TM103", "TM104", "TM105", "TM106", "TM107", "TM108", "TM109", "TM110", "TM112", "TM114", "TM116", "TM117"),
+    *("TM119", "TM121", "TM122", "TM123", "TM124", "TM301", "TM302"),
 ]
 """Rules about what the core refuses when a tool is defined or a toolbox is built."""
 
@@ -45,14 +45,14 @@ def build(text):
 
 def test_there_are_more_than_25_rules_in_four_families():
     assert len(RULES) > 25
-    assert {code[:3] for code in RULES} == {"TW1", "TW2", "TW3", "TW4"}
+    assert {code[:3] for code in RULES} == {"TM1", "TM2", "TM3", "TM4"}
 
 
 @pytest.mark.parametrize("code", RULES)
 def test_a_rule_says_what_why_and_how_to_fix_it(code):
     rule = RULES[code]
 
-    assert re.fullmatch(r"TW[1-4]\d\d", rule.code)
+    assert re.fullmatch(r"TM[1-4]\d\d", rule.code)
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
     assert all(text.endswith(".") for text in (rule.what, rule.why, rule.fix))
 
@@ -71,7 +71,7 @@ def test_the_page_of_a_rule_says_what_the_table_says(code):
 
 
 def test_every_page_is_of_a_rule_and_the_index_is_made_from_the_table():
-    assert {path.stem for path in PAGES.glob("TW*.md")} == set(RULES)
+    assert {path.stem for path in PAGES.glob("TM*.md")} == set(RULES)
     assert (PAGES / "README.md").read_text("utf-8") == index_page()
 
 
@@ -101,17 +101,17 @@ def test_what_a_check_calls_an_error_is_refused_at_run_time(code):
 
 
 @pytest.mark.parametrize(
-    ("selectors", "count"), [(["TW101"], 1), (["tw101", "TW102"], 2), (["ALL"], len(RULES)), ([], 0)], ids=str
+    ("selectors", "count"), [(["TM101"], 1), (["tm101", "TM102"], 2), (["ALL"], len(RULES)), ([], 0)], ids=str
 )
 def test_codes_are_chosen_by_code_or_family(selectors, count):
     assert len(codes_in(selectors, "--select")) == count
 
 
 def test_a_family_chooses_all_of_its_codes():
-    assert codes_in(["TW3"], "--select") == {code for code in RULES if code.startswith("TW3")}
+    assert codes_in(["TM3"], "--select") == {code for code in RULES if code.startswith("TM3")}
 
 
-@pytest.mark.parametrize("selector", ["TW999", "X", "", "T", "101"], ids=repr)
+@pytest.mark.parametrize("selector", ["TM999", "X", "", "T", "101"], ids=repr)
 def test_a_selector_that_matches_nothing_is_named(selector):
     with pytest.raises(ConfigError, match=re.escape(f"--select: no rule matches {selector!r}")):
         codes_in([selector], "--select")

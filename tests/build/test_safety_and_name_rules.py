@@ -1,19 +1,19 @@
-"""TW2xx and TW3xx that the source tells: effects, secrets, identities, code from text, names that providers refuse."""
+"""TM2xx and TM3xx that the source tells: effects, secrets, identities, code from text, names that providers refuse."""
 
 import pytest
 
-HEAD = "import os, subprocess\nfrom typing import Annotated\nimport pydantic\nfrom toolwright import *\n"
+HEAD = "import os, subprocess\nfrom typing import Annotated\nimport pydantic\nfrom toolmason import *\n"
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        "read_only=True, ⟦TW301⟧destructive=True",
-        "⟦TW302⟧skip_permission=True, overrides_builtin=True",
-        "⟦TW303⟧destructive=True",
-        "⟦TW303⟧destructive=True, approval=False, preview=None",
-        "destructive=True, ⟦TW304⟧skip_permission=True",
-        "destructive=True, approval=True, ⟦TW308⟧retry=Retry()",
+        "read_only=True, ⟦TM301⟧destructive=True",
+        "⟦TM302⟧skip_permission=True, overrides_builtin=True",
+        "⟦TM303⟧destructive=True",
+        "⟦TM303⟧destructive=True, approval=False, preview=None",
+        "destructive=True, ⟦TM304⟧skip_permission=True",
+        "destructive=True, approval=True, ⟦TM308⟧retry=Retry()",
         "destructive=True, approval=True",
         "destructive=True, approval=ask",
         "destructive=True, preview=show",
@@ -37,7 +37,7 @@ def test_a_toolbox_that_asks_for_approval_announces_what_is_destructive(folder):
 
 @pytest.mark.parametrize("name", ["delete_order", "dropTable", "purge", "remove_all"])
 def test_a_tool_that_sounds_destructive_says_whether_it_is(folder, name):
-    folder.agrees(f"{HEAD}@tool\ndef ⟦TW309⟧{name}(): 'Do.'\n")
+    folder.agrees(f"{HEAD}@tool\ndef ⟦TM309⟧{name}(): 'Do.'\n")
     folder.agrees(f"{HEAD}@tool(destructive=False)\ndef {name}(): 'Do.'\n")
     folder.agrees(f"{HEAD}@tool(destructive=True, approval=True)\ndef {name}(): 'Do.'\n")
 
@@ -50,17 +50,17 @@ def test_a_tool_that_only_begins_alike_is_left_alone(folder, name):
 @pytest.mark.parametrize(
     "parameter",
     [
-        "⟦TW305⟧password: Annotated[str, 'P.']",
-        "⟦TW305⟧api_key: Annotated[str, 'P.']",
-        "⟦TW305⟧apiKey: Annotated[str, 'P.']",
-        "⟦TW305⟧db_password: Annotated[str, 'P.']",
-        "⟦TW305⟧access_token: Annotated[str, 'P.']",
-        "⟦TW305⟧client_secret: Annotated[str, 'P.']",
-        "⟦TW305⟧value: Annotated[pydantic.SecretStr, 'P.']",
-        "⟦TW306⟧tenant: Annotated[str, 'P.']",
-        "⟦TW306⟧tenant_id: Annotated[str, 'P.']",
-        "⟦TW306⟧session_id: Annotated[str, 'P.']",
-        "⟦TW306⟧currentUser: Annotated[str, 'P.']",
+        "⟦TM305⟧password: Annotated[str, 'P.']",
+        "⟦TM305⟧api_key: Annotated[str, 'P.']",
+        "⟦TM305⟧apiKey: Annotated[str, 'P.']",
+        "⟦TM305⟧db_password: Annotated[str, 'P.']",
+        "⟦TM305⟧access_token: Annotated[str, 'P.']",
+        "⟦TM305⟧client_secret: Annotated[str, 'P.']",
+        "⟦TM305⟧value: Annotated[pydantic.SecretStr, 'P.']",
+        "⟦TM306⟧tenant: Annotated[str, 'P.']",
+        "⟦TM306⟧tenant_id: Annotated[str, 'P.']",
+        "⟦TM306⟧session_id: Annotated[str, 'P.']",
+        "⟦TM306⟧currentUser: Annotated[str, 'P.']",
         "api_key: Annotated[str, Inject('api_key')]",
         "tenant: Annotated[str, Inject]",
         "page_token: Annotated[str, 'P.']",
@@ -78,11 +78,11 @@ def test_secrets_and_identities_are_not_for_the_model_to_fill(folder, parameter)
 @pytest.mark.parametrize(
     "body",
     [
-        "return ⟦TW307⟧eval(x)",
-        "⟦TW307⟧exec(f'y = {x}')",
-        "⟦TW307⟧os.system('ls ' + x)",
-        "⟦TW307⟧subprocess.run(f'ls {x}', shell=True)",
-        "return ⟦TW307⟧subprocess.getoutput(x)",
+        "return ⟦TM307⟧eval(x)",
+        "⟦TM307⟧exec(f'y = {x}')",
+        "⟦TM307⟧os.system('ls ' + x)",
+        "⟦TM307⟧subprocess.run(f'ls {x}', shell=True)",
+        "return ⟦TM307⟧subprocess.getoutput(x)",
         "subprocess.run(['ls', x])",
         "subprocess.run(f'ls {x}', shell=False)",
         "os.system('ls')",
@@ -116,7 +116,7 @@ def test_a_name_that_a_provider_refuses_is_told_with_the_provider(folder, name, 
 
     [found] = folder.check("app.py").findings
 
-    assert (found.code, found.place.line, found.place.column) == ("TW201", 5, 7)
+    assert (found.code, found.place.line, found.place.column) == ("TM201", 5, 7)
     assert found.message.endswith(f"is refused by {refused}")
 
 
@@ -126,14 +126,14 @@ def test_a_portable_name_is_left_alone(folder, name):
 
 
 def test_a_name_that_python_alone_knows_is_told_at_the_function(folder):
-    folder.agrees(f"{HEAD}@tool\ndef ⟦TW201⟧größe(): 'Do.'\n")
+    folder.agrees(f"{HEAD}@tool\ndef ⟦TM201⟧größe(): 'Do.'\n")
 
 
 @pytest.mark.parametrize(
     "parameter",
     [
-        "⟦TW202⟧größe: Annotated[str, 'S, M or L']",
-        "⟦TW202⟧size: Annotated[str, Param(name='the size', description='S, M or L')]",
+        "⟦TM202⟧größe: Annotated[str, 'S, M or L']",
+        "⟦TM202⟧size: Annotated[str, Param(name='the size', description='S, M or L')]",
         "größe: Annotated[str, Param(name='size', description='S, M or L')]",
         "größe: Annotated[str, Inject]",
         "a_1: Annotated[str, 'S, M or L']",
@@ -144,13 +144,13 @@ def test_a_parameter_name_that_a_provider_refuses_is_told(folder, parameter):
 
 
 def test_columns_count_characters_and_not_bytes(folder):
-    folder.agrees(f"{HEAD}@tool\ndef act(ä: Annotated[str, Inject], *, ⟦TW103⟧x): 'Do.'\n")
+    folder.agrees(f"{HEAD}@tool\ndef act(ä: Annotated[str, Inject], *, ⟦TM103⟧x): 'Do.'\n")
 
 
 @pytest.mark.parametrize("length", [1024, 1025])
 def test_a_description_has_at_most_1024_characters(folder, length):
     text = ("word " * 300)[:length].replace(" ", "_")
-    mark = "⟦TW203⟧" if length > 1024 else ""
+    mark = "⟦TM203⟧" if length > 1024 else ""
 
     folder.agrees(f"{HEAD}@tool\ndef {mark}act(): '''{text}'''\n")
     folder.agrees(f"{HEAD}@tool(description={mark}'''{text}''')\ndef act(): ...\n")

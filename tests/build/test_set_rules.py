@@ -2,7 +2,7 @@
 
 import pytest
 
-HEAD = "from toolwright import *\nimport toolwright as tw\n"
+HEAD = "from toolmason import *\nimport toolmason as tw\n"
 
 
 def bundle(name: str, *tools: str, base: str = "") -> str:
@@ -16,24 +16,24 @@ def bundle(name: str, *tools: str, base: str = "") -> str:
 @pytest.mark.parametrize(
     "source",
     [
-        "from toolwright import tool\n@tool\ndef ⟦TW102⟧act(): ...\n",
-        "from toolwright import tool as t\n@t\ndef ⟦TW102⟧act(): ...\n",
-        "from toolwright import tool as t\n@t(read_only=True)\ndef ⟦TW102⟧act(): ...\n",
-        "import toolwright\n@toolwright.tool\ndef ⟦TW102⟧act(): ...\n",
-        "import toolwright as tw\n@tw.tool()\ndef ⟦TW102⟧act(): ...\n",
-        "from toolwright._core.declare import tool\n@tool\ndef ⟦TW102⟧act(): ...\n",
-        "from toolwright import *\n@tool\ndef ⟦TW102⟧act(): ...\n",
-        "try:\n    from toolwright import tool\nexcept ImportError:\n    raise\n@tool\ndef ⟦TW102⟧act(): ...\n",
-        "def make():\n    from toolwright import tool\n    @tool\n    def ⟦TW102⟧act(): ...\n    return act\n",
-        "if True:\n    from toolwright import tool\n    @tool\n    def ⟦TW102⟧act(): ...\n",
-        "from toolwright import Toolbox\ndef ⟦TW102⟧act(): ...\nbox = Toolbox(act)\n",
-        "from toolwright import Tool\ndef ⟦TW102⟧act(): ...\nmade = Tool.from_function(act)\n",
-        "from toolwright import Tool\nmade = ⟦TW102⟧Tool.from_schema('act', '', {}, print)\n",
-        "from toolwright import Tool\nmade = Tool.from_schema('act', 'Do it.', {}, print)\n",
+        "from toolmason import tool\n@tool\ndef ⟦TM102⟧act(): ...\n",
+        "from toolmason import tool as t\n@t\ndef ⟦TM102⟧act(): ...\n",
+        "from toolmason import tool as t\n@t(read_only=True)\ndef ⟦TM102⟧act(): ...\n",
+        "import toolmason\n@toolmason.tool\ndef ⟦TM102⟧act(): ...\n",
+        "import toolmason as tw\n@tw.tool()\ndef ⟦TM102⟧act(): ...\n",
+        "from toolmason._core.declare import tool\n@tool\ndef ⟦TM102⟧act(): ...\n",
+        "from toolmason import *\n@tool\ndef ⟦TM102⟧act(): ...\n",
+        "try:\n    from toolmason import tool\nexcept ImportError:\n    raise\n@tool\ndef ⟦TM102⟧act(): ...\n",
+        "def make():\n    from toolmason import tool\n    @tool\n    def ⟦TM102⟧act(): ...\n    return act\n",
+        "if True:\n    from toolmason import tool\n    @tool\n    def ⟦TM102⟧act(): ...\n",
+        "from toolmason import Toolbox\ndef ⟦TM102⟧act(): ...\nbox = Toolbox(act)\n",
+        "from toolmason import Tool\ndef ⟦TM102⟧act(): ...\nmade = Tool.from_function(act)\n",
+        "from toolmason import Tool\nmade = ⟦TM102⟧Tool.from_schema('act', '', {}, print)\n",
+        "from toolmason import Tool\nmade = Tool.from_schema('act', 'Do it.', {}, print)\n",
         "from elsewhere import tool\n@tool\ndef act(): ...\n",
-        "import toolwright\n@toolwright.other\ndef act(): ...\n",
+        "import toolmason\n@toolmason.other\ndef act(): ...\n",
         "def tool(f): return f\n@tool\ndef act(): ...\n",
-        "from toolwright import tool\nmethod = tool\ndef act(): ...\n",
+        "from toolmason import tool\nmethod = tool\ndef act(): ...\n",
     ],
 )
 def test_a_decorator_is_told_by_where_it_comes_from(folder, source):
@@ -44,7 +44,7 @@ def test_a_decorator_may_come_through_other_files_of_the_project(folder):
     folder.write(
         {
             "pkg/__init__.py": "",
-            "pkg/base.py": "from toolwright import tool as make\n",
+            "pkg/base.py": "from toolmason import tool as make\n",
             "pkg/middle.py": "from pkg.base import make as decorate\n",
             "pkg/app.py": "from .middle import decorate\n@decorate\ndef act(): ...\n",
         }
@@ -60,26 +60,26 @@ def test_a_decorator_may_come_through_other_files_of_the_project(folder):
     "source",
     [
         pytest.param(
-            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='x')\n    def ⟦TW106⟧y(self): 'Do.'\n",
+            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='x')\n    def ⟦TM106⟧y(self): 'Do.'\n",
             id="one body",
         ),
         pytest.param(
-            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool\n    def ⟦TW106⟧x(self): 'Do.'\n",
+            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool\n    def ⟦TM106⟧x(self): 'Do.'\n",
             id="written twice",
         ),
         pytest.param(
-            bundle("A", "x") + "class B(A):\n    @tool(name='x')\n    def ⟦TW106⟧y(self): 'Do.'\n", id="inherited"
+            bundle("A", "x") + "class B(A):\n    @tool(name='x')\n    def ⟦TM106⟧y(self): 'Do.'\n", id="inherited"
         ),
         pytest.param(
             bundle("A", "x")
             + bundle("M", base="A")
-            + "class B(M):\n    @tool(name='x')\n    def ⟦TW106⟧y(self): 'Do.'\n",
+            + "class B(M):\n    @tool(name='x')\n    def ⟦TM106⟧y(self): 'Do.'\n",
             id="inherited from further up",
         ),
         pytest.param(
             bundle("A", "x")
             + "class B:\n    @tool(name='x')\n    def y(self): 'Do.'\n"
-            + "class ⟦TW106⟧C(A, B): ...\n",
+            + "class ⟦TM106⟧C(A, B): ...\n",
             id="two bases",
         ),
         pytest.param(bundle("A", "x") + bundle("B", "x", base="A"), id="override, decorated again"),
@@ -100,7 +100,7 @@ def test_a_decorator_may_come_through_other_files_of_the_project(folder):
         ),
         pytest.param("class A(A): ...\nclass B(C): ...\nclass C(B): ...\n" + bundle("D", "x", base="C"), id="rings"),
         pytest.param(
-            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='X')\n    def ⟦TW207⟧y(self): 'Do.'\n",
+            "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='X')\n    def ⟦TM207⟧y(self): 'Do.'\n",
             id="case",
         ),
     ],
@@ -110,7 +110,7 @@ def test_tools_of_a_class_and_its_ancestors_have_names_of_their_own(folder, sour
 
 
 def test_a_clash_is_told_once_and_not_again_for_every_subclass(folder):
-    clash = "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='x')\n    def ⟦TW106⟧y(self): 'Do.'\n"
+    clash = "class A:\n    @tool\n    def x(self): 'Do.'\n    @tool(name='x')\n    def ⟦TM106⟧y(self): 'Do.'\n"
 
     folder.agrees(f"{HEAD}{clash}class B(A): ...\nclass C(B): ...\n")
 
@@ -127,12 +127,12 @@ def test_an_ancestor_may_stand_in_another_file(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert (str(found.place), found.code) == ("pkg/app.py:6:9", "TW106")
+    assert (str(found.place), found.code) == ("pkg/app.py:6:9", "TM106")
     assert found.message == "two tools are named 'x' in class 'B': `Base.x` (line 5) and `B.y` (line 6)"
 
 
 def test_an_override_is_checked_as_the_tool_that_it_is(folder):
-    folder.agrees(f"{HEAD}{bundle('A', 'x')}class B(A):\n    def x(self, ⟦TW103⟧n): 'Do.'\n")
+    folder.agrees(f"{HEAD}{bundle('A', 'x')}class B(A):\n    def x(self, ⟦TM103⟧n): 'Do.'\n")
 
 
 # --- modules and toolboxes ---------------------------------------------------------------------
@@ -141,9 +141,9 @@ def test_an_override_is_checked_as_the_tool_that_it_is(folder):
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param("@tool\ndef x(): 'Do.'\n@tool(name='x')\ndef ⟦TW108⟧y(): 'Do.'\n", id="name"),
-        pytest.param("@tool\ndef x(): 'Do.'\n@tool\ndef ⟦TW108⟧x(): 'Do.'\n", id="lost"),
-        pytest.param("@tool\ndef x(): 'Do.'\n@tool(name='X')\ndef ⟦TW207⟧y(): 'Do.'\n", id="case"),
+        pytest.param("@tool\ndef x(): 'Do.'\n@tool(name='x')\ndef ⟦TM108⟧y(): 'Do.'\n", id="name"),
+        pytest.param("@tool\ndef x(): 'Do.'\n@tool\ndef ⟦TM108⟧x(): 'Do.'\n", id="lost"),
+        pytest.param("@tool\ndef x(): 'Do.'\n@tool(name='X')\ndef ⟦TM207⟧y(): 'Do.'\n", id="case"),
         pytest.param("@tool\ndef x(): 'Do.'\n@prompt(name='x')\ndef y(): 'Do.'\n", id="a prompt"),
         pytest.param("@tool(name=A)\ndef x(): 'Do.'\n@tool(name=B)\ndef y(): 'Do.'\n", id="unknown names"),
         pytest.param("if A:\n    @tool\n    def x(): 'Do.'\nelse:\n    @tool\n    def x(): 'Do.'\n", id="branches"),
@@ -157,19 +157,19 @@ def test_tools_of_a_module_have_names_of_their_own(folder, source):
 @pytest.mark.parametrize(
     "box",
     [
-        "Toolbox(x, ⟦TW107⟧A())",
-        "Toolbox(A(), ⟦TW107⟧x)",
-        "Toolbox([x], (⟦TW107⟧A(),))",
-        "Toolbox(x, ⟦TW107⟧x)",
-        "Toolbox(x, ⟦TW107⟧held)",
-        "Toolbox(getURL, ⟦TW107⟧get_url, naming='snake')",
-        "tw.Toolbox(x, ⟦TW107⟧A())",
+        "Toolbox(x, ⟦TM107⟧A())",
+        "Toolbox(A(), ⟦TM107⟧x)",
+        "Toolbox([x], (⟦TM107⟧A(),))",
+        "Toolbox(x, ⟦TM107⟧x)",
+        "Toolbox(x, ⟦TM107⟧held)",
+        "Toolbox(getURL, ⟦TM107⟧get_url, naming='snake')",
+        "tw.Toolbox(x, ⟦TM107⟧A())",
         "Toolbox(getURL, get_url)",
         "Toolbox(x, A(), naming=rename)",
         "Toolbox(x, A(), **words)",
         "Toolbox(x, unknown, unknown())",
         "Toolbox(x, B())",
-        "Toolbox(⟦TW123⟧A)",
+        "Toolbox(⟦TM123⟧A)",
         "Toolbox(B)",
         "Toolbox(x, other_box)",
     ],
@@ -200,12 +200,12 @@ box = {box}
 @pytest.mark.parametrize(
     "source",
     [
-        "from toolwright.experimental import ⟦TW125⟧shadow\n",
-        "from toolwright import experimental\n⟦TW125⟧experimental.shadow()\n",
-        "import toolwright as tw\n⟦TW125⟧tw.experimental.shadow()\n",
-        "from toolwright.experimental import allow_experimental, shadow\nallow_experimental()\n",
-        "import toolwright as tw\ntw.experimental.allow_experimental()\ntw.experimental.shadow()\n",
-        "from toolwright.experimental import experimental\n@experimental\ndef f(): ...\n",
+        "from toolmason.experimental import ⟦TM125⟧shadow\n",
+        "from toolmason import experimental\n⟦TM125⟧experimental.shadow()\n",
+        "import toolmason as tw\n⟦TM125⟧tw.experimental.shadow()\n",
+        "from toolmason.experimental import allow_experimental, shadow\nallow_experimental()\n",
+        "import toolmason as tw\ntw.experimental.allow_experimental()\ntw.experimental.shadow()\n",
+        "from toolmason.experimental import experimental\n@experimental\ndef f(): ...\n",
         "from elsewhere.experimental import shadow\n",
     ],
 )
@@ -214,4 +214,4 @@ def test_experimental_api_is_allowed_before_it_is_used(folder, source):
 
 
 def test_a_setting_allows_experimental_api(folder):
-    assert folder.codes("from toolwright.experimental import shadow\n", experimental=True) == []
+    assert folder.codes("from toolmason.experimental import shadow\n", experimental=True) == []

@@ -1,18 +1,18 @@
-"""`[tool.toolwright.check]`: every key, and every wrong value."""
+"""`[tool.toolmason.check]`: every key, and every wrong value."""
 
 from pathlib import Path
 
 import pytest
 
-from toolwright import Config
-from toolwright.build.rules import RULES
-from toolwright.build.settings import CheckSettings, changed, settings_from
-from toolwright.errors import ConfigError
+from toolmason import Config
+from toolmason.build.rules import RULES
+from toolmason.build.settings import CheckSettings, changed, settings_from
+from toolmason.errors import ConfigError
 
 EVERY = """
 [check]
-select = ["TW1", "TW401"]
-ignore = ["TW101"]
+select = ["TM1", "TM401"]
+ignore = ["TM101"]
 exclude = ["tests/*"]
 require_descriptions = "error"
 max_description = 500
@@ -26,7 +26,7 @@ require_strict = ["OpenAI"]
 def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def put(text, name="toolwright.toml") -> Path:
+    def put(text, name="toolmason.toml") -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -42,24 +42,24 @@ def load_settings(path, environ):
 def test_every_key_is_read(write):
     settings = load_settings(write(f"experimental = true\n{EVERY}"), {})
 
-    assert settings.codes == {code for code in RULES if code.startswith("TW1")} - {"TW101"} | {"TW401"}
+    assert settings.codes == {code for code in RULES if code.startswith("TM1")} - {"TM101"} | {"TM401"}
     assert (settings.exclude, settings.require_descriptions, settings.max_description) == (("tests/*",), "error", 500)
     assert (settings.budget, settings.tool_budget, settings.require_strict) == (2000, 200, ("openai",))
     assert settings.experimental is True
 
 
 def test_a_pyproject_holds_them_under_its_own_table(write):
-    settings = load_settings(write(EVERY.replace("[check]", "[tool.toolwright.check]"), "pyproject.toml"), {})
+    settings = load_settings(write(EVERY.replace("[check]", "[tool.toolmason.check]"), "pyproject.toml"), {})
 
     assert settings.budget == 2000
 
 
 def test_the_environment_goes_over_the_file(write):
-    environ = {"TOOLWRIGHT_CHECK__BUDGET": "30", "TOOLWRIGHT_CHECK__IGNORE": "TW101,TW102"}
+    environ = {"TOOLMASON_CHECK__BUDGET": "30", "TOOLMASON_CHECK__IGNORE": "TM101,TM102"}
 
     settings = load_settings(write(EVERY), environ)
 
-    assert (settings.budget, settings.ignore) == (30, {"TW101", "TW102"})
+    assert (settings.budget, settings.ignore) == (30, {"TM101", "TM102"})
 
 
 def test_what_is_not_about_checks_is_left_alone(write):
@@ -73,7 +73,7 @@ def test_what_is_not_about_checks_is_left_alone(write):
         ("colour = true", "`check` has no key 'colour'. There are: select,"),
         ("select = 5", "`check.select` is 5: give a list of texts."),
         ("select = [5]", "`check.select` is [5]: give a list of texts."),
-        ('select = ["TW9"]', "`check.select`: no rule matches 'TW9'."),
+        ('select = ["TM9"]', "`check.select`: no rule matches 'TM9'."),
         ('budget = "many"', "`check.budget` is 'many': give a whole number above 0."),
         ("budget = 0", "`check.budget` is 0: give a whole number above 0."),
         ("budget = true", "`check.budget` is True: give a whole number above 0."),
@@ -101,7 +101,7 @@ def test_the_policy_on_descriptions_may_be_a_switch(write, value, policy):
 
 
 def test_the_command_line_goes_over_the_file():
-    settings = changed(CheckSettings(budget=5), budget=7, select=("TW1,TW2",), ignore=(), exclude=("a", "b,c"))
+    settings = changed(CheckSettings(budget=5), budget=7, select=("TM1,TM2",), ignore=(), exclude=("a", "b,c"))
 
     assert (settings.budget, settings.exclude) == (7, ("a", "b", "c"))
     assert settings.select == {code for code in RULES if code[2] in "12"}
@@ -111,7 +111,7 @@ def test_the_command_line_goes_over_the_file():
     ("words", "message"),
     [
         ({"budget": -1}, "--budget is -1: give a whole number above 0."),
-        ({"select": ("TW0",)}, "--select: no rule matches 'TW0'."),
+        ({"select": ("TM0",)}, "--select: no rule matches 'TM0'."),
     ],
     ids=["budget", "select"],
 )

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from toolwright.build import source
-from toolwright.build.names import read_names
-from toolwright.build.source import Source, parse
+from toolmason.build import source
+from toolmason.build.names import read_names
+from toolmason.build.source import Source, parse
 
-TOOL = b"from toolwright import tool\n@tool\ndef act(x): 'Do.'\n"
+TOOL = b"from toolmason import tool\n@tool\ndef act(x): 'Do.'\n"
 
 
 def places(folder, data: bytes) -> list[str]:
@@ -27,15 +27,15 @@ def places(folder, data: bytes) -> list[str]:
     ],
 )
 def test_line_ends_and_marks_do_not_move_a_place(folder, data):
-    assert places(folder, data) == ["3:9 TW103"]
+    assert places(folder, data) == ["3:9 TM103"]
 
 
 def test_characters_that_only_some_count_as_line_ends_do_not_move_a_place(folder):
-    assert places(folder, "x = '\x0c \u2028 \x1c'\n".encode() + TOOL) == ["4:9 TW103"]
+    assert places(folder, "x = '\x0c \u2028 \x1c'\n".encode() + TOOL) == ["4:9 TM103"]
 
 
 def test_a_file_that_names_its_encoding_is_read_in_it(folder):
-    assert places(folder, "# coding: latin-1\nx = 'ä'; y = 1\n".encode("latin-1") + TOOL) == ["5:9 TW103"]
+    assert places(folder, "# coding: latin-1\nx = 'ä'; y = 1\n".encode("latin-1") + TOOL) == ["5:9 TM103"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_file_that_is_not_python_is_a_finding_of_its_own_with_the_place(folder
 
     [found] = folder.check("app.py").findings
 
-    assert (found.code, f"{found.place.line}:{found.place.column}") == ("TW100", place)
+    assert (found.code, f"{found.place.line}:{found.place.column}") == ("TM100", place)
     assert words in found.message
 
 
@@ -68,13 +68,13 @@ def test_an_empty_file_is_fine(folder):
 def test_a_file_that_is_nested_too_deeply_is_a_finding(folder):
     [found] = places(folder, b"x = " + b"(" * 5000 + b")" * 5000)
 
-    assert found.endswith("TW100")
+    assert found.endswith("TM100")
 
 
 def test_a_long_chain_of_operators_is_read_or_told(folder):
     found = places(folder, b"x = " + b"+".join([b"1"] * 20_000) + b"\n")
 
-    assert all(place.endswith("TW100") for place in found)
+    assert all(place.endswith("TM100") for place in found)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_a_long_chain_of_operators_is_read_or_told(folder):
     ],
 )
 def test_deep_source_is_read_or_told_and_nothing_breaks(folder, source):
-    codes = folder.codes(f"from toolwright import tool\n@tool\n{source}")
+    codes = folder.codes(f"from toolmason import tool\n@tool\n{source}")
 
-    assert set(codes) <= {"TW100", "TW101"}
+    assert set(codes) <= {"TM100", "TM101"}
 
 
 def test_a_message_stays_short_whatever_it_quotes(folder):
-    folder.write({"app.py": f"from toolwright import tool\n@tool\ndef act(x: int = {'a' * 100_000!r}): 'Do.'\n"})
+    folder.write({"app.py": f"from toolmason import tool\n@tool\ndef act(x: int = {'a' * 100_000!r}): 'Do.'\n"})
 
     assert all(len(found.message) < 500 for found in folder.check("app.py").findings)
 
@@ -104,7 +104,7 @@ def test_a_class_with_very_many_paths_to_its_ancestors_is_read(folder):
         f"class A{n}(A{n - 1}, B{n - 1}): ...\nclass B{n}(A{n - 1}, B{n - 1}): ...\n" for n in range(1, 60)
     )
 
-    assert folder.codes(f"from toolwright import tool\nclass A0: ...\nclass B0: ...\n{layers}") == []
+    assert folder.codes(f"from toolmason import tool\nclass A0: ...\nclass B0: ...\n{layers}") == []
 
 
 def test_a_file_name_that_is_not_utf_8_is_printed_all_the_same(folder):
@@ -124,14 +124,14 @@ def test_a_file_that_is_too_large_is_told_and_not_read(folder, monkeypatch):
 
     [found] = folder.check("app.py").findings
 
-    assert found.code == "TW100"
+    assert found.code == "TM100"
     assert "12 bytes are too many" in found.message
 
 
 def test_a_large_file_is_read(folder):
     text = TOOL.decode() + "\n".join(f"VALUE_{number} = {{'key': [{number}, 'text']}}" for number in range(20_000))
 
-    assert places(folder, text.encode()) == ["3:9 TW103"]
+    assert places(folder, text.encode()) == ["3:9 TM103"]
 
 
 def test_a_broken_link_is_a_finding(folder):
@@ -140,7 +140,7 @@ def test_a_broken_link_is_a_finding(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert (found.code, found.place.path) == ("TW100", "pkg/gone.py")
+    assert (found.code, found.place.path) == ("TM100", "pkg/gone.py")
 
 
 def test_nothing_is_imported(folder):
@@ -154,7 +154,7 @@ def test_nothing_is_imported(folder):
 
 
 def test_odd_escapes_in_a_user_file_are_not_warned_about(folder):
-    assert places(folder, b"x = '\\d'\n" + TOOL) == ["4:9 TW103"]
+    assert places(folder, b"x = '\\d'\n" + TOOL) == ["4:9 TM103"]
 
 
 @pytest.mark.parametrize(

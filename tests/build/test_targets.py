@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from toolwright.build.targets import find_target
-from toolwright.errors import ConfigError
+from toolmason.build.targets import find_target
+from toolmason.errors import ConfigError
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def test_the_module_of_a_file_is_told_by_the_packages_around_it(project):
 
 
 def test_an_installed_package_is_found_by_its_name():
-    found = find_target("toolwright.cli")
+    found = find_target("toolmason.cli")
 
     assert "main.py" in {file.path.name for file in found.files}
-    assert {file.module.partition(".")[0] for file in found.files} == {"toolwright"}
+    assert {file.module.partition(".")[0] for file in found.files} == {"toolmason"}
 
 
 @pytest.mark.parametrize(

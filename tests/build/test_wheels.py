@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PLUGIN = '''
-from toolwright import tool
+from toolmason import tool
 
 
 @tool(read_only=True)
@@ -21,39 +21,39 @@ def count_parcels(city: str = "Brno") -> int:
 
 HATCH = """
 [build-system]
-requires = ["hatchling", "toolwright"]
+requires = ["hatchling", "toolmason"]
 build-backend = "hatchling.build"
 
 [project]
 name = "parcels"
 version = "1.0"
 
-[project.entry-points."toolwright.tools"]
+[project.entry-points."toolmason.tools"]
 parcels = "parcels"
 
 [tool.hatch.build.targets.wheel]
 packages = ["src/parcels"]
 
-[tool.hatch.build.targets.wheel.hooks.toolwright]
+[tool.hatch.build.targets.wheel.hooks.toolmason]
 """
 
 SETUPTOOLS = """
 [build-system]
-requires = ["setuptools", "toolwright"]
+requires = ["setuptools", "toolmason"]
 build-backend = "setuptools.build_meta"
 
 [project]
 name = "parcels"
 version = "1.0"
 
-[project.entry-points."toolwright.tools"]
+[project.entry-points."toolmason.tools"]
 parcels = "parcels"
 
 [tool.setuptools.packages.find]
 where = ["src"]
 
 [tool.setuptools.cmdclass]
-build_py = "toolwright.build.setuptools.BuildPy"
+build_py = "toolmason.build.setuptools.BuildPy"
 """
 
 BACKENDS = {"hatch": HATCH, "setuptools": SETUPTOOLS}
@@ -87,10 +87,10 @@ def wheel_of(folder, into):
 def manifest_in(wheel):
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
-        assert names.count("parcels/_toolwright.json") == 1
+        assert names.count("parcels/_toolmason.json") == 1
         record = packed.read(next(name for name in names if name.endswith("RECORD"))).decode()
-        assert "parcels/_toolwright.json,sha256=" in record
-        return json.loads(packed.read("parcels/_toolwright.json"))
+        assert "parcels/_toolmason.json,sha256=" in record
+        return json.loads(packed.read("parcels/_toolmason.json"))
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_an_installed_plugin_is_listed_from_the_manifest_that_its_wheel_carries(
     assert done.returncode == 0, done.stderr
     program = """
 import sys
-from toolwright import Toolbox, discover
+from toolmason import Toolbox, discover
 
 box = Toolbox(discover(), Toolbox.from_manifest("parcels").prefixed("own_"))
 print([tool.name for tool in box], [name for name in sys.modules if name.startswith("parcels")])
@@ -124,7 +124,7 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
         check=False,
     )
     listed = subprocess.run(
-        [Path(sys.executable).with_name("toolwright"), "list", *target],
+        [Path(sys.executable).with_name("toolmason"), "list", *target],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
@@ -138,7 +138,7 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
     )
     assert listed.stdout.startswith("count_parcels(city?: string)  read-only"), listed.stderr
     assert listed.stderr == ""
-    assert not (folder / "src" / "parcels" / "_toolwright.json").exists()
+    assert not (folder / "src" / "parcels" / "_toolmason.json").exists()
     assert not list((folder / "src").rglob("__pycache__"))
 
 
@@ -148,7 +148,7 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
 def test_a_build_leaves_out_the_modules_that_the_settings_name(tmp_path, backend):
     table = {
         "hatch": 'exclude = ["parcels.broken"]\n',
-        "setuptools": '\n[tool.toolwright.build]\nexclude = ["parcels.broken"]\n',
+        "setuptools": '\n[tool.toolmason.build]\nexclude = ["parcels.broken"]\n',
     }
     folder = project(tmp_path / "project", BACKENDS[backend] + table[backend], broken="import no_such_module\n")
 
@@ -175,7 +175,7 @@ def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(t
 def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path):
     folder = project(tmp_path / "project", HATCH)
     package = folder / "src" / "parcels"
-    command = [Path(sys.executable).with_name("toolwright"), "build", package]
+    command = [Path(sys.executable).with_name("toolmason"), "build", package]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
     wheel = wheel_of(folder, tmp_path / "dist")
@@ -185,7 +185,7 @@ def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path
 
     assert fresh["package"] == "parcels"
     assert done.returncode != 0
-    assert "'src/parcels/_toolwright.json' is out of date" in done.stdout + done.stderr
+    assert "'src/parcels/_toolmason.json' is out of date" in done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -193,10 +193,10 @@ def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        pytest.param(HATCH + 'packages = "parcels"\n', "The hook of toolwright has packages = 'parcels'", id="hatch"),
+        pytest.param(HATCH + 'packages = "parcels"\n', "The hook of toolmason has packages = 'parcels'", id="hatch"),
         pytest.param(
-            SETUPTOOLS + "\n[tool.toolwright.build]\nexclude = 5\n",
-            "tool.toolwright.build.exclude = 5",
+            SETUPTOOLS + "\n[tool.toolmason.build]\nexclude = 5\n",
+            "tool.toolmason.build.exclude = 5",
             id="setuptools",
         ),
     ],

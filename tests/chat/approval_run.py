@@ -9,11 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-from toolwright import Allow, Chat, Toolbox, tool
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.errors import ToolwrightError
-from toolwright.lowlevel import ApprovalRequest, Decision
-from toolwright.models.scripted import ScriptedModel
+from toolmason import Allow, Chat, Toolbox, tool
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.errors import ToolmasonError
+from toolmason.lowlevel import ApprovalRequest, Decision
+from toolmason.models.scripted import ScriptedModel
 
 FOLDER, WHAT, KIND = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 NOTE = "Erase something." if KIND != "another tool" else "Erase something, and more."
@@ -51,7 +51,7 @@ async def resumed(saved, decision):
     user = "eve" if KIND == "another user" else "ada"
     try:
         reply = await made.resume(saved, [decision], context={"user": user})
-    except ToolwrightError as error:
+    except ToolmasonError as error:
         return {"raised": str(error)}
     return {"finish": reply.finish, "text": reply.text}
 
@@ -60,7 +60,7 @@ async def decide():
     saved = json.loads((FOLDER / "saved.json").read_text())
     try:
         chat([]).box.decide(ApprovalRequest.from_dict(saved["pending"][0]), Allow())
-    except ToolwrightError as error:
+    except ToolmasonError as error:
         print(json.dumps({"raised": str(error)}))  # noqa: T201 - the test reads it
 
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from toolwright import Chat, SqliteMemory, Toolbox, tool
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.chat.ledger import Ledger
-from toolwright.errors import RunTaken
-from toolwright.models.scripted import ScriptedModel
+from toolmason import Chat, SqliteMemory, Toolbox, tool
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.ledger import Ledger
+from toolmason.errors import RunTaken
+from toolmason.models.scripted import ScriptedModel
 
 FOLDER, POINT = Path(sys.argv[1]), int(sys.argv[2])
 STEPS = 6

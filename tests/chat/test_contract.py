@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import (
+from toolmason import (
     Allow,
     Chat,
     Limits,
@@ -20,14 +20,14 @@ from toolwright import (
     prompt,
     tool,
 )
-from toolwright.chat.events import CallFinished, CallStarted, StepFinished
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.chat.memory import SqliteMemory
-from toolwright.chat.turns import ToolLoop, Turn, before_loop
-from toolwright.errors import ConfigError, DefinitionError, LimitExceeded
-from toolwright.models import ModelReply, ModelRequest
-from toolwright.models.scripted import ScriptedModel
-from toolwright.testing import FakeMcpServer
+from toolmason.chat.events import CallFinished, CallStarted, StepFinished
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.memory import SqliteMemory
+from toolmason.chat.turns import ToolLoop, Turn, before_loop
+from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
+from toolmason.models import ModelReply, ModelRequest
+from toolmason.models.scripted import ScriptedModel
+from toolmason.testing import FakeMcpServer
 
 
 @tool

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Message
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.chat.memory import SqliteMemory
-from toolwright.providers.conversation import check_conversation
+from toolmason import Message
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.memory import SqliteMemory
+from toolmason.providers.conversation import check_conversation
 
 PROGRAM = str(Path(__file__).with_name("durable_run.py"))
 STEPS, POINTS = 6, 205

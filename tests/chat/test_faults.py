@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from providers.samples import CHATS
-from toolwright import Chat, Limits, Message, Parallel, Sequential, Toolbox, ToolError, WindowMemory, tool
-from toolwright.errors import ConfigError, ModelError
-from toolwright.models import ModelRequest
-from toolwright.providers import check_body as check_body_of
-from toolwright.providers import check_conversation, codec
-from toolwright.testing import FAULTS, FaultyModel
+from toolmason import Chat, Limits, Message, Parallel, Sequential, Toolbox, ToolError, WindowMemory, tool
+from toolmason.errors import ConfigError, ModelError
+from toolmason.models import ModelRequest
+from toolmason.providers import check_body as check_body_of
+from toolmason.providers import check_conversation, codec
+from toolmason.testing import FAULTS, FaultyModel
 
 RUNS = 200
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from toolwright import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
-from toolwright.chat.holders import this_process
-from toolwright.chat.journal import NotDone, SqliteRuntime, WasDone
-from toolwright.errors import ConfigError, ModelError, RunTaken
-from toolwright.models.scripted import ScriptedModel
-from toolwright.providers.conversation import check_conversation
+from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
+from toolmason.chat.holders import this_process
+from toolmason.chat.journal import NotDone, SqliteRuntime, WasDone
+from toolmason.errors import ConfigError, ModelError, RunTaken
+from toolmason.models.scripted import ScriptedModel
+from toolmason.providers.conversation import check_conversation
 
 
 @pytest.fixture

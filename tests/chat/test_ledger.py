@@ -9,14 +9,14 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from toolwright import Chat, Message
-from toolwright.chat.effects import Effect
-from toolwright.chat.forms import RESULT
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.chat.ledger import MEMORY, Ledger
-from toolwright.chat.memory import SqliteMemory
-from toolwright.errors import ConfigError
-from toolwright.models.scripted import ScriptedModel
+from toolmason import Chat, Message
+from toolmason.chat.effects import Effect
+from toolmason.chat.forms import RESULT
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.ledger import MEMORY, Ledger
+from toolmason.chat.memory import SqliteMemory
+from toolmason.errors import ConfigError
+from toolmason.models.scripted import ScriptedModel
 
 
 async def test_a_journal_and_a_memory_may_share_a_file(tmp_path):
@@ -166,7 +166,7 @@ async def test_a_run_that_is_given_up_while_it_is_taken_is_free(runtime):
 def test_a_forked_process_opens_the_file_for_itself(tmp_path):
     script = """
         import asyncio, os, sys
-        from toolwright import Message, SqliteMemory
+        from toolmason import Message, SqliteMemory
 
         memory = SqliteMemory(sys.argv[1])
         asyncio.run(memory.append("c", [Message("user", "from the parent")]))

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from toolwright import Message, ToolCall, ToolResult, tool
-from toolwright.chat.chat import Chat
-from toolwright.chat.memory import SqliteMemory, WindowMemory, windowed
-from toolwright.errors import ConfigError
-from toolwright.models import ModelRequest
-from toolwright.models.scripted import ScriptedModel
-from toolwright.providers import check_body, check_conversation, codec, repair
+from toolmason import Message, ToolCall, ToolResult, tool
+from toolmason.chat.chat import Chat
+from toolmason.chat.memory import SqliteMemory, WindowMemory, windowed
+from toolmason.errors import ConfigError
+from toolmason.models import ModelRequest
+from toolmason.models.scripted import ScriptedModel
+from toolmason.providers import check_body, check_conversation, codec, repair
 
 
 @tool(read_only=True)
@@ -99,8 +99,8 @@ async def test_a_file_survives_and_two_processes_share_it(tmp_path):
     path = tmp_path / "chat.db"
     code = (
         "import asyncio, sys\n"
-        "from toolwright import Message\n"
-        "from toolwright.chat.memory import SqliteMemory\n"
+        "from toolmason import Message\n"
+        "from toolmason.chat.memory import SqliteMemory\n"
         "async def main():\n"
         "    memory = SqliteMemory(sys.argv[1])\n"
         "    for number in range(50):\n"

@@ -3,12 +3,12 @@
 import pytest
 
 from providers.judges import objections, typed
-from toolwright import Limits, Message, RemoteMcp, Text
-from toolwright.chat.chat import Chat
-from toolwright.chat.events import Done, StepFinished
-from toolwright.models import ModelReply, ModelRequest
-from toolwright.models.scripted import ScriptedModel
-from toolwright.providers import codec
+from toolmason import Limits, Message, RemoteMcp, Text
+from toolmason.chat.chat import Chat
+from toolmason.chat.events import Done, StepFinished
+from toolmason.models import ModelReply, ModelRequest
+from toolmason.models.scripted import ScriptedModel
+from toolmason.providers import codec
 
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "tea"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from toolwright import Allow, Deny, Edit, ProjectDir, Toolbox, tool
-from toolwright.chat.chat import Chat
-from toolwright.errors import ConfigError
-from toolwright.models.scripted import ScriptedModel
-from toolwright.providers.conversation import check_conversation
+from toolmason import Allow, Deny, Edit, ProjectDir, Toolbox, tool
+from toolmason.chat.chat import Chat
+from toolmason.errors import ConfigError
+from toolmason.models.scripted import ScriptedModel
+from toolmason.providers.conversation import check_conversation
 
 RAN: list[str] = []
 
@@ -130,7 +130,7 @@ async def test_a_decision_is_good_once():
     assert RAN == ["a", "b"]
 
 
-@pytest.mark.parametrize("saved", [{}, {"format": "toolwright-run", "version": 1}, {"format": "x"}])
+@pytest.mark.parametrize("saved", [{}, {"format": "toolmason-run", "version": 1}, {"format": "x"}])
 async def test_something_else_is_no_saved_run(saved):
     with pytest.raises(ConfigError):
         await chat_of([]).resume(saved)

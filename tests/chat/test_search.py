@@ -4,13 +4,13 @@ from contextlib import closing
 
 import pytest
 
-from toolwright import Allow, Chat, Message, Toolbox, ToolResult, WindowMemory, tool
-from toolwright.chat.journal import SqliteRuntime
-from toolwright.chat.search import Search, found_in
-from toolwright.errors import ConfigError, DefinitionError
-from toolwright.models import ScriptedModel
-from toolwright.models.index import ToolIndex
-from toolwright.providers import codec
+from toolmason import Allow, Chat, Message, Toolbox, ToolResult, WindowMemory, tool
+from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.search import Search, found_in
+from toolmason.errors import ConfigError, DefinitionError
+from toolmason.models import ScriptedModel
+from toolmason.models.index import ToolIndex
+from toolmason.providers import codec
 
 ALWAYS = Search(budget=0, most=2)
 

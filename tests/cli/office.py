@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
-COMMAND = str(BIN / "toolwright")
+COMMAND = str(BIN / "toolmason")
 LISTENING = [
     sys.executable,
     "-c",
@@ -34,7 +34,7 @@ OFFICE = '''
 import threading
 from typing import Annotated, Literal
 
-from toolwright import Toolbox, ToolContext, tool
+from toolmason import Toolbox, ToolContext, tool
 
 
 @tool(read_only=True)
@@ -113,7 +113,7 @@ box = Toolbox(get_weather, drop, wipe, pay, work, slow, stuck, painted, record, 
 
 def environment(**more: str) -> dict[str, str]:
     dropped = ("NO_COLOR", "FORCE_COLOR", "EDITOR", "VISUAL", "TERM", "COLORTERM")
-    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("TOOLWRIGHT_")}
+    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("TOOLMASON_")}
     return {**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
 
 

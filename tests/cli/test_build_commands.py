@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-TOOLWRIGHT = Path(sys.executable).with_name("toolwright")
+TOOLMASON = Path(sys.executable).with_name("toolmason")
 ORDERS = '''
-from toolwright import prompt, tool
+from toolmason import prompt, tool
 
 
 @tool(read_only=True)
@@ -40,7 +40,7 @@ def shop(tmp_path):
 def run(folder, *arguments, text=None):
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
     return subprocess.run(
-        [TOOLWRIGHT, *arguments],
+        [TOOLMASON, *arguments],
         cwd=folder,
         env=environment,
         input=text,
@@ -62,15 +62,15 @@ def change(folder, old, new):
 def test_build_writes_the_manifest_and_says_so(shop):
     first, second = run(shop, "build", "shop"), run(shop, "build", "shop")
 
-    assert (first.returncode, first.stdout) == (0, "Wrote _toolwright.json of shop: 2 tools from 1 module.\n")
-    assert second.stdout == "_toolwright.json of shop is up to date: 2 tools from 1 module.\n"
-    assert [path.name for path in shop.rglob("*.json")] == ["_toolwright.json"]
+    assert (first.returncode, first.stdout) == (0, "Wrote _toolmason.json of shop: 2 tools from 1 module.\n")
+    assert second.stdout == "_toolmason.json of shop is up to date: 2 tools from 1 module.\n"
+    assert [path.name for path in shop.rglob("*.json")] == ["_toolmason.json"]
 
 
 def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(shop):
     run(shop, "build", "shop")
     fresh = run(shop, "build", "shop", "--check")
-    before = (shop / "shop" / "_toolwright.json").read_bytes()
+    before = (shop / "shop" / "_toolmason.json").read_bytes()
     change(shop, "limit: int = 3", "limit: int")
 
     stale = run(shop, "build", "shop", "--check")
@@ -78,8 +78,8 @@ def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(shop):
     assert fresh.returncode == 0
     assert stale.returncode == 1
     assert "find  input $.limit: is required now\n" in stale.stdout
-    assert "Run `toolwright build shop`" in stale.stderr
-    assert (shop / "shop" / "_toolwright.json").read_bytes() == before
+    assert "Run `toolmason build shop`" in stale.stderr
+    assert (shop / "shop" / "_toolmason.json").read_bytes() == before
 
 
 def test_build_says_as_json_what_it_did(shop):
@@ -90,11 +90,11 @@ def test_build_says_as_json_what_it_did(shop):
     report = json.loads(done.stdout)
     assert (report["package"], report["tools"], report["written"]) == ("shop", 2, True)
     assert report["notes"] == ["shop.orders:find: meta['x'] has no JSON form, so it is not listed before loading"]
-    assert report["changes"] == [{"name": "_toolwright.json", "words": "there is no manifest yet"}]
+    assert report["changes"] == [{"name": "_toolmason.json", "words": "there is no manifest yet"}]
 
 
 def test_build_tells_what_is_not_listed(shop):
-    (shop / "shop" / "box.py").write_text("from toolwright import Toolbox\nbox = Toolbox()\n", "utf-8")
+    (shop / "shop" / "box.py").write_text("from toolmason import Toolbox\nbox = Toolbox()\n", "utf-8")
 
     done = run(shop, "build", "shop")
 
@@ -105,7 +105,7 @@ def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
     done = run(tmp_path_factory.mktemp("else"), "build", str(shop / "shop"))
 
     assert done.returncode == 0
-    assert (shop / "shop" / "_toolwright.json").is_file()
+    assert (shop / "shop" / "_toolmason.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
         pytest.param(["diff", "a.json", "b.json"], 3, "'a.json' cannot be read", id="no file"),
         pytest.param(["diff", "-", "-"], 2, "Only one of the two", id="two standard inputs"),
         pytest.param(["diff", "no_such:box", "shop"], 3, "there is no module", id="diff of nowhere"),
-        pytest.param(["list", "no/_toolwright.json"], 3, "There is no manifest at", id="list of no manifest"),
+        pytest.param(["list", "no/_toolmason.json"], 3, "There is no manifest at", id="list of no manifest"),
     ],
 )
 def test_a_wrong_command_ends_with_its_code(shop, arguments, code, words):
@@ -139,13 +139,13 @@ def test_two_tools_of_one_name_stop_the_build(shop):
 
     assert done.returncode == 2
     assert "Two tools are named 'find'" in done.stderr
-    assert not (shop / "shop" / "_toolwright.json").exists()
+    assert not (shop / "shop" / "_toolmason.json").exists()
 
 
 # --- a manifest as a target --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["shop", "shop/", "shop/_toolwright.json"])
+@pytest.mark.parametrize("target", ["shop", "shop/", "shop/_toolmason.json"])
 def test_a_manifest_is_a_target_to_list_and_call(shop, target):
     run(shop, "build", "shop")
 
@@ -162,7 +162,7 @@ def test_a_stale_manifest_is_told_on_standard_error(shop):
     done = run(shop, "list", "shop")
 
     assert done.stderr.startswith("Warning: the source of 'shop.orders' has changed since the manifest of 'shop'")
-    assert "toolwright build" in done.stderr
+    assert "toolmason build" in done.stderr
     assert len(done.stdout.splitlines()) == 2
 
 
@@ -172,9 +172,9 @@ def test_a_stale_manifest_is_told_on_standard_error(shop):
 def test_lock_writes_definitions_and_remembers_its_targets(shop):
     done = run(shop, "lock", "shop.orders")
 
-    lock = json.loads((shop / "toolwright.lock").read_text("utf-8"))
+    lock = json.loads((shop / "toolmason.lock").read_text("utf-8"))
     assert done.returncode == 0
-    assert "Locked 2 tools in toolwright.lock." in done.stdout
+    assert "Locked 2 tools in toolmason.lock." in done.stdout
     assert lock["targets"] == ["shop.orders"]
     assert list(lock["tools"]) == ["drop", "find"]
     assert lock["servers"] == {}
@@ -196,7 +196,7 @@ def test_lock_check_fails_and_prints_what_changed(shop):
 
 def test_lock_keeps_the_pins_of_servers(shop):
     run(shop, "lock", "shop.orders")
-    file = shop / "toolwright.lock"
+    file = shop / "toolmason.lock"
     form = json.loads(file.read_text("utf-8"))
     pin = {key: value for key, value in form["tools"]["find"].items() if key != "digest"}
     form["servers"] = {"github": {"tools": {"find": pin}}}
@@ -226,7 +226,7 @@ def test_lock_takes_several_targets_and_another_file(shop):
 def test_diff_of_equal_lists_is_quiet_and_good(shop):
     run(shop, "build", "shop")
 
-    done = run(shop, "diff", "shop/_toolwright.json", "shop.orders")
+    done = run(shop, "diff", "shop/_toolmason.json", "shop.orders")
 
     assert (done.returncode, done.stdout) == (0, "No tool changed.\n")
 
@@ -235,10 +235,10 @@ def test_diff_tells_a_breaking_change_from_a_compatible_one(shop):
     run(shop, "build", "shop")
     run(shop, "lock", "shop.orders")
     change(shop, "limit: int = 3", "limit: float = 3, page: int = 0")
-    compatible = run(shop, "diff", "toolwright.lock", "shop.orders")
+    compatible = run(shop, "diff", "toolmason.lock", "shop.orders")
     change(shop, "text: str", "text: int")
 
-    breaking = run(shop, "diff", "shop/_toolwright.json", "shop.orders", "--json")
+    breaking = run(shop, "diff", "shop/_toolmason.json", "shop.orders", "--json")
 
     assert compatible.returncode == 0
     assert "compatible  find  input  $.limit  may be any number instead of an integer\n" in compatible.stdout
@@ -253,7 +253,7 @@ def test_diff_tells_a_breaking_change_from_a_compatible_one(shop):
 
 def test_diff_reads_a_file_from_standard_input(shop):
     run(shop, "build", "shop")
-    old = (shop / "shop" / "_toolwright.json").read_text("utf-8")
+    old = (shop / "shop" / "_toolmason.json").read_text("utf-8")
     change(shop, "def drop(", "def toss(")
 
     done = run(shop, "diff", "-", "shop.orders", text=old)
@@ -268,7 +268,7 @@ def test_on_a_terminal_the_changes_are_a_table(shop):
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     environment.pop("NO_COLOR", None)
-    command = [TOOLWRIGHT, "diff", "shop/_toolwright.json", "shop.orders"]
+    command = [TOOLMASON, "diff", "shop/_toolmason.json", "shop.orders"]
 
     done = subprocess.run(command, cwd=shop, env=environment, stdout=theirs, stderr=theirs, check=False, timeout=60)
     os.close(theirs)
@@ -298,9 +298,9 @@ def test_help_imports_no_tool_machinery_and_no_sdk(arguments):
     code = textwrap.dedent(
         f"""
         import sys
-        from toolwright.cli.main import main
+        from toolmason.cli.main import main
 
-        sys.argv = ["toolwright", *{arguments}]
+        sys.argv = ["toolmason", *{arguments}]
         try:
             main()
         except SystemExit as end:
@@ -316,10 +316,10 @@ def test_help_imports_no_tool_machinery_and_no_sdk(arguments):
     )
 
     loaded = done.stdout.splitlines()[-1]
-    assert "'toolwright.cli.main'" in loaded
+    assert "'toolmason.cli.main'" in loaded
     for name in (
-        "toolwright._core.schema",
-        "toolwright.build",
+        "toolmason._core.schema",
+        "toolmason.build",
         "rich",
         "jsonschema",
         "openai",

@@ -1,4 +1,4 @@
-"""`toolwright call`, outside of a terminal: dry runs, approval, installed tools, signals and pipes."""
+"""`toolmason call`, outside of a terminal: dry runs, approval, installed tools, signals and pipes."""
 
 import json
 import os
@@ -164,10 +164,9 @@ def test_nothing_installed_is_told(run):
 
 
 def test_the_configuration_of_the_project_holds(run, tmp_path):
-    (tmp_path / "toolwright.toml").write_text('[limits]\nresult_bytes = 300\n[shop]\nname = "Tea House"\n', "utf-8")
+    (tmp_path / "toolmason.toml").write_text('[limits]\nresult_bytes = 300\n[shop]\nname = "Tea House"\n', "utf-8")
     (tmp_path / "tools.py").write_text(
-        "from toolwright import Config, tool\n"
-        "@tool\ndef shop(config: Config) -> str:\n    return config['shop.name']\n",
+        "from toolmason import Config, tool\n@tool\ndef shop(config: Config) -> str:\n    return config['shop.name']\n",
         "utf-8",
     )
 
@@ -175,25 +174,25 @@ def test_the_configuration_of_the_project_holds(run, tmp_path):
 
 
 def test_a_configuration_that_does_not_fit_is_told(run, tmp_path):
-    (tmp_path / "toolwright.toml").write_text('[limits]\nthreads = "many"\n', "utf-8")
+    (tmp_path / "toolmason.toml").write_text('[limits]\nthreads = "many"\n', "utf-8")
 
     done = run("list", cwd=tmp_path)
 
     assert done.returncode == 2
     assert "limits.threads='many'" in done.stderr
-    assert "toolwright.toml" in done.stderr
+    assert "toolmason.toml" in done.stderr
 
 
 def test_experimental_tools_are_allowed_by_the_configuration(run, tmp_path):
     (tmp_path / "tools.py").write_text(
-        "from toolwright import tool, Toolbox\nfrom toolwright.experimental import experimental\n"
+        "from toolmason import tool, Toolbox\nfrom toolmason.experimental import experimental\n"
         "@tool\n@experimental\ndef new_thing() -> str:\n    return 'new'\nbox = Toolbox(new_thing)\n",
         "utf-8",
     )
 
     refused = run("call", "tools.py", "new_thing", cwd=tmp_path)
-    by_environment = run("call", "tools.py", "new_thing", cwd=tmp_path, TOOLWRIGHT_EXPERIMENTAL="true")
-    (tmp_path / "toolwright.toml").write_text("experimental = true\n", "utf-8")
+    by_environment = run("call", "tools.py", "new_thing", cwd=tmp_path, TOOLMASON_EXPERIMENTAL="true")
+    (tmp_path / "toolmason.toml").write_text("experimental = true\n", "utf-8")
     by_file = run("call", "tools.py", "new_thing", cwd=tmp_path)
 
     assert (refused.returncode, "experimental" in refused.stderr) == (1, True)
@@ -220,7 +219,7 @@ def test_a_tool_that_is_not_there_is_not_found(run):
 
 def test_a_bundle_class_that_needs_no_arguments_is_a_target(run, tmp_path):
     (tmp_path / "bundle.py").write_text(
-        "from toolwright import tool\nclass Shelf:\n    @tool\n    def size(self) -> int:\n        return 3\n", "utf-8"
+        "from toolmason import tool\nclass Shelf:\n    @tool\n    def size(self) -> int:\n        return 3\n", "utf-8"
     )
 
     assert run("call", "bundle:Shelf", "size", cwd=tmp_path).stdout == "3\n"
@@ -262,7 +261,7 @@ def test_an_interrupt_ends_a_call_with_130_and_no_traceback(office, name):
 @pytest.mark.parametrize("words", [["list", "many.py"], ["list", "many.py", "--json"], ["call", "many.py", "long"]])
 def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
     (tmp_path / "many.py").write_text(
-        "from toolwright import Tool, Toolbox\n"
+        "from toolmason import Tool, Toolbox\n"
         "box = Toolbox([Tool.from_schema(f'tool_{n}', 'x' * 300, {}, lambda a, c: '') for n in range(500)],\n"
         "              Tool.from_schema('long', '', {}, lambda a, c: 'x' * 200_000))\n",
         "utf-8",
@@ -281,7 +280,7 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
 
 
 TWO = """
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 
 @tool(destructive=True)

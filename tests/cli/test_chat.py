@@ -1,4 +1,4 @@
-"""`toolwright chat`, as a real process and in a real terminal."""
+"""`toolmason chat`, as a real process and in a real terminal."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.cli.chat import KEYS, chosen_model
+from toolmason.cli.chat import KEYS, chosen_model
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"
-COMMAND = str(Path(sys.executable).with_name("toolwright"))
+COMMAND = str(Path(sys.executable).with_name("toolmason"))
 PLAIN = {key: value for key, value in os.environ.items() if key not in KEYS}
 
 
@@ -50,7 +50,7 @@ def test_without_a_key_the_local_model_answers_and_is_named():
 
 
 def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(tmp_path):
-    done = run(SHOP, "What is the price of 3 TEA-01?", TOOLWRIGHT_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
+    done = run(SHOP, "What is the price of 3 TEA-01?", TOOLMASON_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
 
     assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
     assert "offline stand-in" in done.stderr
@@ -58,7 +58,7 @@ def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(t
 
 
 def test_a_local_model_that_is_not_there_is_said(tmp_path):
-    done = run(SHOP, "x", "--model", "local", TOOLWRIGHT_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
+    done = run(SHOP, "x", "--model", "local", TOOLMASON_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
 
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
@@ -127,7 +127,7 @@ def test_a_conversation_in_a_terminal():
 
 def test_an_interrupt_calls_off_the_run_and_not_the_conversation(tmp_path):
     (tmp_path / "slow.py").write_text(
-        "import asyncio\nfrom toolwright import tool\n\n\n@tool\nasync def hang() -> str:\n"
+        "import asyncio\nfrom toolmason import tool\n\n\n@tool\nasync def hang() -> str:\n"
         '    """Hang for ever."""\n    await asyncio.Event().wait()\n    return ""\n'
     )
     parent, child = pty.openpty()

@@ -1,4 +1,4 @@
-"""`toolwright check`, as a shell runs it: what it prints where, and how it ends."""
+"""`toolmason check`, as a shell runs it: what it prints where, and how it ends."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import yaml
 from build.marks import expected, unmarked
 from build.sample import CLEAN, FILES
 from house.source import ROOT
-from toolwright.build.rules import RULES
+from toolmason.build.rules import RULES
 
 BIN = Path(sys.executable).parent
 
@@ -32,7 +32,7 @@ def project(tmp_path_factory) -> Path:
 def check(project):
     def run(*words: str, cwd: Path = project) -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "PYTHONUTF8": "1"}
-        command = [str(BIN / "toolwright"), "check", *words]
+        command = [str(BIN / "toolmason"), "check", *words]
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False, env=environ)
 
     return run
@@ -93,15 +93,15 @@ def test_our_own_source_and_examples_are_clean(check):
 
 
 def test_text_has_a_place_a_code_and_a_hint(check):
-    lines = check("sample/definitions.py", "--select", "TW103").stdout.splitlines()
+    lines = check("sample/definitions.py", "--select", "TM103").stdout.splitlines()
 
-    assert lines[0] == "sample/definitions.py:16:9: TW103 parameter 'sku' has no type"
-    assert lines[1] == f"    error: {RULES['TW103'].fix}"
+    assert lines[0] == "sample/definitions.py:16:9: TM103 parameter 'sku' has no type"
+    assert lines[1] == f"    error: {RULES['TM103'].fix}"
     assert lines[-1] == "Found 1 error: 23 tools in 1 file."
 
 
 def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):
-    command = [str(BIN / "toolwright"), "check", "sample/definitions.py", "--select", "TW103"]
+    command = [str(BIN / "toolmason"), "check", "sample/definitions.py", "--select", "TM103"]
     environ = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     piped = subprocess.run(command, cwd=project, capture_output=True, check=False, env=environ)
     ours, theirs = pty.openpty()
@@ -112,7 +112,7 @@ def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):
     coloured = os.read(ours, 100_000)
     os.close(ours)
     assert b"\x1b[" in coloured
-    assert b"TW103" in coloured
+    assert b"TM103" in coloured
     assert b"\x1b" not in piped.stdout
     assert piped.returncode == shown.returncode == 1
 
@@ -146,10 +146,10 @@ def test_a_loaded_target_shows_what_providers_make_of_it(check):
 
 
 def test_a_target_that_cannot_be_loaded_is_checked_all_the_same(check):
-    done = check("sample.definitions:box", "--select", "TW103,TW198")
+    done = check("sample.definitions:box", "--select", "TM103,TM198")
 
-    assert "TW198 'sample.definitions': loading it failed: No module named 'no_such_package'" in done.stdout
-    assert "TW103" in done.stdout
+    assert "TM198 'sample.definitions': loading it failed: No module named 'no_such_package'" in done.stdout
+    assert "TM103" in done.stdout
     assert done.returncode == 1
 
 
@@ -159,15 +159,15 @@ def test_a_target_that_cannot_be_loaded_is_checked_all_the_same(check):
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["sample", "--select", "TW101"], 0),
-        (["sample", "--select", "TW101", "--strict"], 1),
-        (["sample", "--select", "TW103"], 1),
-        (["sample", "--select", "TW1,TW2", "--ignore", "TW1", "--ignore", "TW2"], 0),
+        (["sample", "--select", "TM101"], 0),
+        (["sample", "--select", "TM101", "--strict"], 1),
+        (["sample", "--select", "TM103"], 1),
+        (["sample", "--select", "TM1,TM2", "--ignore", "TM1", "--ignore", "TM2"], 0),
         (["sample", "--exclude", "definitions.py,others.py,broken.py"], 0),
         (["clean.tools:box", "--budget", "10000"], 0),
         (["clean.tools:box", "--budget", "10"], 1),
         (["clean.tools:box", "--budget", "10", "--static"], 0),
-        (["--explain", "tw101"], 0),
+        (["--explain", "tm101"], 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -182,13 +182,13 @@ def test_errors_fail_a_check_and_warnings_a_strict_one(check, words, code):
     ("words", "code", "message"),
     [
         ([], 2, "Give a target"),
-        (["sample", "--select", "TW999"], 2, "--select: no rule matches 'TW999'"),
+        (["sample", "--select", "TM999"], 2, "--select: no rule matches 'TM999'"),
         (["sample:box", "--budget", "0"], 2, "--budget is 0: give a whole number above 0"),
         (["sample", "--budget", "many"], 2, "--budget"),
         (["sample", "--budget", "100"], 2, "--budget counts tools that are loaded: name them, as sample:box"),
         (["sample", "--format", "xml"], 2, "--format"),
         (["sample", "--config", "nothing.toml"], 2, "nothing.toml"),
-        (["sample", "--explain", "TW000"], 2, "There is no rule 'TW000'"),
+        (["sample", "--explain", "TM000"], 2, "There is no rule 'TM000'"),
         (["nothing"], 3, "there is no Python source for 'nothing'"),
         (["clean.tools:bax"], 3, "'clean.tools' has no 'bax'"),
         (["nothing.py"], 3, "there is no file 'nothing.py'"),
@@ -206,8 +206,8 @@ def test_a_wrong_command_is_told_on_standard_error(check, words, code, message):
 
 
 def test_the_configuration_of_the_project_holds(check, tmp_path):
-    (tmp_path / "app.py").write_text("from toolwright import *\n@tool\ndef f(x: int): 'Do.'\n", "utf-8")
-    (tmp_path / "pyproject.toml").write_text('[tool.toolwright.check]\nrequire_descriptions = "error"\n', "utf-8")
+    (tmp_path / "app.py").write_text("from toolmason import *\n@tool\ndef f(x: int): 'Do.'\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text('[tool.toolmason.check]\nrequire_descriptions = "error"\n', "utf-8")
 
     done = check("app.py", cwd=tmp_path)
 
@@ -217,12 +217,12 @@ def test_the_configuration_of_the_project_holds(check, tmp_path):
 
 def test_a_wrong_configuration_is_told(check, tmp_path):
     (tmp_path / "app.py").write_text("", "utf-8")
-    (tmp_path / "toolwright.toml").write_text("[check]\nbuget = 5\n", "utf-8")
+    (tmp_path / "toolmason.toml").write_text("[check]\nbuget = 5\n", "utf-8")
 
     done = check("app.py", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "toolwright.toml: `check` has no key 'buget'. Did you mean 'budget'?" in done.stderr
+    assert "toolmason.toml: `check` has no key 'buget'. Did you mean 'budget'?" in done.stderr
 
 
 # --- pre-commit --------------------------------------------------------------------------------
@@ -254,17 +254,17 @@ def commit_checked(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_pre_commit_hook_stops_a_mistake(repository):
     (repository / "app.py").write_text(
-        "import no_such_package\nfrom toolwright import *\n@tool\ndef f(x): 'Do.'\n", "utf-8"
+        "import no_such_package\nfrom toolmason import *\n@tool\ndef f(x): 'Do.'\n", "utf-8"
     )
 
     done = commit_checked(repository)
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "app.py:4:7: TW103 parameter 'x' has no type" in done.stdout
+    assert "app.py:4:7: TM103 parameter 'x' has no type" in done.stdout
 
 
 def test_the_pre_commit_hook_lets_clean_files_pass(repository):
-    (repository / "app.py").write_text("from toolwright import *\n@tool\ndef f(): 'Do.'\n", "utf-8")
+    (repository / "app.py").write_text("from toolmason import *\n@tool\ndef f(): 'Do.'\n", "utf-8")
 
     done = commit_checked(repository)
 

@@ -13,7 +13,7 @@ BIN = Path(sys.executable).parent
 APP = '''
 from typing import Annotated, Literal
 
-from toolwright import Abort, Toolbox, ToolError, tool
+from toolmason import Abort, Toolbox, ToolError, tool
 
 
 @tool(read_only=True)
@@ -73,7 +73,7 @@ box = Toolbox(get_weather, show, strict, fail, stop, loud, slow)
 '''
 
 BARE = """
-from toolwright import tool
+from toolmason import tool
 
 number = 5
 
@@ -96,12 +96,12 @@ def project(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def toolwright(project):
+def toolmason(project):
     """Run the command in the project; nothing of it is a terminal."""
 
     def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "COLUMNS": "40", "PYTHONUTF8": "1"}
-        command = [str(BIN / "toolwright"), *words]
+        command = [str(BIN / "toolmason"), *words]
         return subprocess.run(
             command, cwd=project, input=stdin, capture_output=True, text=True, timeout=30, check=False, env=environ
         )
@@ -117,8 +117,8 @@ def shown(done: subprocess.CompletedProcess[str]) -> dict:
 # --- list --------------------------------------------------------------------------------------
 
 
-def test_list_prints_one_plain_line_for_each_tool_when_piped(toolwright):
-    done = toolwright("list", "app:box")
+def test_list_prints_one_plain_line_for_each_tool_when_piped(toolmason):
+    done = toolmason("list", "app:box")
 
     lines = done.stdout.splitlines()
     assert done.returncode == 0
@@ -135,8 +135,8 @@ def test_list_prints_one_plain_line_for_each_tool_when_piped(toolwright):
     assert done.stderr == ""
 
 
-def test_list_shows_parameters_effects_tokens_and_the_first_line_of_the_description(toolwright):
-    lines = toolwright("list", "app:box").stdout.splitlines()
+def test_list_shows_parameters_effects_tokens_and_the_first_line_of_the_description(toolmason):
+    lines = toolmason("list", "app:box").stdout.splitlines()
 
     [weather] = [line for line in lines if line.startswith("get_weather")]
     assert "city: string, unit?: string" in weather
@@ -146,8 +146,8 @@ def test_list_shows_parameters_effects_tokens_and_the_first_line_of_the_descript
     assert "destructive" in next(line for line in lines if line.startswith("fail"))
 
 
-def test_list_gives_the_definitions_as_json(toolwright):
-    done = toolwright("list", "app:box", "--json")
+def test_list_gives_the_definitions_as_json(toolmason):
+    done = toolmason("list", "app:box", "--json")
 
     entries = {entry["name"]: entry for entry in json.loads(done.stdout)}
     assert entries["get_weather"]["input_schema"]["required"] == ["city"]
@@ -157,16 +157,16 @@ def test_list_gives_the_definitions_as_json(toolwright):
 
 
 @pytest.mark.parametrize("target", ["app", "app.py", "./app.py:box"])
-def test_list_finds_the_toolbox_of_a_module_or_a_file(toolwright, target):
-    done = toolwright("list", target)
+def test_list_finds_the_toolbox_of_a_module_or_a_file(toolmason, target):
+    done = toolmason("list", target)
 
     assert done.returncode == 0, done.stderr
     assert "get_weather" in done.stdout
 
 
 @pytest.mark.parametrize("target", ["package.tools", "package/tools.py:hello"])
-def test_list_takes_tools_where_there_is_no_toolbox(toolwright, target):
-    done = toolwright("list", target)
+def test_list_takes_tools_where_there_is_no_toolbox(toolmason, target):
+    done = toolmason("list", target)
 
     assert done.stdout.startswith("hello(name: string)")
 
@@ -174,8 +174,8 @@ def test_list_takes_tools_where_there_is_no_toolbox(toolwright, target):
 # --- arguments ---------------------------------------------------------------------------------
 
 
-def test_call_prints_the_text_of_the_result(toolwright):
-    done = toolwright("call", "app:box", "get_weather", "city=Prague")
+def test_call_prints_the_text_of_the_result(toolmason):
+    done = toolmason("call", "app:box", "get_weather", "city=Prague")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "21 C and sunny in Prague\n", "")
 
@@ -192,32 +192,32 @@ def test_call_prints_the_text_of_the_result(toolwright):
     ],
     ids=["text", "equal sign", "scalars", "repeated", "json", "words of json"],
 )
-def test_key_value_is_typed_by_the_schema(toolwright, words, expected):
-    done = toolwright("call", "app:box", "show", *words)
+def test_key_value_is_typed_by_the_schema(toolmason, words, expected):
+    done = toolmason("call", "app:box", "show", *words)
 
     assert shown(done).items() >= expected.items()
 
 
-def test_key_value_is_typed_without_the_help_of_repairs(toolwright):
-    done = toolwright("call", "app:box", "strict", "counts=1", "counts=2", "flag=true")
+def test_key_value_is_typed_without_the_help_of_repairs(toolmason):
+    done = toolmason("call", "app:box", "strict", "counts=1", "counts=2", "flag=true")
 
     assert (done.stdout, done.stderr) == ("[1,2]\n", "")
 
 
-def test_key_json_is_taken_as_json(toolwright):
-    done = toolwright("call", "app:box", "show", "whole:=5", 'text:="5"', "table:={}", "maybe:=null", "either:=7")
+def test_key_json_is_taken_as_json(toolmason):
+    done = toolmason("call", "app:box", "show", "whole:=5", 'text:="5"', "table:={}", "maybe:=null", "either:=7")
 
     assert shown(done).items() >= {"whole": 5, "text": "5", "table": {}, "maybe": None, "either": 7}.items()
 
 
-def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolwright):
-    done = toolwright("call", "app:box", "show", "--json", '{"whole": 5, "words": ["a"]}', "whole=6")
+def test_an_object_after_json_is_the_arguments_and_single_ones_win_over_it(toolmason):
+    done = toolmason("call", "app:box", "show", "--json", '{"whole": 5, "words": ["a"]}', "whole=6")
 
     assert shown(done).items() >= {"whole": 6, "words": ["a"]}.items()
 
 
-def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolwright):
-    done = toolwright("call", "app:box", "show", "--json", '{"words": ["a"], "counts": [1]}', "words=b", "counts=2")
+def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolmason):
+    done = toolmason("call", "app:box", "show", "--json", '{"words": ["a"], "counts": [1]}', "words=b", "counts=2")
 
     assert shown(done).items() >= {"words": ["a", "b"], "counts": [1, 2]}.items()
 
@@ -231,22 +231,22 @@ def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolwright):
         (["whole:=5", "whole=6"], "'whole' is given twice: as 5 and as 6. Give it once."),
     ],
 )
-def test_a_misspelt_parameter_and_one_given_twice_are_refused(toolwright, words, reason):
-    done = toolwright("call", "app:box", "show", *words)
+def test_a_misspelt_parameter_and_one_given_twice_are_refused(toolmason, words, reason):
+    done = toolmason("call", "app:box", "show", *words)
 
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split())
 
 
-def test_a_dash_reads_the_arguments_from_standard_input(toolwright):
-    done = toolwright("call", "app:box", "show", "-", stdin='{"whole": 5}')
+def test_a_dash_reads_the_arguments_from_standard_input(toolmason):
+    done = toolmason("call", "app:box", "show", "-", stdin='{"whole": 5}')
 
     assert shown(done)["whole"] == 5
 
 
 @pytest.mark.parametrize("target", ["package.tools", "package/tools.py:hello"])
-def test_a_tool_may_be_called_from_a_file_and_without_a_toolbox(toolwright, target):
-    assert toolwright("call", target, "hello", "name=Ada").stdout == "Hello Ada\n"
+def test_a_tool_may_be_called_from_a_file_and_without_a_toolbox(toolmason, target):
+    assert toolmason("call", target, "hello", "name=Ada").stdout == "Hello Ada\n"
 
 
 # --- the whole result --------------------------------------------------------------------------
@@ -263,8 +263,8 @@ def test_a_tool_may_be_called_from_a_file_and_without_a_toolbox(toolwright, targ
     ],
     ids=["last", "before the arguments", "before the name", "first", "both"],
 )
-def test_json_alone_prints_the_whole_result(toolwright, words):
-    done = toolwright(*words)
+def test_json_alone_prints_the_whole_result(toolmason, words):
+    done = toolmason(*words)
 
     entry = shown(done)
     assert (entry["ok"], entry["name"], entry["text"]) == (True, "get_weather", "21 F and sunny in Prague")
@@ -275,8 +275,8 @@ def test_json_alone_prints_the_whole_result(toolwright, words):
     assert [repair["path"] for repair in entry["repairs"]] == ["$.unit"]
 
 
-def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolwright):
-    done = toolwright("call", "app:box", "fail", "--json")
+def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolmason):
+    done = toolmason("call", "app:box", "fail", "--json")
 
     entry = json.loads(done.stdout)
     assert (entry["ok"], entry["error"]["code"], entry["error"]["message"]) == (False, "tool_error", "No such order.")
@@ -312,8 +312,8 @@ def test_json_prints_a_failure_as_json_too_and_keeps_the_exit_code(toolwright):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_goes_wrong_is_told_on_standard_error_with_its_exit_code(toolwright, words, code, message):
-    done = toolwright(*words)
+def test_what_goes_wrong_is_told_on_standard_error_with_its_exit_code(toolmason, words, code, message):
+    done = toolmason(*words)
 
     assert done.returncode == code, done.stderr
     assert message in done.stderr
@@ -322,8 +322,8 @@ def test_what_goes_wrong_is_told_on_standard_error_with_its_exit_code(toolwright
 
 
 @pytest.mark.parametrize("stdin", ["nonsense", "[1]"], ids=["nonsense", "list"])
-def test_standard_input_that_is_no_object_is_a_usage_error(toolwright, stdin):
-    done = toolwright("call", "app:box", "show", "-", stdin=stdin)
+def test_standard_input_that_is_no_object_is_a_usage_error(toolmason, stdin):
+    done = toolmason("call", "app:box", "show", "-", stdin=stdin)
 
     assert done.returncode == 2
     assert done.stderr
@@ -331,21 +331,21 @@ def test_standard_input_that_is_no_object_is_a_usage_error(toolwright, stdin):
 
 
 @pytest.mark.parametrize("words", [["-h"], ["call", "--help"]], ids=" ".join)
-def test_help_goes_to_standard_output(toolwright, words):
-    done = toolwright(*words)
+def test_help_goes_to_standard_output(toolmason, words):
+    done = toolmason(*words)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage" in done.stdout
 
 
-def test_help_names_the_commands(toolwright):
-    done = toolwright("--help")
+def test_help_names_the_commands(toolmason):
+    done = toolmason("--help")
 
     assert all(word in done.stdout for word in ("call", "list"))
 
 
-def test_the_version_is_told(toolwright):
-    done = toolwright("--version")
+def test_the_version_is_told(toolmason):
+    done = toolmason("--version")
 
     assert done.returncode == 0
-    assert "toolwright" in done.stdout
+    assert "toolmason" in done.stdout

@@ -15,8 +15,8 @@ def complete(run):
     """Complete a line as bash asks for it, with its words as a list; the last is what is being written."""
 
     def complete(*words: str, **more: str) -> list[str]:
-        line = "\n".join(["toolwright", *words])
-        done = run(_TOOLWRIGHT_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **more)
+        line = "\n".join(["toolmason", *words])
+        done = run(_TOOLMASON_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words)), **more)
         assert (done.returncode, done.stderr) == (0, "")
         return [entry.partition(",")[2] for entry in done.stdout.splitlines() if entry.startswith("plain,")]
 
@@ -90,35 +90,35 @@ def test_a_target_that_is_broken_completes_nothing_and_says_nothing(complete, of
 
 
 def test_zsh_is_told_with_descriptions(run):
-    done = run(_TOOLWRIGHT_COMPLETE="zsh_complete", COMP_WORDS="toolwright call office:box get", COMP_CWORD="3")
+    done = run(_TOOLMASON_COMPLETE="zsh_complete", COMP_WORDS="toolmason call office:box get", COMP_CWORD="3")
 
     assert done.stdout.splitlines() == ["plain", "get_weather", "Current weather in a city."]
 
 
 def test_fish_is_told(run):
-    line = "toolwright call office:box get_weather un"
-    done = run(_TOOLWRIGHT_COMPLETE="fish_complete", COMP_WORDS=line, COMP_CWORD="un")
+    line = "toolmason call office:box get_weather un"
+    done = run(_TOOLMASON_COMPLETE="fish_complete", COMP_WORDS=line, COMP_CWORD="un")
 
     assert done.stdout.splitlines() == ["plain,unit="]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_script(run, shell):
-    done = run(_TOOLWRIGHT_COMPLETE=f"{shell}_source")
+    done = run(_TOOLMASON_COMPLETE=f"{shell}_source")
 
     assert done.returncode == 0
-    assert "_TOOLWRIGHT_COMPLETE" in done.stdout
+    assert "_TOOLMASON_COMPLETE" in done.stdout
 
 
 def test_bash_itself_completes_with_the_script(run, office, tmp_path):
     bash = shutil.which("bash")
     assert bash, "the tests need bash"
-    script = run(_TOOLWRIGHT_COMPLETE="bash_source").stdout
+    script = run(_TOOLMASON_COMPLETE="bash_source").stdout
     program = f"""
         compopt() {{ printf 'compopt %s %s\\n' "$1" "$2"; }}
         {script}
-        COMP_WORDS=(toolwright call office : box get_weather "$1"); COMP_CWORD=6
-        _toolwright_completion toolwright
+        COMP_WORDS=(toolmason call office : box get_weather "$1"); COMP_CWORD=6
+        _toolmason_completion toolmason
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     path = os.pathsep.join([str(BIN), os.environ["PATH"]])
@@ -138,7 +138,7 @@ def test_bash_itself_completes_with_the_script(run, office, tmp_path):
 def test_completion_does_not_run_a_tool(complete, tmp_path):
     mark = tmp_path / "ran"
     (tmp_path / "tools.py").write_text(
-        f"from toolwright import tool\n@tool\ndef touch(a: int = 1) -> None:\n    open({json.dumps(str(mark))}, 'w')\n",
+        f"from toolmason import tool\n@tool\ndef touch(a: int = 1) -> None:\n    open({json.dumps(str(mark))}, 'w')\n",
         "utf-8",
     )
 

@@ -6,9 +6,9 @@ from typing import Any
 import click
 import pytest
 
-from toolwright import Chat, Limits, Toolbox, tool
-from toolwright.cli.chat import answered, tell
-from toolwright.testing import ScriptedModel
+from toolmason import Chat, Limits, Toolbox, tool
+from toolmason.cli.chat import answered, tell
+from toolmason.testing import ScriptedModel
 
 
 @tool

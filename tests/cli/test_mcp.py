@@ -1,4 +1,4 @@
-"""`toolwright mcp`, and targets that are servers, as a real process."""
+"""`toolmason mcp`, and targets that are servers, as a real process."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
-COMMAND = str(Path(sys.executable).with_name("toolwright"))
+COMMAND = str(Path(sys.executable).with_name("toolmason"))
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -82,13 +82,13 @@ def test_what_a_server_offers_is_approved_into_the_lock(place):
     first = run("mcp", "lock", "--config", "mcp.json", cwd=place)
     second = run("lock", "mcp.json", "--approve", "raw", cwd=place)
 
-    held = json.loads((place / "toolwright.lock").read_text())
+    held = json.loads((place / "toolmason.lock").read_text())
     assert (first.returncode, second.returncode) == (0, 0)
     assert list(held["servers"]["raw"]["tools"]) == ["echo"]
 
 
 APP = f"""
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 raw = McpServer.stdio("raw", {sys.executable!r}, [{RAW!r}, "plain"], pin="lock", prefix="r_")
 box = Toolbox(raw)
@@ -103,10 +103,10 @@ def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(plac
     approved = run("lock", target, "--approve", "raw", cwd=place)
     after = run("list", "app.py:box", cwd=place)
 
-    assert "toolwright lock TARGET --approve raw`, with the file that names the server for TARGET" in before.stderr
+    assert "toolmason lock TARGET --approve raw`, with the file that names the server for TARGET" in before.stderr
     assert (approved.returncode, approved.stdout.splitlines()[-1]) == (
         0,
-        "Locked 1 tool of server raw in toolwright.lock.",
+        "Locked 1 tool of server raw in toolmason.lock.",
     )
     assert after.stdout.startswith("r_echo(")
     assert after.stderr == ""
@@ -115,7 +115,7 @@ def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(plac
 def test_a_server_that_nothing_names_is_approved_under_a_name(place):
     done = run("mcp", "lock", "--stdio", f"{sys.executable} {RAW} plain", "--name", "git", cwd=place)
 
-    held = json.loads((place / "toolwright.lock").read_text())
+    held = json.loads((place / "toolmason.lock").read_text())
     assert done.returncode == 0
     assert list(held["servers"]) == ["git"]
 

@@ -1,4 +1,4 @@
-"""`toolwright new`: the project that it writes works, and nothing is overwritten."""
+"""`toolmason new`: the project that it writes works, and nothing is overwritten."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_the_entry_point_names_the_tools(run, tmp_path):
     run("new", "my-tools", cwd=tmp_path)
 
     project = tomllib.loads((tmp_path / "my-tools" / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["entry-points"]["toolwright.tools"] == {"my_tools": "my_tools.tools"}
+    assert project["entry-points"]["toolmason.tools"] == {"my_tools": "my_tools.tools"}
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
@@ -118,7 +118,7 @@ def test_an_empty_folder_is_filled(run, tmp_path):
         "a-",
         "class",
         "json",
-        "toolwright",
+        "toolmason",
         "é",
         "a" * 65,
         "a\nb",

@@ -1,4 +1,4 @@
-"""`toolwright run` and `toolwright runs`, as real processes: a run that is kept, shown, cut off and taken up again."""
+"""`toolmason run` and `toolmason runs`, as real processes: a run that is kept, shown, cut off and taken up again."""
 
 import json
 import signal
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.office import COMMAND, environment
-from toolwright.chat.holders import this_process
-from toolwright.chat.journal import SqliteRuntime
+from toolmason.chat.holders import this_process
+from toolmason.chat.journal import SqliteRuntime
 
 ROOT = Path(__file__).parents[2]
 SHOP = f"{ROOT / 'examples' / 'shop.py'}:box"
@@ -17,7 +17,7 @@ OFFLINE = ("--model", "offline")
 PAYING = '''
 import os, signal
 from pathlib import Path
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 @tool
 def pay_invoice(number: int) -> str:

@@ -1,4 +1,4 @@
-"""`toolwright serve`, as a real process that is told to stop."""
+"""`toolmason serve`, as a real process that is told to stop."""
 
 import http.client
 import json
@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from toolwright.cli.serve import command
+from toolmason.cli.serve import command
 
 DESK = """
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 @tool
 def hours() -> str:
@@ -37,9 +37,9 @@ def served(folder: Path, *words: str) -> Iterator[tuple[int, subprocess.Popen[by
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    program = str(Path(sys.executable).with_name("toolwright"))
+    program = str(Path(sys.executable).with_name("toolmason"))
     line = [program, "serve", "desk.py", "--transport", "http", "--port", str(port), *words]
-    env = {**os.environ, "TOOLWRIGHT_TOKEN": TOKEN}
+    env = {**os.environ, "TOOLMASON_TOKEN": TOKEN}
     process = subprocess.Popen(line, cwd=folder, env=env, stderr=subprocess.PIPE)
     try:
         ends, tick = time.monotonic() + 30, threading.Event()
@@ -87,7 +87,7 @@ def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
 
     words = [str(tmp_path / "desk.py"), "--transport", "http", "--host", "0.0.0.0"]  # noqa: S104 - it is refused
-    done = CliRunner(env={"TOOLWRIGHT_TOKEN": ""}).invoke(command, words)
+    done = CliRunner(env={"TOOLMASON_TOKEN": ""}).invoke(command, words)
 
     assert "allowed_hosts" in str(done.exception)
 
@@ -111,7 +111,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], told: 
 
 def test_a_port_that_was_free_is_told(tmp_path: Path):
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
-    program = str(Path(sys.executable).with_name("toolwright"))
+    program = str(Path(sys.executable).with_name("toolmason"))
     line = [program, "serve", "desk.py", "--transport", "http", "--port", "0", "--path", "tools"]
     process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
@@ -129,7 +129,7 @@ def test_a_port_that_was_free_is_told(tmp_path: Path):
 
 def test_standard_input_that_is_nothing_ends_it_at_once(tmp_path: Path):
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
-    program = str(Path(sys.executable).with_name("toolwright"))
+    program = str(Path(sys.executable).with_name("toolmason"))
 
     done = subprocess.run(
         [program, "serve", "desk.py"],
@@ -158,7 +158,7 @@ subprocess.run([sys.executable, "-c", "print('child')"], check=True)
 
 def test_f56_what_a_target_prints_or_logs_while_it_is_loaded_is_not_for_the_client(tmp_path: Path):
     (tmp_path / "desk.py").write_text(NOISY + DESK, "utf-8")
-    program = str(Path(sys.executable).with_name("toolwright"))
+    program = str(Path(sys.executable).with_name("toolmason"))
     asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
     done = subprocess.run(

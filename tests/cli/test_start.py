@@ -1,4 +1,4 @@
-"""What `toolwright --help` costs: a Python start, and no package that only a call needs."""
+"""What `toolmason --help` costs: a Python start, and no package that only a call needs."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ import pytest
 
 PROGRAM = """
 import json, sys
-sys.argv = ["toolwright", "--help"]
-from toolwright.cli.main import main
+sys.argv = ["toolmason", "--help"]
+from toolmason.cli.main import main
 try:
     main()
 finally:
@@ -34,8 +34,8 @@ def test_the_help_does_not_load(loaded, package):
 
 def test_the_root_loads_nothing_until_a_name_is_used():
     program = (
-        "import sys, toolwright\nbefore = 'pydantic_core' in sys.modules\nfrom toolwright import tool\n"
-        "print(before, 'toolwright._core.toolbox' in sys.modules)"
+        "import sys, toolmason\nbefore = 'pydantic_core' in sys.modules\nfrom toolmason import tool\n"
+        "print(before, 'toolmason._core.toolbox' in sys.modules)"
     )
 
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
@@ -45,16 +45,16 @@ def test_the_root_loads_nothing_until_a_name_is_used():
 
 @pytest.mark.parametrize("name", ["converters", "errors", "experimental", "lowlevel", "resolvers"])
 def test_a_public_module_is_there_without_an_import_of_its_own(name):
-    program = f"import toolwright\nprint(toolwright.{name}.__name__)"
+    program = f"import toolmason\nprint(toolmason.{name}.__name__)"
 
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == f"toolwright.{name}"
+    assert done.stdout.strip() == f"toolmason.{name}"
 
 
 def test_a_name_that_the_root_does_not_have_is_an_attribute_error():
-    import toolwright
+    import toolmason
 
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        toolwright.nothing  # noqa: B018 - reading it is the act
-    assert set(toolwright.__all__) <= set(dir(toolwright))
+        toolmason.nothing  # noqa: B018 - reading it is the act
+    assert set(toolmason.__all__) <= set(dir(toolmason))

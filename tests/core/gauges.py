@@ -5,7 +5,7 @@ Lives here: what the tests of batches share. Not here: any test.
 
 import asyncio
 
-from toolwright import tool
+from toolmason import tool
 
 
 class Gauge:

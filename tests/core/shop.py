@@ -4,7 +4,7 @@ import json
 import sys
 
 ORDERS = '''
-    from toolwright import prompt, tool
+    from toolmason import prompt, tool
 
 
     @tool(read_only=True, tags=["search"])
@@ -25,7 +25,7 @@ ORDERS = '''
         return f"Hello {name}"
 '''
 STOCK = '''
-    from toolwright import tool
+    from toolmason import tool
 
 
     @tool
@@ -50,7 +50,7 @@ def names(box):
 
 def edit(folder, change):
     """Change the manifest of a package, as a hand or a hostile writer would."""
-    file = folder / "_toolwright.json"
+    file = folder / "_toolmason.json"
     form = json.loads(file.read_text("utf-8"))
     change(form)
     file.write_text(json.dumps(form), "utf-8")

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pydantic
 
-from toolwright import Toolbox, tool
-from toolwright.errors import InvalidArguments
+from toolmason import Toolbox, tool
+from toolmason.errors import InvalidArguments
 
 
 class Item(pydantic.BaseModel):

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from toolwright import Toolbox, resource
-from toolwright._core.addresses import LONGEST, Template
-from toolwright.errors import DefinitionError
+from toolmason import Toolbox, resource
+from toolmason._core.addresses import LONGEST, Template
+from toolmason.errors import DefinitionError
 
 TEMPLATES = ["a{x}-{y}", "{x}-{y}-{z}", "{+x}/{y}-{+z}", "{x*}a{y}", "{x}{y}", "-{x}/", "{x}--{y}", "{+x}/-/{+y}/-"]
 

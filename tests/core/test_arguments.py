@@ -8,9 +8,9 @@ import pydantic
 import pytest
 
 from core.takers import Colour, Item, refused, seen_by, take
-from toolwright import Param, Tool, Toolbox, ToolContext, tool
-from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments
-from toolwright.lowlevel import Settings
+from toolmason import Param, Tool, Toolbox, ToolContext, tool
+from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments
+from toolmason.lowlevel import Settings
 
 # --- every problem at once ---------------------------------------------------------------------
 

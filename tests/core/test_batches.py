@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from core.gauges import Gauge, double, forever, settle, work_on
-from toolwright import (
+from toolmason import (
     Parallel,
     Retry,
     Sequential,
@@ -18,8 +18,8 @@ from toolwright import (
     ToolResult,
     tool,
 )
-from toolwright.errors import DefinitionError, ToolTimeout
-from toolwright.lowlevel import Settings
+from toolmason.errors import DefinitionError, ToolTimeout
+from toolmason.lowlevel import Settings
 
 # --- one result for each call ------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from toolwright import Abort, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
-from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolwright.lowlevel import Settings
+from toolmason import Abort, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
+from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
+from toolmason.lowlevel import Settings
 
 
 @tool
@@ -234,7 +234,7 @@ def test_a_keyboard_interrupt_raised_in_a_worker_thread_becomes_a_result(run_scr
     """reliability.md §5, rule 6: only the main thread's KeyboardInterrupt ends anything."""
     done = run_script("""
         import asyncio
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool
         def stop() -> None:
@@ -260,7 +260,7 @@ def test_a_keyboard_interrupt_raised_in_a_worker_thread_becomes_a_result(run_scr
 def test_a_keyboard_interrupt_of_the_main_thread_ends_the_program(run_script, wait):
     done = run_script(f"""
         import asyncio
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool
         async def stop() -> None:
@@ -279,7 +279,7 @@ def test_a_keyboard_interrupt_of_the_main_thread_ends_the_program(run_script, wa
 def test_control_c_reaches_a_program_that_waits_in_call_sync_for_a_stuck_tool(run_script):
     done = run_script("""
         import os, signal, threading
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background is deaf to it
 
@@ -489,7 +489,7 @@ async def test_the_values_of_arguments_are_never_logged(caplog, arguments):
 
 
 async def test_each_call_leaves_a_debug_line_with_its_name_id_and_outcome(caplog):
-    with caplog.at_level(logging.DEBUG, logger="toolwright"):
+    with caplog.at_level(logging.DEBUG, logger="toolmason"):
         await Toolbox(double).call(ToolCall("c-1", "double", {"n": 1}))
         await Toolbox(double).call(ToolCall("c-2", "double", {}))
 

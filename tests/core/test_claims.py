@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwright._core.claims import closeness
+from toolmason._core.claims import closeness
 
 
 @pytest.mark.parametrize(

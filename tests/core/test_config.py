@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Config, Toolbox, ToolContext, ToolError, tool
-from toolwright.errors import ConfigError
+from toolmason import Config, Toolbox, ToolContext, ToolError, tool
+from toolmason.errors import ConfigError
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def write(tmp_path: Path):
 
 
 def test_later_layers_win(write):
-    toml = write("toolwright.toml", '[app]\na = "toml"\nb = "toml"\nc = "toml"\nd = "toml"\n')
+    toml = write("toolmason.toml", '[app]\na = "toml"\nb = "toml"\nc = "toml"\nd = "toml"\n')
     properties = write("app.properties", "app.b=properties\napp.c=properties\napp.d=properties\n")
-    environ = {"TOOLWRIGHT_APP__C": "environment", "TOOLWRIGHT_APP__D": "environment"}
+    environ = {"TOOLMASON_APP__C": "environment", "TOOLMASON_APP__D": "environment"}
 
     config = Config.load(properties, toml, values={"app": {"d": "code"}}, environ=environ)
 
@@ -47,7 +47,7 @@ def test_a_file_given_later_wins_over_one_of_its_kind_given_earlier(write):
 
 def test_a_table_of_pyproject_is_read(write):
     path = write(
-        "pyproject.toml", '[project]\nname = "x"\n[tool.other]\na = 1\n[tool.toolwright]\nproject_dir = "src"\n'
+        "pyproject.toml", '[project]\nname = "x"\n[tool.other]\na = 1\n[tool.toolmason]\nproject_dir = "src"\n'
     )
 
     assert dict(Config.load(path, environ={})) == {"project_dir": "src"}
@@ -64,17 +64,17 @@ def test_properties_files_have_comments_blank_lines_and_equal_signs_in_values(wr
 
 
 def test_the_environment_is_read_when_a_config_is_made_and_not_before(monkeypatch):
-    monkeypatch.setenv("TOOLWRIGHT_EXAMPLE__PREFIX", ">>")
+    monkeypatch.setenv("TOOLMASON_EXAMPLE__PREFIX", ">>")
     monkeypatch.setenv("EXAMPLE__PREFIX", "not ours")
 
     config = Config()
-    monkeypatch.setenv("TOOLWRIGHT_EXAMPLE__PREFIX", "later")
+    monkeypatch.setenv("TOOLMASON_EXAMPLE__PREFIX", "later")
 
     assert config["example.prefix"] == ">>"
 
 
 def test_code_wins_over_the_environment():
-    config = Config({"example.prefix": "code"}, environ={"TOOLWRIGHT_EXAMPLE__PREFIX": "environment"})
+    config = Config({"example.prefix": "code"}, environ={"TOOLMASON_EXAMPLE__PREFIX": "environment"})
 
     assert config["example.prefix"] == "code"
 
@@ -82,9 +82,9 @@ def test_code_wins_over_the_environment():
 @pytest.mark.parametrize(
     ("key", "variable"),
     [
-        ("MCP.url", "TOOLWRIGHT_MCP__URL"),
-        ("MCP_1.name", "TOOLWRIGHT_MCP_1__NAME"),
-        ("WebSearchTool.city", "TOOLWRIGHT_WEBSEARCHTOOL__CITY"),
+        ("MCP.url", "TOOLMASON_MCP__URL"),
+        ("MCP_1.name", "TOOLMASON_MCP_1__NAME"),
+        ("WebSearchTool.city", "TOOLMASON_WEBSEARCHTOOL__CITY"),
     ],
     ids=["MCP", "MCP_1", "WebSearchTool"],
 )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Config
-from toolwright.errors import ConfigError
+from toolmason import Config
+from toolmason.errors import ConfigError
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def tree(tmp_path, monkeypatch):
     inner.mkdir(parents=True)
     (tmp_path / "repository" / ".git").mkdir()
     monkeypatch.chdir(inner)
-    for name in [name for name in os.environ if name.startswith("TOOLWRIGHT_")]:
+    for name in [name for name in os.environ if name.startswith("TOOLMASON_")]:
         monkeypatch.delenv(name)
     return tmp_path / "repository"
 
@@ -26,42 +26,42 @@ def write(path: Path, text: str) -> None:
 
 
 def test_nothing_is_read_unless_it_is_asked_for(tree):
-    write(tree / "toolwright.toml", "a = 1")
+    write(tree / "toolmason.toml", "a = 1")
 
     assert dict(Config()) == {}
     assert dict(Config.load()) == {}
 
 
 def test_files_are_found_from_the_working_directory_upward(tree):
-    write(tree / "toolwright.toml", 'a = "toml"\nb = "toml"\n')
-    write(tree / "toolwright.properties", "b = properties\n")
+    write(tree / "toolmason.toml", 'a = "toml"\nb = "toml"\n')
+    write(tree / "toolmason.properties", "b = properties\n")
 
     assert dict(Config.find(environ={})) == {"a": "toml", "b": "properties"}
 
 
 def test_the_nearest_folder_counts(tree):
-    write(tree / "toolwright.toml", "far = 1")
-    write(tree / "package" / "pyproject.toml", "[tool.toolwright]\nnear = 1\n")
+    write(tree / "toolmason.toml", "far = 1")
+    write(tree / "package" / "pyproject.toml", "[tool.toolmason]\nnear = 1\n")
 
     assert dict(Config.find(environ={})) == {"near": 1}
 
 
 def test_a_pyproject_without_our_table_is_passed_by(tree):
-    write(tree / "toolwright.toml", "far = 1")
+    write(tree / "toolmason.toml", "far = 1")
     write(tree / "package" / "pyproject.toml", '[project]\nname = "x"\n')
 
     assert dict(Config.find(environ={})) == {"far": 1}
 
 
 def test_a_file_of_our_own_is_read_and_not_the_pyproject_beside_it(tree):
-    write(tree / "toolwright.toml", "own = 1")
-    write(tree / "pyproject.toml", "[tool.toolwright]\nother = 1\n")
+    write(tree / "toolmason.toml", "own = 1")
+    write(tree / "pyproject.toml", "[tool.toolmason]\nother = 1\n")
 
     assert dict(Config.find(environ={})) == {"own": 1}
 
 
 def test_the_search_ends_at_the_root_of_the_repository(tree):
-    write(tree.parent / "toolwright.toml", "outside = 1")
+    write(tree.parent / "toolmason.toml", "outside = 1")
 
     assert dict(Config.find(environ={})) == {}
 
@@ -69,22 +69,22 @@ def test_the_search_ends_at_the_root_of_the_repository(tree):
 def test_the_search_ends_at_the_home_folder(tree, monkeypatch):
     (tree / ".git").rmdir()
     monkeypatch.setenv("HOME", str(tree / "package"))
-    write(tree / "toolwright.toml", "outside = 1")
+    write(tree / "toolmason.toml", "outside = 1")
 
     assert dict(Config.find(environ={})) == {}
 
 
 def test_the_search_may_start_elsewhere(tree):
-    write(tree / "package" / "toolwright.toml", "a = 1")
+    write(tree / "package" / "toolmason.toml", "a = 1")
 
     assert dict(Config.find(tree / "package", environ={})) == {"a": 1}
     assert dict(Config.find(tree, environ={})) == {}
 
 
 def test_the_environment_and_code_go_over_what_is_found(tree, monkeypatch):
-    write(tree / "toolwright.toml", "a = 1\nb = 1\nc = 1")
-    monkeypatch.setenv("TOOLWRIGHT_B", "2")
-    monkeypatch.setenv("TOOLWRIGHT_C", "2")
+    write(tree / "toolmason.toml", "a = 1\nb = 1\nc = 1")
+    monkeypatch.setenv("TOOLMASON_B", "2")
+    monkeypatch.setenv("TOOLMASON_C", "2")
 
     assert dict(Config.find(values={"c": 3})) == {"a": 1, "b": "2", "c": 3}
 
@@ -100,11 +100,11 @@ def test_an_mcp_json_is_not_read_unless_it_is_named(tree):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("toolwright.toml", "a = ", "not valid TOML"),
-        ("pyproject.toml", "[tool.toolwright]\na = ", "not valid TOML"),
-        ("pyproject.toml", "[tool]\ntoolwright = 5 # tool.toolwright", "not a table"),
-        ("pyproject.toml", "tool = 5 # tool.toolwright", "not a table"),
-        ("toolwright.properties", "a=\\u1", "not an escape"),
+        ("toolmason.toml", "a = ", "not valid TOML"),
+        ("pyproject.toml", "[tool.toolmason]\na = ", "not valid TOML"),
+        ("pyproject.toml", "[tool]\ntoolmason = 5 # tool.toolmason", "not a table"),
+        ("pyproject.toml", "tool = 5 # tool.toolmason", "not a table"),
+        ("toolmason.properties", "a=\\u1", "not an escape"),
     ],
     ids=["toml", "pyproject", "no table", "no tool", "properties"],
 )
@@ -119,7 +119,7 @@ def test_a_file_that_is_found_and_cannot_be_read_is_named(tree, name, text, mess
 
 @pytest.mark.parametrize(
     "text",
-    ["[tool]\ntoolwright = {near = 1}\n", '["tool"."toolwright"]\nnear = 1\n', "[ tool . toolwright ]\nnear = 1\n"],
+    ["[tool]\ntoolmason = {near = 1}\n", '["tool"."toolmason"]\nnear = 1\n', "[ tool . toolmason ]\nnear = 1\n"],
 )
 def test_our_table_is_found_however_it_is_written(tree, text):
     write(tree / "pyproject.toml", text)

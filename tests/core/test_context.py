@@ -9,8 +9,8 @@ from typing import Annotated
 
 import pytest
 
-from toolwright import Config, Inject, ProjectDir, Retry, Toolbox, ToolCall, ToolContext, prompt, tool
-from toolwright.errors import ConfigError, ExecutionError
+from toolmason import Config, Inject, ProjectDir, Retry, Toolbox, ToolCall, ToolContext, prompt, tool
+from toolmason.errors import ConfigError, ExecutionError
 
 
 @dataclass
@@ -169,7 +169,7 @@ async def test_the_log_of_a_tool_carries_its_call_and_name(caplog):
 
     [record] = [record for record in caplog.records if record.getMessage() == "half way"]
     assert (record.call_id, record.tool) == ("c-1", "note")
-    assert record.name.startswith("toolwright")
+    assert record.name.startswith("toolmason")
 
 
 async def test_progress_can_be_awaited_or_simply_called():
@@ -397,7 +397,7 @@ async def test_a_model_that_sends_an_injected_parameter_is_ignored_with_a_warnin
     box = Toolbox(see, project_dir=tmp_path, context={"tenant": "acme"})
     sent = '{"n": 1, "ctx": {}, "project_dir": "/etc", "tenant": "evil", "call": {}, "config": {}}'
 
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         result = await box.call("see", sent)
 
     assert result.unwrap() == [1, "see", True, "acme", "see", True]
@@ -420,7 +420,7 @@ async def test_a_model_cannot_send_an_injected_parameter_where_extra_arguments_a
     async def see(project_dir: Path, **more: object) -> list:
         return [project_dir == tmp_path, more]
 
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         result = await Toolbox(see, project_dir=tmp_path).call("see", '{"project_dir": "/etc", "a": 1}')
 
     assert result.value == [True, {"a": 1}]

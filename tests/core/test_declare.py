@@ -9,9 +9,9 @@ import pydantic
 import pytest
 from pydantic import Field
 
-from toolwright import Param, Retry, Tool, Toolbox, ToolContext, tool
-from toolwright.errors import DefinitionError, InvalidArguments, UnsupportedType
-from toolwright.lowlevel import FunctionTool, ParamSpec
+from toolmason import Param, Retry, Tool, Toolbox, ToolContext, tool
+from toolmason.errors import DefinitionError, InvalidArguments, UnsupportedType
+from toolmason.lowlevel import FunctionTool, ParamSpec
 
 
 @tool(read_only=True, title="Adder", tags=["math"], meta={"cost": 1})

@@ -5,9 +5,9 @@ import types
 
 import pytest
 
-from toolwright import Toolbox, prompt, tool, tools_from
-from toolwright._core.discovery import load_target
-from toolwright.errors import ConfigError, DefinitionError
+from toolmason import Toolbox, prompt, tool, tools_from
+from toolmason._core.discovery import load_target
+from toolmason.errors import ConfigError, DefinitionError
 
 
 class Base:
@@ -303,7 +303,7 @@ def test_a_module_gives_its_decorated_functions_once():
 # --- targets -----------------------------------------------------------------------------------
 
 SOURCE = """
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 @tool
 def f() -> str:

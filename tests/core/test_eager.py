@@ -5,7 +5,7 @@ import contextvars
 
 import pytest
 
-from toolwright._core import eager
+from toolmason._core import eager
 
 var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outside")
 

@@ -8,8 +8,8 @@ import pickle
 
 import pytest
 
-from toolwright import Abort, Toolbox, ToolCall, ToolError, ToolResult, errors, tool
-from toolwright.errors import (
+from toolmason import Abort, Toolbox, ToolCall, ToolError, ToolResult, errors, tool
+from toolmason.errors import (
     ArgumentProblem,
     ConfigError,
     DefinitionError,
@@ -19,8 +19,8 @@ from toolwright.errors import (
     ResultError,
     ToolCallError,
     ToolCancelled,
+    ToolmasonError,
     ToolTimeout,
-    ToolwrightError,
     UnknownTool,
     UnsupportedType,
 )
@@ -131,7 +131,7 @@ async def test_one_error_object_raised_by_two_tools_names_each_in_its_turn():
 
 
 async def test_redaction_hides_the_exceptions_text_from_the_model_and_puts_it_in_the_log_under_an_id(caplog):
-    with caplog.at_level(logging.ERROR, logger="toolwright"):
+    with caplog.at_level(logging.ERROR, logger="toolmason"):
         result = await Toolbox(leak, on_error="redact").call("leak")
 
     form = form_of(result)
@@ -338,7 +338,7 @@ def test_everything_raised_on_purpose_has_one_root():
     exceptions = [kind for kind in kinds if issubclass(kind, BaseException) and not issubclass(kind, Warning)]
 
     assert len(exceptions) > 10
-    assert all(issubclass(kind, ToolwrightError) for kind in exceptions)
+    assert all(issubclass(kind, ToolmasonError) for kind in exceptions)
 
 
 def test_what_a_result_carries_is_told_apart_from_what_stops_a_run():
@@ -363,10 +363,10 @@ class Foreign(Exception):
         super().__init__(f"{a} and {b}")
 
 
-def sample_errors() -> list[ToolwrightError]:
+def sample_errors() -> list[ToolmasonError]:
     cause = ExecutionError("pay", ValueError("bad card"))
     return [
-        ToolwrightError("root"),
+        ToolmasonError("root"),
         DefinitionError("no type"),
         DuplicateTool("f", "here", "there"),
         UnsupportedType("odd"),

@@ -9,8 +9,8 @@ import threading
 import anyio
 import pytest
 
-from toolwright import Toolbox, ToolContext, tool
-from toolwright.errors import ExecutionError, ToolTimeout
+from toolmason import Toolbox, ToolContext, tool
+from toolmason.errors import ExecutionError, ToolTimeout
 
 who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -143,7 +143,7 @@ async def test_an_async_tool_that_swallows_its_cancellation_is_answered_at_the_d
     async with bound():
         result = await Toolbox(stubborn).call("stubborn")
     still_running = len(tasks_left())
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         release.set()
         await settle()
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from toolwright import Config, Toolbox, tool
-from toolwright.errors import ConfigError, DefinitionError, ExperimentalError
-from toolwright.experimental import allow_experimental, experimental, experimental_is_allowed
+from toolmason import Config, Toolbox, tool
+from toolmason.errors import ConfigError, DefinitionError, ExperimentalError
+from toolmason.experimental import allow_experimental, experimental, experimental_is_allowed
 
 
 @experimental
@@ -181,7 +181,7 @@ def test_a_call_gives_leave_to_the_whole_process(run_script):
     done = run_script(
         """
         import threading
-        from toolwright.experimental import allow_experimental, experimental
+        from toolmason.experimental import allow_experimental, experimental
 
         @experimental
         def double(n): return 2 * n
@@ -200,15 +200,15 @@ def test_a_call_gives_leave_to_the_whole_process(run_script):
 
 @pytest.mark.parametrize(("word", "allowed"), [("true", True), ("1", True), ("Off", False), ("no", False)])
 def test_the_environment_gives_leave(monkeypatch, word, allowed):
-    monkeypatch.setenv("TOOLWRIGHT_EXPERIMENTAL", word)
+    monkeypatch.setenv("TOOLMASON_EXPERIMENTAL", word)
 
     assert experimental_is_allowed() is allowed
 
 
 def test_a_word_in_the_environment_that_is_neither_is_told(monkeypatch):
-    monkeypatch.setenv("TOOLWRIGHT_EXPERIMENTAL", "perhaps")
+    monkeypatch.setenv("TOOLMASON_EXPERIMENTAL", "perhaps")
 
-    with pytest.raises(ConfigError, match=r"TOOLWRIGHT_EXPERIMENTAL='perhaps'.*Write true or false"):
+    with pytest.raises(ConfigError, match=r"TOOLMASON_EXPERIMENTAL='perhaps'.*Write true or false"):
         double(2)
 
 

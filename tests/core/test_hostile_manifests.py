@@ -3,11 +3,11 @@
 import pytest
 
 from core.shop import ORDERS, edit, loaded
-from toolwright import Toolbox
-from toolwright._core.manifest import LARGEST, parse_manifest
-from toolwright.build.listing import listings_in
-from toolwright.build.manifest import build, write_file
-from toolwright.errors import ConfigError, DuplicateTool
+from toolmason import Toolbox
+from toolmason._core.manifest import LARGEST, parse_manifest
+from toolmason.build.listing import listings_in
+from toolmason.build.manifest import build, write_file
+from toolmason.errors import ConfigError, DuplicateTool
 
 
 def redirect(path, **modules):

@@ -7,8 +7,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from toolwright import Toolbox, tool
-from toolwright.errors import ToolTimeout
+from toolmason import Toolbox, tool
+from toolmason.errors import ToolTimeout
 
 
 def bound() -> asyncio.Timeout:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright import Config, Toolbox, tool
-from toolwright.errors import ConfigError
-from toolwright.lowlevel import Settings, WebSearchSettings
+from toolmason import Config, Toolbox, tool
+from toolmason.errors import ConfigError
+from toolmason.lowlevel import Settings, WebSearchSettings
 
 
 def config(**groups) -> Config:
@@ -47,7 +47,7 @@ def test_groups_come_from_every_layer_whatever_the_case(tmp_path):
     path = tmp_path / "a.properties"
     path.write_text("MCP_3.url = https://file/3\n", "utf-8")
 
-    [found] = Config.load(path, environ={"TOOLWRIGHT_MCP_3__NAME": "three"}).servers
+    [found] = Config.load(path, environ={"TOOLMASON_MCP_3__NAME": "three"}).servers
 
     assert (found.name, found.url) == ("three", "https://file/3")
 
@@ -172,9 +172,9 @@ def test_a_limit_that_is_no_limit_is_refused(value):
 
 
 def test_a_relative_project_dir_is_relative_to_the_file_that_says_it(tmp_path):
-    (tmp_path / "toolwright.toml").write_text('project_dir = "data"\n', "utf-8")
+    (tmp_path / "toolmason.toml").write_text('project_dir = "data"\n', "utf-8")
 
-    assert Config.load(tmp_path / "toolwright.toml", environ={}).project_dir == tmp_path / "data"
+    assert Config.load(tmp_path / "toolmason.toml", environ={}).project_dir == tmp_path / "data"
     assert config(project_dir="data").project_dir == Path.cwd() / "data"
     assert config(project_dir=tmp_path).project_dir == tmp_path
     assert config().project_dir is None
@@ -194,11 +194,11 @@ def test_each_key_knows_where_it_was_set(tmp_path):
     toml.write_text("x = 1\ny = 1\nz = 1\nw = 1\n", "utf-8")
     properties.write_text("# comment\ny = 2\nz = 2\n", "utf-8")
 
-    found = Config.load(properties, toml, environ={"TOOLWRIGHT_Z": "3"}, values={"w": 4})
+    found = Config.load(properties, toml, environ={"TOOLMASON_Z": "3"}, values={"w": 4})
 
     assert found.origin("x") == str(toml)
     assert found.origin("Y") == f"{properties}:2"
-    assert found.origin("z") == "the environment variable TOOLWRIGHT_Z"
+    assert found.origin("z") == "the environment variable TOOLMASON_Z"
     assert found.origin("w") == "code"
     assert found.origin("nothing") is None
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.shop import ORDERS, STOCK, forget, loaded, names
-from toolwright import Toolbox, discover
-from toolwright._core.manifest import find_manifest
-from toolwright.build.manifest import build, write_file
-from toolwright.errors import ConfigError, StaleManifest
+from toolmason import Toolbox, discover
+from toolmason._core.manifest import find_manifest
+from toolmason.build.manifest import build, write_file
+from toolmason.errors import ConfigError, StaleManifest
 
 # --- listing ---------------------------------------------------------------------------------
 
@@ -86,11 +86,11 @@ async def test_an_augmented_view_imports_at_the_first_call(shop):
 def test_listing_builds_no_validator_and_loads_no_schema_machinery(shop):
     code = (
         "import sys\n"
-        "from toolwright import Toolbox\n"
+        "from toolmason import Toolbox\n"
         "box = Toolbox.from_manifest('shop')\n"
         "[tool.definition for tool in box.prefixed('a_')]\n"
         "found = [name for name in sys.modules if name == 'shop' or name.startswith('shop.')]\n"
-        "print(found, 'toolwright._core.schema' in sys.modules, 'jsonschema' in sys.modules)\n"
+        "print(found, 'toolmason._core.schema' in sys.modules, 'jsonschema' in sys.modules)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(shop.parent)}
 
@@ -100,7 +100,7 @@ def test_listing_builds_no_validator_and_loads_no_schema_machinery(shop):
 
 
 def test_a_thousand_tools_of_a_hundred_modules_are_listed_and_one_module_is_loaded_for_a_call(make_package):
-    source = "from toolwright import tool\n" + "".join(
+    source = "from toolmason import tool\n" + "".join(
         f"@tool\ndef tool_{{n}}_{number}(a: int, b: str = 'x') -> int:\n    return a\n" for number in range(10)
     )
     make_package(**{f"part_{n}": source.format(n=n) for n in range(100)})
@@ -162,7 +162,7 @@ def test_a_listed_tool_answers_like_the_real_one(shop):
 async def test_methods_share_their_object(make_package, kind):
     make_package(
         made="""
-        from toolwright import tool
+        from toolmason import tool
 
         class Counter:
             def __init__(self):
@@ -193,7 +193,7 @@ async def test_methods_share_their_object(make_package, kind):
 async def test_an_object_that_cannot_be_made_costs_the_call(make_package, monkeypatch):
     source = """
         import os
-        from toolwright import tool
+        from toolmason import tool
 
         class Db:
             def __init__(self):
@@ -226,7 +226,7 @@ def test_a_module_that_changed_is_imported_with_a_warning_that_says_what_to_do(s
     source = (shop / "orders.py").read_text("utf-8").replace("limit: int = 3", "limit: int = 5, page: int = 0")
     (shop / "orders.py").write_text(source, "utf-8")
 
-    with pytest.warns(StaleManifest, match=r"'shop\.orders' has changed .* `toolwright build`") as warned:
+    with pytest.warns(StaleManifest, match=r"'shop\.orders' has changed .* `toolmason build`") as warned:
         box = Toolbox.from_manifest("shop")
 
     assert "page" in box["find"].definition.input_schema["properties"]
@@ -247,13 +247,13 @@ def test_a_changed_module_brings_its_new_tools_and_not_those_that_are_gone(shop)
 
 def test_what_a_changed_module_imports_from_another_is_not_listed_twice(make_package):
     folder = make_package(
-        init="from toolwright import tool\n@tool\ndef top() -> None: ...\n", orders=ORDERS, stock=STOCK
+        init="from toolmason import tool\n@tool\ndef top() -> None: ...\n", orders=ORDERS, stock=STOCK
     )
     built = build("shop")
     write_file(built.file, built.data)
     forget("shop")
     (folder / "__init__.py").write_text(
-        "from shop.orders import find\nfrom toolwright import tool\n@tool\ndef top() -> None: ...\n", "utf-8"
+        "from shop.orders import find\nfrom toolmason import tool\n@tool\ndef top() -> None: ...\n", "utf-8"
     )
 
     with pytest.warns(StaleManifest):
@@ -273,7 +273,7 @@ async def test_a_definition_that_changed_elsewhere_is_noticed_at_the_call(make_p
     """The hash of a module does not cover a class that it imports."""
     folder = make_package(
         models="from pydantic import BaseModel\nclass Order(BaseModel):\n    number: int\n",
-        orders="from toolwright import tool\nfrom shop.models import Order\n@tool\ndef put(order: Order) -> str:\n"
+        orders="from toolmason import tool\nfrom shop.models import Order\n@tool\ndef put(order: Order) -> str:\n"
         "    return str(order)\n",
     )
     built = build("shop")
@@ -325,17 +325,17 @@ async def test_a_module_that_is_gone_costs_the_call_and_not_the_list(shop):
         pytest.param("x = 1", "is not a tool, or not any more", id="gone"),
         pytest.param("def count() -> int: ...", "is not a tool, or not any more", id="not decorated"),
         pytest.param(
-            "from toolwright import tool\n@tool(name='other')\ndef count() -> int: ...",
+            "from toolmason import tool\n@tool(name='other')\ndef count() -> int: ...",
             "is named 'other'",
             id="renamed",
         ),
         pytest.param(
-            "from toolwright import tool\n@tool(destructive=True)\ndef count() -> int: ...",
+            "from toolmason import tool\n@tool(destructive=True)\ndef count() -> int: ...",
             "says destructive=True",
             id="destructive",
         ),
         pytest.param(
-            "from toolwright import tool\n@tool(approval=True)\ndef count() -> int: ...",
+            "from toolmason import tool\n@tool(approval=True)\ndef count() -> int: ...",
             "says approval=True",
             id="approval",
         ),
@@ -370,7 +370,7 @@ async def test_a_failed_load_is_tried_again(shop):
 
 
 def test_a_manifest_is_found_by_its_path_and_by_its_folder(shop):
-    by_file = Toolbox.from_manifest(shop / "_toolwright.json")
+    by_file = Toolbox.from_manifest(shop / "_toolmason.json")
     by_folder = Toolbox.from_manifest(shop)
 
     assert names(by_file) == names(by_folder) == ["count", "drop", "find"]
@@ -410,7 +410,7 @@ def test_a_manifest_that_is_not_there_is_an_error(source, words):
 
 def test_the_manifest_of_another_package_is_refused(shop, make_package):
     other = make_package("other")
-    (other / "_toolwright.json").write_bytes((shop / "_toolwright.json").read_bytes())
+    (other / "_toolmason.json").write_bytes((shop / "_toolmason.json").read_bytes())
 
     with pytest.raises(ConfigError, match="is of the package 'shop'"):
         Toolbox.from_manifest("other")
@@ -418,7 +418,7 @@ def test_the_manifest_of_another_package_is_refused(shop, make_package):
 
 async def test_a_copy_of_a_manifest_lists_and_does_not_run(shop, tmp_path):
     copy = tmp_path / "copy.json"
-    copy.write_bytes((shop / "_toolwright.json").read_bytes())
+    copy.write_bytes((shop / "_toolmason.json").read_bytes())
     box = Toolbox.from_manifest(copy)
 
     result = await box.call("count")
@@ -457,7 +457,7 @@ def test_a_namespace_package_is_listed_from_the_folder_that_has_the_manifest(sho
 def test_a_namespace_package_with_two_manifests_is_an_error(shop, tmp_path, monkeypatch):
     (shop / "__init__.py").unlink()
     (tmp_path / "more" / "shop").mkdir(parents=True)
-    (tmp_path / "more" / "shop" / "_toolwright.json").write_bytes((shop / "_toolwright.json").read_bytes())
+    (tmp_path / "more" / "shop" / "_toolmason.json").write_bytes((shop / "_toolmason.json").read_bytes())
     monkeypatch.syspath_prepend(str(tmp_path / "more"))
 
     with pytest.raises(ConfigError, match="more than one manifest"):
@@ -472,7 +472,7 @@ def offered(folder, value="shop"):
     metadata = folder.parent / "shop-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n", "utf-8")
-    (metadata / "entry_points.txt").write_text(f"[toolwright.tools]\nshop = {value}\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(f"[toolmason.tools]\nshop = {value}\n", "utf-8")
 
 
 def test_a_plugin_with_a_manifest_is_discovered_without_importing_it(shop):
@@ -488,7 +488,7 @@ def test_a_plugin_with_a_manifest_is_discovered_without_importing_it(shop):
 
 def test_a_plugin_whose_manifest_is_damaged_is_told_and_left_out(shop):
     offered(shop)
-    (shop / "_toolwright.json").write_text("{", "utf-8")
+    (shop / "_toolmason.json").write_text("{", "utf-8")
 
     box = discover()
 
@@ -497,7 +497,7 @@ def test_a_plugin_whose_manifest_is_damaged_is_told_and_left_out(shop):
 
 
 def test_a_plugin_that_is_for_some_applications_is_loaded_after_all(make_package):
-    source = "from toolwright import supported_for, tool\n@supported_for('desk')\n@tool\ndef write() -> None: ...\n"
+    source = "from toolmason import supported_for, tool\n@supported_for('desk')\n@tool\ndef write() -> None: ...\n"
     folder = make_package(init=source)
     built = build("shop")
     write_file(built.file, built.data)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from core.shop import forget
-from toolwright import Allow, Deny, Toolbox
-from toolwright.build.manifest import build, write_file
+from toolmason import Allow, Deny, Toolbox
+from toolmason.build.manifest import build, write_file
 
 HEAD = """
-from toolwright import Rate, Retry, ToolContext, ToolError, tool
+from toolmason import Rate, Retry, ToolContext, ToolError, tool
 
 calls = []
 

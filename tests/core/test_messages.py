@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from toolwright import (
+from toolmason import (
     Audio,
     EmbeddedResource,
     Image,

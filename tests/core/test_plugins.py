@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from installed import PLUGINS, on_path
-from toolwright import Toolbox, discover, scan, tool
-from toolwright.errors import ConfigError, DefinitionError, DuplicateTool, PluginError
+from toolmason import Toolbox, discover, scan, tool
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, PluginError
 
 
 def names(box: Toolbox) -> list[str]:
@@ -108,7 +108,7 @@ def test_options_of_a_toolbox_go_over_what_is_discovered(with_installed):
 def test_a_broken_plugin_is_skipped_and_reported_with_its_distribution(with_installed, caplog):
     with_installed("alpha-tools", "broken-tools")
 
-    with caplog.at_level(logging.WARNING, "toolwright"):
+    with caplog.at_level(logging.WARNING, "toolmason"):
         box = discover()
 
     assert "survivor" in box
@@ -166,8 +166,8 @@ def test_an_entry_point_that_names_no_tool_is_reported_with_the_reason(with_inst
 def test_a_plugin_that_takes_the_name_of_a_tool_of_ours_is_broken_and_nothing_else(tmp_path):
     (tmp_path / "taker-1.dist-info").mkdir()
     (tmp_path / "taker-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: taker\nVersion: 1\n")
-    (tmp_path / "taker-1.dist-info" / "entry_points.txt").write_text("[toolwright.tools]\ntaker = taker\n")
-    (tmp_path / "taker.py").write_text("from toolwright import tool\n@tool\ndef read_result() -> str: ...\n")
+    (tmp_path / "taker-1.dist-info" / "entry_points.txt").write_text("[toolmason.tools]\ntaker = taker\n")
+    (tmp_path / "taker.py").write_text("from toolmason import tool\n@tool\ndef read_result() -> str: ...\n")
 
     with on_path(tmp_path):
         [problem] = discover().problems
@@ -177,7 +177,7 @@ def test_a_plugin_that_takes_the_name_of_a_tool_of_ours_is_broken_and_nothing_el
 
 @pytest.mark.parametrize(
     ("metadata", "points"),
-    [(None, "[toolwright.tools]\nodd = json\n"), ("", "[toolwright.tools]\nodd = \n"), ("Name: x\n", "odd = odd\n[")],
+    [(None, "[toolmason.tools]\nodd = json\n"), ("", "[toolmason.tools]\nodd = \n"), ("Name: x\n", "odd = odd\n[")],
     ids=["no metadata", "no value", "no group"],
 )
 def test_a_distribution_that_is_damaged_does_not_stop_the_others(with_installed, tmp_path, metadata, points):

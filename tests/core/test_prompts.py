@@ -5,8 +5,8 @@ from typing import Annotated
 
 import pytest
 
-from toolwright import Config, Image, Message, Param, Text, Toolbox, prompt, tool
-from toolwright.errors import ConfigError, DefinitionError, InvalidArguments
+from toolmason import Config, Image, Message, Param, Text, Toolbox, prompt, tool
+from toolmason.errors import ConfigError, DefinitionError, InvalidArguments
 
 
 @prompt

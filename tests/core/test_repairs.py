@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from core.takers import Colour, Item, refused, seen_by, take
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 
 @pytest.mark.parametrize(

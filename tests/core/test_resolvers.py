@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from installed import on_path
-from toolwright import Tool, Toolbox, tool
-from toolwright.errors import ConfigError, DefinitionError, DuplicateTool, UnknownTool
-from toolwright.resolvers import EntryPointResolver, ImportResolver, Resolver, StaticResolver
+from toolmason import Tool, Toolbox, tool
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, UnknownTool
+from toolmason.resolvers import EntryPointResolver, ImportResolver, Resolver, StaticResolver
 
 
 def made(name: str, text: str = "") -> Tool:
@@ -85,7 +85,7 @@ def test_an_entry_point_resolver_of_another_group_knows_nothing(with_installed):
 @pytest.fixture
 def module(tmp_path):
     (tmp_path / "found_by_import.py").write_text(
-        "from toolwright import tool\n@tool\ndef first() -> int:\n    return 1\n"
+        "from toolmason import tool\n@tool\ndef first() -> int:\n    return 1\n"
         "@tool(name='second')\ndef other() -> int:\n    return 2\ndef plain() -> int:\n    return 3\n",
         "utf-8",
     )

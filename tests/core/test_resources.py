@@ -1,7 +1,7 @@
 import pytest
 
-from toolwright import EmbeddedResource, Image, Text, Toolbox, ToolContext, resource, tool
-from toolwright.errors import DefinitionError, DuplicateTool, InvalidArguments
+from toolmason import EmbeddedResource, Image, Text, Toolbox, ToolContext, resource, tool
+from toolmason.errors import DefinitionError, DuplicateTool, InvalidArguments
 
 
 @resource("config://app")

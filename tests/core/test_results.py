@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from toolwright import (
+from toolmason import (
     Audio,
     EmbeddedResource,
     Image,
@@ -37,7 +37,7 @@ from toolwright import (
     converters,
     tool,
 )
-from toolwright.errors import ResultError
+from toolmason.errors import ResultError
 
 ABSENT = object()
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from toolwright import Abort, Retry, Toolbox, ToolContext, ToolError, tool
-from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
+from toolmason import Abort, Retry, Toolbox, ToolContext, ToolError, tool
+from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=False)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright import Config
-from toolwright._core.servers import servers_in
-from toolwright.errors import ConfigError
-from toolwright.lowlevel import ServerSettings
+from toolmason import Config
+from toolmason._core.servers import servers_in
+from toolmason.errors import ConfigError
+from toolmason.lowlevel import ServerSettings
 
 ENVIRON = {"TOKEN": "hunter2", "HOST": "api.example", "EMPTY": ""}
 

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from core.gauges import Gauge, double, forever, settle, work_on
-from toolwright import Abort, Parallel, Toolbox, ToolCall, ToolResult, tool
-from toolwright.errors import ToolCancelled, UnknownTool
+from toolmason import Abort, Parallel, Toolbox, ToolCall, ToolResult, tool
+from toolmason.errors import ToolCancelled, UnknownTool
 
 
 async def test_a_cancelled_batch_fills_its_results_and_leaves_no_task_behind(tasks_left):

@@ -5,9 +5,9 @@ from typing import Protocol, runtime_checkable
 
 import pytest
 
-from toolwright import Toolbox, supported_for, tool
-from toolwright._core.support import is_supported
-from toolwright.errors import DefinitionError
+from toolmason import Toolbox, supported_for, tool
+from toolmason._core.support import is_supported
+from toolmason.errors import DefinitionError
 
 
 class App:

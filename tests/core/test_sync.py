@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from toolwright import Abort, Toolbox, prompt, tool
+from toolmason import Abort, Toolbox, prompt, tool
 
 var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="nobody")
 
@@ -79,7 +79,7 @@ def test_an_async_tool_may_use_it(inner):
 def test_tools_may_use_it_inside_each_other_at_any_depth(run_script, chain):
     """Each letter is one level, async or sync; a hang ends with the script's own limit."""
     done = run_script(f"""
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         box = Toolbox()
         chain = {chain!r}
@@ -105,7 +105,7 @@ def test_tools_may_use_it_inside_each_other_at_any_depth(run_script, chain):
 def test_a_tool_that_swallows_its_cancellation_holds_up_nobody_at_any_depth(run_script):
     done = run_script("""
         import asyncio
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool(timeout=0.05)
         async def stubborn() -> None:
@@ -129,7 +129,7 @@ def test_a_tool_that_swallows_its_cancellation_holds_up_nobody_at_any_depth(run_
 
 def test_a_keyboard_interrupt_that_an_async_tool_raises_off_the_main_thread_is_a_result(run_script):
     done = run_script("""
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool
         async def stop() -> None:

@@ -5,10 +5,10 @@ import contextvars
 import logging
 import threading
 
-from toolwright import Toolbox, tool
-from toolwright._core.threads import Job, Workers
-from toolwright.errors import ToolTimeout
-from toolwright.lowlevel import Settings
+from toolmason import Toolbox, tool
+from toolmason._core.threads import Job, Workers
+from toolmason.errors import ToolTimeout
+from toolmason.lowlevel import Settings
 
 BOUND = 5.0
 
@@ -120,7 +120,7 @@ async def test_the_value_of_a_thread_given_up_is_dropped_counted_and_logged(capl
 
     job = submit(pool, stuck)
     await until(begun.is_set)
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         pool.give_up(job)
         release.set()
         await until(lambda: pool.late == 1)
@@ -146,7 +146,7 @@ async def test_the_threads_are_daemons_with_a_name_of_ours():
     thread, _ = await submit(pool, threading.current_thread).future
 
     assert thread.daemon
-    assert thread.name.startswith("toolwright")
+    assert thread.name.startswith("toolmason")
 
 
 def test_a_job_whose_loop_was_closed_is_dropped_and_logged(caplog):
@@ -161,7 +161,7 @@ def test_a_job_whose_loop_was_closed_is_dropped_and_logged(caplog):
         submit(pool, stuck)
         await until(begun.is_set)
 
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         asyncio.run(main())
         release.set()
         asyncio.run(until(lambda: "closed" in caplog.text))
@@ -258,7 +258,7 @@ def test_the_end_of_the_program_does_not_wait_for_a_stuck_tool(run_script):
     """reliability.md F35l: process exit within 5 s, whatever a thread does."""
     done = run_script("""
         import threading
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool(timeout=0.05)
         def stuck() -> None:
@@ -273,7 +273,7 @@ def test_the_end_of_the_program_does_not_wait_for_a_stuck_tool(run_script):
 def test_a_forked_child_has_threads_of_its_own(run_script):
     done = run_script("""
         import os, warnings
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool
         def ident() -> int:

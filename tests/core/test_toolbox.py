@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from toolwright import Tool, Toolbox, ToolContext, ToolDefinition, ToolOptions, prompt, tool
-from toolwright.errors import DefinitionError, DuplicateTool, UnknownTool
+from toolmason import Tool, Toolbox, ToolContext, ToolDefinition, ToolOptions, prompt, tool
+from toolmason.errors import DefinitionError, DuplicateTool, UnknownTool
 
 
 @tool(read_only=True, tags={"weather", "public"})

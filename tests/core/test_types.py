@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
-from toolwright import Tool, Toolbox, ToolReturn
-from toolwright.errors import InvalidArguments
+from toolmason import Tool, Toolbox, ToolReturn
+from toolmason.errors import InvalidArguments
 
 T = TypeVar("T")
 Whole = TypeVar("Whole", bound=int)

@@ -107,7 +107,7 @@ def _run_console(block: Block, page: Path, folder: Path) -> None:
         if command.text == "echo $?":
             assert command.shown == (str(code),), f"{where}\nshown {command.shown}, but the exit code is {code}"
             code = 0
-        elif command.text.partition(" ")[0] == "toolwright":
+        elif command.text.partition(" ")[0] == "toolmason":
             assert code == 0, f"{where}\nthe command before it ended with exit code {code}"
             code, output = _run_command(command.text, folder)
             missing = missing_lines(command.shown, output)

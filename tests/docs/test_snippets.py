@@ -22,9 +22,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     # A page may set the level of the logger, as its reader would; the next test must not feel it.
-    monkeypatch.setattr(logging.getLogger("toolwright"), "level", logging.NOTSET)
+    monkeypatch.setattr(logging.getLogger("toolmason"), "level", logging.NOTSET)
     yield tmp_path
-    logging.getLogger("toolwright").setLevel(logging.NOTSET)
+    logging.getLogger("toolmason").setLevel(logging.NOTSET)
 
 
 def run_text(folder, text):
@@ -74,13 +74,13 @@ def test_an_indented_block_and_a_block_of_another_language():
 
 
 def test_a_console_block_is_split_into_commands_and_what_they_show():
-    block = Block("console", "$ toolwright list \\\n  a:b\none\n\n  two\n$ toolwright --help\n", 1)
+    block = Block("console", "$ toolmason list \\\n  a:b\none\n\n  two\n$ toolmason --help\n", 1)
 
     first, second = commands_of(block)
 
-    assert first.text.split() == ["toolwright", "list", "a:b"]
+    assert first.text.split() == ["toolmason", "list", "a:b"]
     assert first.shown == ("one", "two")
-    assert (second.text, second.shown) == ("toolwright --help", ())
+    assert (second.text, second.shown) == ("toolmason --help", ())
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_shown_lines_are_looked_up_in_order(shown, missing):
 
 def test_a_command_that_fails_is_seen(folder):
     with pytest.raises(AssertionError, match="exit code 2"):
-        run_text(folder, "```console\n$ toolwright no-such-command\n```\n")
+        run_text(folder, "```console\n$ toolmason no-such-command\n```\n")
 
 
 def test_a_command_may_fail_where_the_page_shows_its_exit_code(folder):
-    run_text(folder, "```console\n$ toolwright no-such-command\n...\n$ echo $?\n2\n```\n")
+    run_text(folder, "```console\n$ toolmason no-such-command\n...\n$ echo $?\n2\n```\n")
 
 
 def test_output_that_the_page_invents_is_seen(folder):
     with pytest.raises(AssertionError, match="not in the output"):
-        run_text(folder, "```console\n$ toolwright --help\nno such line at all\n```\n")
+        run_text(folder, "```console\n$ toolmason --help\nno such line at all\n```\n")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from house.source import PACKAGE, ROOT, read_package
-from toolwright import errors
+from toolmason import errors
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 VALUE = "…"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "toolwright"
+PACKAGE = ROOT / "src" / "toolmason"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

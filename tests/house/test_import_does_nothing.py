@@ -1,4 +1,4 @@
-"""`import toolwright` loads no optional or slow package, configures nothing and reads no setting."""
+"""`import toolmason` loads no optional or slow package, configures nothing and reads no setting."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def state():
     root = logging.getLogger()
     return {
         "root logger": [root.level, [repr(h) for h in root.handlers]],
-        "our handlers": [repr(h) for h in logging.getLogger("toolwright").handlers],
+        "our handlers": [repr(h) for h in logging.getLogger("toolmason").handlers],
         "logger class": repr(logging.getLoggerClass()),
         "excepthook": repr(sys.excepthook),
         "interrupt": repr(signal.getsignal(signal.SIGINT)),
@@ -45,12 +45,12 @@ after = state()
 print(json.dumps({
     "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
     "changed": [key for key in before if before[key] != after[key]],
-    "reads": [key for module, key in reads if (module or "").partition(".")[0] in {"toolwright", "__main__"}],
+    "reads": [key for module, key in reads if (module or "").partition(".")[0] in {"toolmason", "__main__"}],
 }))
 """
 
 
-def fresh_import(statement="import toolwright"):
+def fresh_import(statement="import toolmason"):
     # Coverage starts itself in child processes through these, and would load modules there.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("COV", "COVERAGE", "PYTHON"))}
     command = [sys.executable, "-c", REPORT.replace("IMPORT", textwrap.dedent(statement))]
@@ -69,7 +69,7 @@ def report():
     "package", ["anthropic", "click", "google", "httpx", "httpx2", "jsonschema", "mcp", "openai", "rich", "yaml"]
 )
 def test_import_does_not_load(package, report):
-    assert "toolwright" in report["loaded"]
+    assert "toolmason" in report["loaded"]
     assert package not in report["loaded"]
 
 

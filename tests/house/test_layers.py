@@ -41,8 +41,8 @@ def test_every_file_has_its_place_in_a_layer_contract():
 
     layers = {c["containers"][0]: c.get("exhaustive", False) for c in contracts if c["type"] == "layers"}
 
-    folders = {f"toolwright.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")} - {"toolwright.cli"}
-    assert layers == {"toolwright": True, **dict.fromkeys(folders, True)}
+    folders = {f"toolmason.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")} - {"toolmason.cli"}
+    assert layers == {"toolmason": True, **dict.fromkeys(folders, True)}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-import toolwright
+import toolmason
 from house.source import ROOT
 
 # Async methods that an application does not call.
@@ -25,8 +25,8 @@ CALLED_BY_US_OR_BY_A_TOOL = {
 
 def exported():
     """Every public name and what it stands for, the members of public modules included."""
-    for name in toolwright.__all__:
-        value = getattr(toolwright, name)
+    for name in toolmason.__all__:
+        value = getattr(toolmason, name)
         yield name, value
         if inspect.ismodule(value):
             names = getattr(value, "__all__", [n for n in vars(value) if not n.startswith("_")])
@@ -34,7 +34,7 @@ def exported():
 
 
 def is_ours(value):
-    return getattr(value, "__module__", "").partition(".")[0] == "toolwright"
+    return getattr(value, "__module__", "").partition(".")[0] == "toolmason"
 
 
 def members(cls):
@@ -83,19 +83,19 @@ def without_twin(cls):
 
 
 def test_the_root_exports_what_we_promised():
-    assert sorted(toolwright.__all__) == (ROOT / "tests" / "public_names.txt").read_text("utf-8").split()
+    assert sorted(toolmason.__all__) == (ROOT / "tests" / "public_names.txt").read_text("utf-8").split()
 
 
 def test_every_promised_name_can_be_reached():
-    assert [name for name in toolwright.__all__ if not hasattr(toolwright, name)] == []
+    assert [name for name in toolmason.__all__ if not hasattr(toolmason, name)] == []
 
 
 def test_the_root_stays_small():
-    assert len(toolwright.__all__) <= 45
+    assert len(toolmason.__all__) <= 45
 
 
 def test_the_package_says_that_it_is_typed():
-    assert files("toolwright").joinpath("py.typed").is_file()
+    assert files("toolmason").joinpath("py.typed").is_file()
 
 
 def test_every_public_name_has_a_docstring():
@@ -111,7 +111,7 @@ def test_every_async_method_has_a_sync_twin_with_the_same_parameters():
 
 
 def test_the_toolbox_can_be_called_both_ways():
-    names = dict(members(toolwright.Toolbox))
+    names = dict(members(toolmason.Toolbox))
 
     assert {"call", "call_sync", "call_all", "call_all_sync"} <= set(names)
     assert is_async(names["call"])
@@ -127,14 +127,14 @@ def test_the_toolbox_can_be_called_both_ways():
     ],
 )
 def test_a_missing_or_different_twin_is_seen(method, twin):
-    namespace = {"__name__": "toolwright"}
+    namespace = {"__name__": "toolmason"}
     exec(f"class Box:\n    {method}\n    {twin}\n", namespace)  # noqa: S102 - the text is the parameter above
 
     assert list(without_twin(namespace["Box"])) == ["Box.run"]
 
 
 def test_a_missing_docstring_is_seen_on_classes_methods_and_properties():
-    namespace = {"__name__": "toolwright"}
+    namespace = {"__name__": "toolmason"}
     text = "@dataclass\nclass Box:\n    a: int\n    def run(self): ...\n    @property\n    def size(self): ...\n"
     exec(f"from dataclasses import dataclass\n{text}", namespace)  # noqa: S102 - the text stands above
 

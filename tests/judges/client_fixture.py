@@ -13,7 +13,7 @@ import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "tools_call")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}") or "{}")
@@ -61,7 +61,7 @@ def oauth(url):
             redirect_uris=[REDIRECT],
         )
     metadata = OAuthClientMetadata(
-        client_name="toolwright-conformance",
+        client_name="toolmason-conformance",
         redirect_uris=[REDIRECT],
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],

@@ -1,7 +1,7 @@
 """How often the local model chooses the right tool and fills in the right arguments: on a half of BFCL kept for this.
 
 `make local-eval` runs it. The questions of `simple_python` and `multiple` with odd numbers are judged; everything in
-`toolwright.models` that was tuned was tuned on those with even numbers (`--half even` judges them). `irrelevance`
+`toolmason.models` that was tuned was tuned on those with even numbers (`--half even` judges them). `irrelevance`
 tells how often a text for which there is no tool is left without one. `--sample N` judges every Nth question.
 """
 
@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from live.corpus import normal, questions  # noqa: E402 - the path comes first
-from toolwright import ToolDefinition  # noqa: E402 - as above
-from toolwright.models.choosing import chosen  # noqa: E402 - as above
-from toolwright.models.engine import engine_of  # noqa: E402 - as above
-from toolwright.models.filling import filled  # noqa: E402 - as above
-from toolwright.models.instances import fits  # noqa: E402 - as above
-from toolwright.models.weights import weights_at  # noqa: E402 - as above
+from toolmason import ToolDefinition  # noqa: E402 - as above
+from toolmason.models.choosing import chosen  # noqa: E402 - as above
+from toolmason.models.engine import engine_of  # noqa: E402 - as above
+from toolmason.models.filling import filled  # noqa: E402 - as above
+from toolmason.models.instances import fits  # noqa: E402 - as above
+from toolmason.models.weights import weights_at  # noqa: E402 - as above
 
 KINDS = ("simple_python", "multiple", "irrelevance")
 IGNORED = str.maketrans("", "", " ,./-_*^'\"")

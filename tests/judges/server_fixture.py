@@ -8,7 +8,7 @@ import base64
 import sys
 from typing import Annotated, Any
 
-from toolwright import (
+from toolmason import (
     Abort,
     Audio,
     EmbeddedResource,
@@ -25,7 +25,7 @@ from toolwright import (
     serve,
     tool,
 )
-from toolwright.clients import Elicit, Roots, Sample
+from toolmason.clients import Elicit, Roots, Sample
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from suite import HOME
 
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 PLACE = HOME / "servers"
 SCOPE = "@modelcontextprotocol"

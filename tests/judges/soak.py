@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 WARM = 20

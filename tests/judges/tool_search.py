@@ -13,10 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from live.corpus import normal, questions
-from toolwright import Toolbox, ToolDefinition
-from toolwright.build.tokens import tokens_of
-from toolwright.chat.search import Search, Searching
-from toolwright.models.index import ToolIndex
+from toolmason import Toolbox, ToolDefinition
+from toolmason.build.tokens import tokens_of
+from toolmason.chat.search import Search, Searching
+from toolmason.models.index import ToolIndex
 
 SIZE, RANKS = 500, (1, 3, 5, 8)
 KINDS = ("simple_python", "multiple", "parallel", "parallel_multiple")

@@ -7,10 +7,10 @@ from live.test_llama import server  # noqa: F401 - a fixture
 from live.test_simulator import BASES, simulator  # noqa: F401 - a fixture
 from providers.judges import objections
 from providers.samples import CHATS, get_weather
-from toolwright import Chat, SqliteMemory, Toolbox, model
-from toolwright.models import ModelRequest
-from toolwright.providers import check_body, check_conversation, codec
-from toolwright.providers.parts import arguments_object
+from toolmason import Chat, SqliteMemory, Toolbox, model
+from toolmason.models import ModelRequest
+from toolmason.providers import check_body, check_conversation, codec
+from toolmason.providers.parts import arguments_object
 
 pytestmark = pytest.mark.live
 QUESTIONS = ("weather in Oslo", "Brno and Praha")

@@ -12,12 +12,12 @@ from live.corpus import functions, normal, questions
 from providers.judges import objections
 from providers.recordings import sse
 from providers.samples import CHATS
-from toolwright import Message, ToolCall, ToolDefinition, ToolResult
-from toolwright._core.arguments import without_nulls
-from toolwright.models import ModelRequest
-from toolwright.providers import codec, verdict
-from toolwright.providers.parts import arguments_object
-from toolwright.providers.sse import EventStream
+from toolmason import Message, ToolCall, ToolDefinition, ToolResult
+from toolmason._core.arguments import without_nulls
+from toolmason.models import ModelRequest
+from toolmason.providers import codec, verdict
+from toolmason.providers.parts import arguments_object
+from toolmason.providers.sse import EventStream
 
 pytestmark = pytest.mark.live
 KNOWN_BAD = Path(__file__).with_name("known_bad.txt")

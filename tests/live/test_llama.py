@@ -10,9 +10,9 @@ import pytest
 
 from live.test_simulator import turn
 from providers.samples import get_weather
-from toolwright import Toolbox, model
-from toolwright.errors import ModelError
-from toolwright.models import ModelRequest
+from toolmason import Toolbox, model
+from toolmason.errors import ModelError
+from toolmason.models import ModelRequest
 
 pytestmark = pytest.mark.live
 PACKAGES = Path(__file__).parents[2] / ".venv" / "judges" / "llama"

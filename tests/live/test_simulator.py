@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from providers.samples import CHATS, get_weather
-from toolwright import Message, Toolbox, model
-from toolwright.errors import ModelError
-from toolwright.models import Finished, ModelRequest
+from toolmason import Message, Toolbox, model
+from toolmason.errors import ModelError
+from toolmason.models import Finished, ModelRequest
 
 pytestmark = pytest.mark.live
 PROGRAM = Path(__file__).parents[2] / ".venv" / "judges" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"

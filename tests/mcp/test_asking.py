@@ -7,13 +7,13 @@ import pytest
 from mcp_types import ErrorData
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox, ToolContext, tool
-from toolwright._core.host import Host
-from toolwright.clients import Elicit, Roots, Sample
-from toolwright.errors import DefinitionError
-from toolwright.mcp import tasks
-from toolwright.mcp.asking import answers_of
-from toolwright.mcp.passing import AT_ONCE, ROUNDS, Passages
+from toolmason import McpServer, Toolbox, ToolContext, tool
+from toolmason._core.host import Host
+from toolmason.clients import Elicit, Roots, Sample
+from toolmason.errors import DefinitionError
+from toolmason.mcp import tasks
+from toolmason.mcp.asking import answers_of
+from toolmason.mcp.passing import AT_ONCE, ROUNDS, Passages
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 

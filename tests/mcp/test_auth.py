@@ -10,9 +10,9 @@ import pytest
 from mcp.shared.auth import OAuthToken
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox
-from toolwright.errors import ConfigError
-from toolwright.mcp.auth import FileTokens, client_credentials
+from toolmason import McpServer, Toolbox
+from toolmason.errors import ConfigError
+from toolmason.mcp.auth import FileTokens, client_credentials
 
 
 async def test_wanting_authorization_is_a_state():
@@ -64,7 +64,7 @@ async def test_servers_that_share_a_file_lose_nothing_to_each_other(tmp_path):
 WRITER = """
 import asyncio, sys
 from mcp.shared.auth import OAuthToken
-from toolwright.mcp.auth import FileTokens
+from toolmason.mcp.auth import FileTokens
 
 class Halting(FileTokens):
     def _replace(self, data):

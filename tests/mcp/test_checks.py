@@ -9,9 +9,9 @@ from jsonschema import Draft202012Validator
 from mcp_types import CallToolResult, Tool
 from pydantic_core import to_json
 
-from toolwright import Toolbox
-from toolwright.mcp.checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
-from toolwright.mcp.tools import RemoteTool
+from toolmason import Toolbox
+from toolmason.mcp.checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
+from toolmason.mcp.tools import RemoteTool
 
 ENOUGH = Budget(10_000, math.inf)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Config, McpServer, Toolbox
-from toolwright.errors import ConfigError
+from toolmason import Config, McpServer, Toolbox
+from toolmason.errors import ConfigError
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -72,7 +72,7 @@ def test_an_entry_that_cannot_be_a_server_is_named_with_its_file(tmp_path):
 def test_a_table_of_servers_is_read_wherever_it_stands(tmp_path, table):
     toml, project = tmp_path / "servers.toml", tmp_path / "pyproject.toml"
     toml.write_text(f'[{table}.one]\ncommand = "x"\n[MCP]\nname = "two"\nurl = "http://localhost:1/mcp"\n')
-    project.write_text(f'[tool.toolwright.{table}.one]\ncommand = "x"\n')
+    project.write_text(f'[tool.toolmason.{table}.one]\ncommand = "x"\n')
     mapping = {table: {"one": entry()}, "MCP.name": "two", "MCP.url": "http://localhost:1/mcp"}
 
     found = [[server.name for server in McpServer.from_config(source)] for source in (toml, project, mapping)]

@@ -3,10 +3,10 @@
 import pytest
 
 from adversaries.raw_http import served
-from toolwright import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
-from toolwright.errors import ConfigError, DefinitionError
-from toolwright.mcp.auth import FileTokens
-from toolwright.mcp.pins import approved_in
+from toolmason import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
+from toolmason.errors import ConfigError, DefinitionError
+from toolmason.mcp.auth import FileTokens
+from toolmason.mcp.pins import approved_in
 
 IMAGE = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
 
@@ -174,10 +174,10 @@ async def test_an_answer_that_fails_is_a_failure_for_the_server_without_its_word
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"servers": 7}', '{"servers": {"s": {"tools": {"a": 7}}}}'])
 def test_what_is_no_lock_is_said(text, tmp_path):
-    (tmp_path / "toolwright.lock").write_text(text)
+    (tmp_path / "toolmason.lock").write_text(text)
 
     with pytest.raises(ConfigError, match="is not a lock"):
-        approved_in(tmp_path / "toolwright.lock", "s")
+        approved_in(tmp_path / "toolmason.lock", "s")
 
 
 def test_a_lock_that_cannot_be_read_is_said(tmp_path):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import McpServer, Toolbox, tool
-from toolwright.errors import RemoteError
-from toolwright.mcp import offer as offers
-from toolwright.mcp.offer import Offer
+from toolmason import McpServer, Toolbox, tool
+from toolmason.errors import RemoteError
+from toolmason.mcp import offer as offers
+from toolmason.mcp.offer import Offer
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -76,7 +76,7 @@ async def test_an_auth_that_is_wrong_for_a_required_server_is_raised(auth):
 
 
 async def test_a_lock_that_cannot_be_read_is_a_server_that_is_down_with_the_reason(tmp_path, caplog):
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "toolmason.lock"
     lock.write_text("not json", "utf-8")
     box = Toolbox(McpServer.of("shop", Toolbox(local), pin="lock", lock=lock))
 
@@ -84,11 +84,11 @@ async def test_a_lock_that_cannot_be_read_is_a_server_that_is_down_with_the_reas
     await box.aclose()
 
     assert listed == []
-    assert "is not a lock. Write it again with `toolwright lock`." in caplog.text
+    assert "is not a lock. Write it again with `toolmason lock`." in caplog.text
 
 
 async def test_a_lock_that_cannot_be_read_is_raised_for_a_required_server(tmp_path):
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "toolmason.lock"
     lock.write_text("not json", "utf-8")
 
     with pytest.raises(RemoteError, match=r"Server 'shop', list: .* is not a lock"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwright.mcp.framing import Unreadable, pruned, read_line
+from toolmason.mcp.framing import Unreadable, pruned, read_line
 
 DEEP = b"[" * 130 + b"]" * 130
 

@@ -11,8 +11,8 @@ import pytest
 
 from adversaries.raw_http import served
 from serving.shelf import Running
-from toolwright import McpServer, Toolbox, resource
-from toolwright.mcp import pool
+from toolmason import McpServer, Toolbox, resource
+from toolmason.mcp import pool
 
 
 def at(server, **words):
@@ -85,7 +85,7 @@ async def test_a_server_is_told_who_calls():
 
     call = next(body for body in server.bodies if body["method"] == "tools/call")
     client = call["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]
-    assert client == {"name": "toolwright", "version": version("toolwright")}
+    assert client == {"name": "toolmason", "version": version("toolmason")}
 
 
 async def test_an_unknown_result_type_is_no_result():

@@ -11,9 +11,9 @@ import pytest
 from mcp.server import Server
 
 from serving.shelf import Running
-from toolwright import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
-from toolwright.errors import DefinitionError, RemoteError
-from toolwright.mcp import connection
+from toolmason import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
+from toolmason.errors import DefinitionError, RemoteError
+from toolmason.mcp import connection
 
 
 @tool(read_only=True)

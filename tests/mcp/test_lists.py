@@ -7,8 +7,8 @@ from mcp.server.caching import CacheHint
 from mcp.shared.exceptions import MCPError
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox, ToolCall
-from toolwright.errors import DefinitionError
+from toolmason import McpServer, Toolbox, ToolCall
+from toolmason.errors import DefinitionError
 
 
 class Low:

@@ -1,7 +1,7 @@
 """A toolbox with servers, inside of another toolbox."""
 
 from adversaries.raw_http import TOOL, served
-from toolwright import McpServer, Toolbox, prompt, resource
+from toolmason import McpServer, Toolbox, prompt, resource
 
 
 def one() -> int:

@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from adversaries.raw_http import TOOL, served
-from toolwright import McpServer, Toolbox, tool
-from toolwright.build.lock import Lock, approve, compare, listings_of, write
-from toolwright.mcp.screen import trouble_with
-from toolwright.serving.lists import _facts_of
-from toolwright.serving.wire import mcp_of, tool_entry
+from toolmason import McpServer, Toolbox, tool
+from toolmason.build.lock import Lock, approve, compare, listings_of, write
+from toolmason.mcp.screen import trouble_with
+from toolmason.serving.lists import _facts_of
+from toolmason.serving.wire import mcp_of, tool_entry
 
 APPROVED = {**TOOL, "annotations": {"title": "Echo", "readOnlyHint": True}, "_meta": {"team": "a"}}
 CHANGES = {
@@ -37,7 +37,7 @@ def pinned(server, path):
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_t5_whatever_changes_in_a_definition_holds_it_back(change, tmp_path, caplog):
-    path = tmp_path / "toolwright.lock"
+    path = tmp_path / "toolmason.lock"
     with served("plain") as server, caplog.at_level(logging.WARNING):
         await locked(server, path, APPROVED)
         async with pinned(server, path) as box:
@@ -52,7 +52,7 @@ async def test_t5_whatever_changes_in_a_definition_holds_it_back(change, tmp_pat
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_what_an_older_lock_does_not_hold_is_not_passed_on(change, tmp_path):
-    path = tmp_path / "toolwright.lock"
+    path = tmp_path / "toolmason.lock"
     with served("plain") as server:
         await locked(server, path, APPROVED)
         text = path.read_text("utf-8")
@@ -66,7 +66,7 @@ async def test_what_an_older_lock_does_not_hold_is_not_passed_on(change, tmp_pat
 
 
 async def test_a_tool_without_hints_is_bare_under_an_older_lock(tmp_path):
-    path = tmp_path / "toolwright.lock"
+    path = tmp_path / "toolmason.lock"
     with served("plain") as server:
         found = await locked(server, path, TOOL)
         path.write_text(f'{{"servers": {{"raw": {{"tools": {{"echo": {{"digest": "{found["echo"].digest}"}}}}}}}}}}')

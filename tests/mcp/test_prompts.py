@@ -1,7 +1,7 @@
 """Prompts of several servers: the rule for the names of tools is theirs too."""
 
 from mcp import Client
-from toolwright import McpServer, Toolbox, prompt
+from toolmason import McpServer, Toolbox, prompt
 
 
 @prompt(name="hello")

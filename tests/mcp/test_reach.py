@@ -4,9 +4,9 @@ import httpx2
 import pytest
 
 from adversaries.raw_http import served
-from toolwright.mcp.auth import client_credentials
-from toolwright.mcp.http import Careful
-from toolwright.mcp.reach import pinned, standing
+from toolmason.mcp.auth import client_credentials
+from toolmason.mcp.http import Careful
+from toolmason.mcp.reach import pinned, standing
 
 PUBLIC = "93.184.216.34"
 LOOPBACK = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from adversaries.raw_http import TOOL, served
-from toolwright import McpServer, Toolbox, tool
-from toolwright.errors import ConfigError
-from toolwright.mcp.screen import trouble_with
+from toolmason import McpServer, Toolbox, tool
+from toolmason.errors import ConfigError
+from toolmason.mcp.screen import trouble_with
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -100,7 +100,7 @@ def test_what_is_wrong_with_one_definition_is_found_before_the_list_is_read(entr
 
 
 async def test_effects_are_pinned_with_the_definition(tmp_path):
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "toolmason.lock"
     with served("plain") as server:
         server.tools = [TOOL]
         async with Toolbox(McpServer.http("raw", server.url)) as box:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import McpServer, Toolbox, resource, tool
-from toolwright.errors import RemoteError
+from toolmason import McpServer, Toolbox, resource, tool
+from toolmason.errors import RemoteError
 
 
 @resource("notes://{id}")

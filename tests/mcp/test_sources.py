@@ -13,8 +13,8 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from adversaries.raw_http import TOOL, served
-from toolwright import McpServer, Toolbox, tool
-from toolwright.errors import DefinitionError, DuplicateTool, RemoteError
+from toolmason import McpServer, Toolbox, tool
+from toolmason.errors import DefinitionError, DuplicateTool, RemoteError
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -134,7 +134,7 @@ async def test_a_clash_can_be_an_error_or_a_prefix():
 
 async def test_l4_6_a_list_is_fetched_again_when_it_is_stale(tmp_path, monkeypatch):
     log, clock = tmp_path / "log", SimpleNamespace(now=100.0)
-    monkeypatch.setattr("toolwright.mcp.listing.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("toolmason.mcp.listing.time", SimpleNamespace(monotonic=lambda: clock.now))
 
     async with Toolbox(raw(env={"RAW_LOG": str(log)}, cache_ttl=60)) as box:
         clock.now += 59
@@ -340,7 +340,7 @@ async def test_f49_two_toolboxes_can_be_closed_out_of_order_from_other_tasks(cap
 
 
 async def test_t5_f42_a_definition_that_changes_while_it_is_used_is_held_back_at_the_next_list(tmp_path, caplog):
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "toolmason.lock"
     with served("plain") as server:
         server.tools = [TOOL]
         async with Toolbox(McpServer.http("raw", server.url)) as box:
@@ -455,7 +455,7 @@ async def test_a_tool_that_came_later_is_found():
 
 
 async def test_t5_f42_a_changed_definition_is_held_back_and_shown(tmp_path, caplog):
-    lock = tmp_path / "toolwright.lock"
+    lock = tmp_path / "toolmason.lock"
     with served("plain") as server:
         server.tools = [TOOL, {**TOOL, "name": "other"}]
         async with Toolbox(McpServer.http("raw", server.url)) as box:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import McpServer, Toolbox
+from toolmason import McpServer, Toolbox
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 

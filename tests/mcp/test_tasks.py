@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox
-from toolwright.errors import DefinitionError
-from toolwright.mcp import tasks
+from toolmason import McpServer, Toolbox
+from toolmason.errors import DefinitionError
+from toolmason.mcp import tasks
 
 DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "built"}]}}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}

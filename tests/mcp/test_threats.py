@@ -10,12 +10,12 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import OAuthClientMetadata
 
 from adversaries.raw_http import served
-from toolwright import McpServer, Toolbox
-from toolwright.errors import DefinitionError
-from toolwright.mcp.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
-from toolwright.mcp.screen import hidden_in, trouble_with
+from toolmason import McpServer, Toolbox
+from toolmason.errors import DefinitionError
+from toolmason.mcp.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
+from toolmason.mcp.screen import hidden_in, trouble_with
 
-SOURCE = Path(__file__).parents[2] / "src" / "toolwright"
+SOURCE = Path(__file__).parents[2] / "src" / "toolmason"
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 GOOD = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
 
@@ -162,7 +162,7 @@ def test_t4_t14_t15_a_definition_that_does_harm_is_refused(entry, reason):
 
 
 async def test_t6_a_server_cannot_take_the_name_of_a_local_tool():
-    from toolwright import tool
+    from toolmason import tool
 
     @tool
     def echo(text: str) -> str:

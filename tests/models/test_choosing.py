@@ -3,9 +3,9 @@
 import pytest
 
 from models.writers import Broken, Told
-from toolwright import ToolDefinition
-from toolwright.models import ToolChoice
-from toolwright.models.choosing import allowed, chosen, shortlist
+from toolmason import ToolDefinition
+from toolmason.models import ToolChoice
+from toolmason.models.choosing import allowed, chosen, shortlist
 
 
 def made(name, description):

@@ -9,9 +9,9 @@ from models.server import answer, provider, stream
 from models.test_transport import ANSWERS, BUSY, all_of
 from providers.recordings import STREAMS
 from providers.samples import CHATS, box
-from toolwright import RemoteMcp, model
-from toolwright.errors import ConfigError, ModelError
-from toolwright.models import ModelRequest
+from toolmason import RemoteMcp, model
+from toolmason.errors import ConfigError, ModelError
+from toolmason.models import ModelRequest
 
 CLIENTS = []
 

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from models.writers import Broken, Told
-from toolwright import ToolDefinition
-from toolwright.models.filling import filled
-from toolwright.models.instances import fits
+from toolmason import ToolDefinition
+from toolmason.models.filling import filled
+from toolmason.models.instances import fits
 
 
 def made(properties, required=None, **more):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import ToolDefinition
-from toolwright.models.likeness import bag_of, kin_of, likeness, properties_of, stem, stems
+from toolmason import ToolDefinition
+from toolmason.models.likeness import bag_of, kin_of, likeness, properties_of, stem, stems
 
 PRICE = ToolDefinition(
     "quote_price",

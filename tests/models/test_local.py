@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 
 import pytest
 
-from toolwright import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSearch, WindowMemory, model, tool
-from toolwright.chat.search import Search
-from toolwright.errors import ConfigError, ModelError
-from toolwright.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
-from toolwright.models.engine import Engine, Stopped, engine_of
-from toolwright.models.grammars import any_of, piece_of, pieces_of
-from toolwright.models.weights import weights_at
-from toolwright.models.writer import Bounds
+from toolmason import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSearch, WindowMemory, model, tool
+from toolmason.chat.search import Search
+from toolmason.errors import ConfigError, ModelError
+from toolmason.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
+from toolmason.models.engine import Engine, Stopped, engine_of
+from toolmason.models.grammars import any_of, piece_of, pieces_of
+from toolmason.models.weights import weights_at
+from toolmason.models.writer import Bounds
 
 
 @tool(read_only=True)

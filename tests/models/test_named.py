@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from providers.samples import box
-from toolwright import Message, ToolCall, model
-from toolwright.errors import ConfigError, ModelError, UnsupportedProvider
-from toolwright.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta, ToolChoice
+from toolmason import Message, ToolCall, model
+from toolmason.errors import ConfigError, ModelError, UnsupportedProvider
+from toolmason.models import Finished, Model, ModelReply, ModelRequest, ScriptedModel, TextDelta, ToolChoice
 
 
 @pytest.fixture(autouse=True)
@@ -97,10 +97,10 @@ def test_what_makes_no_sense_is_an_error(name, words, told):
 def test_making_a_model_loads_no_sdk_and_no_http():
     script = """
         import sys
-        import toolwright, toolwright.models, toolwright.providers
+        import toolmason, toolmason.models, toolmason.providers
         loaded = {name.partition(".")[0] for name in sys.modules}
         print(sorted(loaded & {"openai", "anthropic", "google", "httpx2", "httpx", "yaml"}))
-        toolwright.model("openai-chat:m", base_url="http://127.0.0.1:1")
+        toolmason.model("openai-chat:m", base_url="http://127.0.0.1:1")
         loaded = {name.partition(".")[0] for name in sys.modules}
         print(sorted(loaded & {"openai", "anthropic", "google", "httpx2", "yaml"}))
     """
@@ -112,10 +112,10 @@ def test_making_a_model_loads_no_sdk_and_no_http():
 
 def test_making_a_model_loads_neither_a_loop_nor_what_it_is_asked_with():
     script = """
-        import sys, toolwright
-        toolwright.model("openai:m", api_key="k")
+        import sys, toolmason
+        toolmason.model("openai:m", api_key="k")
         print(sorted({"asyncio", "email", "jsonschema", "pydantic_core"} & sys.modules.keys()))
-        print([n for n in sys.modules if n.startswith(("toolwright._core", "toolwright.providers"))])
+        print([n for n in sys.modules if n.startswith(("toolmason._core", "toolmason.providers"))])
     """
 
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)

@@ -9,10 +9,10 @@ from google import genai
 
 from models.server import answer, provider, stream
 from models.test_transport import all_of
-from toolwright import model
-from toolwright.errors import ModelError
-from toolwright.models import ModelRequest
-from toolwright.models.secrets import secrets_in, strike_out, struck
+from toolmason import model
+from toolmason.errors import ModelError
+from toolmason.models import ModelRequest
+from toolmason.models.secrets import secrets_in, strike_out, struck
 
 KEY = "sk-SECRET-0123456789abcdef"
 FAILED = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import Message, Text, ToolCall, ToolError, ToolResult
-from toolwright.models.telling import calls_before, told
+from toolmason import Message, Text, ToolCall, ToolError, ToolResult
+from toolmason.models.telling import calls_before, told
 
 CALL = ToolCall("1", "quote_price", {"sku": "TEA-01", "quantity": 3})
 

@@ -10,14 +10,14 @@ import pytest
 from models.server import HANG_UP, answer, provider, stream
 from providers.recordings import STREAMS
 from providers.samples import CHATS, box
-from toolwright import Message, model
-from toolwright.errors import ModelError
-from toolwright.models import Finished, ModelRequest, TextDelta, transport
-from toolwright.models.endpoints import endpoint_of
-from toolwright.models.remote import RemoteModel
-from toolwright.models.transport import Transport
-from toolwright.models.waiting import Retries
-from toolwright.providers import codec
+from toolmason import Message, model
+from toolmason.errors import ModelError
+from toolmason.models import Finished, ModelRequest, TextDelta, transport
+from toolmason.models.endpoints import endpoint_of
+from toolmason.models.remote import RemoteModel
+from toolmason.models.transport import Transport
+from toolmason.models.waiting import Retries
+from toolmason.providers import codec
 
 KEY = "sk-very-secret"
 CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
@@ -268,7 +268,7 @@ async def test_a_key_is_in_no_error_no_repr_and_no_log(caplog):
     shown = f"{caught.value} {caught.value.reason} {made!r} {vars(made)!r}"
     assert "Incorrect key … provided" in shown
     assert KEY not in shown
-    assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("toolwright"))
+    assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("toolmason"))
 
 
 def packed(megabytes):

@@ -3,9 +3,9 @@
 import pytest
 
 from models.server import answer, provider
-from toolwright import model
-from toolwright.models import ModelRequest
-from toolwright.models.waiting import Retries, asked_wait
+from toolmason import model
+from toolmason.models import ModelRequest
+from toolmason.models.waiting import Retries, asked_wait
 
 CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
 

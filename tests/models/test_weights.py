@@ -4,10 +4,10 @@ import importlib.util
 
 import pytest
 
-from toolwright import model
-from toolwright.errors import ConfigError
-from toolwright.models import local, weights
-from toolwright.models.weights import VARIABLE, is_installed, weights_at
+from toolmason import model
+from toolmason.errors import ConfigError
+from toolmason.models import local, weights
+from toolmason.models.weights import VARIABLE, is_installed, weights_at
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_without_the_package_the_commands_are_told(without_package):
 def test_without_llama_the_commands_are_told(monkeypatch):
     monkeypatch.setattr(local, "find_spec", lambda name: None)
 
-    with pytest.raises(ImportError, match=r"pip install 'toolwright\[local\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'toolmason\[local\]'"):
         model("local")
 
 

@@ -2,8 +2,8 @@
 
 import json
 
-from toolwright.errors import ModelError
-from toolwright.models.writer import Written
+from toolmason.errors import ModelError
+from toolmason.models.writer import Written
 
 
 class Told:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from toolwright import Abort, Config, Inject, Tool, ToolCall, ToolContext, ToolDefinition, ToolError, ToolOptions, tool
+from toolmason import Abort, Config, Inject, Tool, ToolCall, ToolContext, ToolDefinition, ToolError, ToolOptions, tool
 
 PATIENCE = 20.0
 """Seconds after which a tool that waits for a file gives up, so that a failed test leaves nothing behind."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolwright import Retry, Tool, Toolbox, ToolError, ToolResult
+from toolmason import Retry, Tool, Toolbox, ToolError, ToolResult
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=False)
 BOUND = 5.0

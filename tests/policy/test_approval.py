@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from policy.samples import BOUND, leaves_a_file, noting
-from toolwright import Allow, Deny, Edit, Tool, Toolbox, ToolCall
-from toolwright._core import approve
-from toolwright.errors import ApprovalDenied, ApprovalRequired, ConfigError, DefinitionError, InvalidArguments
-from toolwright.lowlevel import ApprovalRequest, Settings
+from toolmason import Allow, Deny, Edit, Tool, Toolbox, ToolCall
+from toolmason._core import approve
+from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError, DefinitionError, InvalidArguments
+from toolmason.lowlevel import ApprovalRequest, Settings
 
 KEY = "a secret of sixteen bytes or more"
 
@@ -551,8 +551,8 @@ def test_a_key_that_is_no_secret_is_refused():
 
 PROGRAM = """
 import json, sys
-from toolwright import Allow, Toolbox, tool
-from toolwright.lowlevel import ApprovalRequest, Decision
+from toolmason import Allow, Toolbox, tool
+from toolmason.lowlevel import ApprovalRequest, Decision
 
 @tool(approval=True)
 def remove(path: str) -> str:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.samples import AT_ONCE, Thought
-from toolwright import Allow, Deny, Edit, Parallel, Sequential, Tool, Toolbox, ToolCall, ToolContext
-from toolwright._core.approve import ROUNDS
+from toolmason import Allow, Deny, Edit, Parallel, Sequential, Tool, Toolbox, ToolCall, ToolContext
+from toolmason._core.approve import ROUNDS
 
 SMALL = st.integers(0, 9)
 NOT_GIVEN = "not given"

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from policy import process_tools
-from toolwright import Allow, Deny, Param, Retry, Tool, Toolbox, ToolContext, ToolError, tool
-from toolwright.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
-from toolwright.lowlevel import AugmentedCall
+from toolmason import Allow, Deny, Param, Retry, Tool, Toolbox, ToolContext, ToolError, tool
+from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
+from toolmason.lowlevel import AugmentedCall
 
 
 class Thinking(BaseModel):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from toolwright import Allow, Limits, Toolbox, tool
-from toolwright._core.approve import ApprovalRequest, Decision
-from toolwright.errors import ApprovalDenied, DefinitionError
+from toolmason import Allow, Limits, Toolbox, tool
+from toolmason._core.approve import ApprovalRequest, Decision
+from toolmason.errors import ApprovalDenied, DefinitionError
 
 
 @tool(destructive=True)

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from toolwright import Allow, Limits, Retry, Toolbox, ToolContext, tool
-from toolwright._core.execute import LATE
-from toolwright._core.threads import workers
-from toolwright.errors import ToolCancelled, ToolTimeout
-from toolwright.lowlevel import Settings
+from toolmason import Allow, Limits, Retry, Toolbox, ToolContext, tool
+from toolmason._core.execute import LATE
+from toolmason._core.threads import workers
+from toolmason.errors import ToolCancelled, ToolTimeout
+from toolmason.lowlevel import Settings
 
 BOUND = 5.0
 
@@ -85,7 +85,7 @@ async def test_the_late_value_of_a_thread_is_dropped_logged_and_counted(release,
     call = asyncio.create_task(box.call("stuck", timeout=0.2))
     await until(begun.is_set)
     result = await call
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         release.set()
         await until(lambda: workers(7).late == counted + 1)
         await until(lambda: "dropped" in caplog.text)
@@ -125,7 +125,7 @@ async def test_a_call_that_timed_out_in_the_queue_never_starts(release):
 def test_the_end_of_the_program_does_not_wait_for_a_stuck_thread(tmp_path):
     program = """
         import threading, sys
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool
         def stuck() -> None:
@@ -396,7 +396,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_answered_dropped_and_cou
     counted, started = LATE.dropped, time.monotonic()
     result = await Toolbox(stubborn, settings=Settings(cancel_grace=0.05)).call("stubborn")
     took = time.monotonic() - started
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         go.set()
         await until(lambda: LATE.dropped == counted + 1)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import Config, Toolbox, ToolContext, tool
-from toolwright.errors import InvalidArguments, UnknownTool
+from toolmason import Config, Toolbox, ToolContext, tool
+from toolmason.errors import InvalidArguments, UnknownTool
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_a_call_that_is_resumed_reports_progress_and_keeps_its_time_limit(
             await asyncio.Event().wait()
         return "done"
 
-    from toolwright import Allow
+    from toolmason import Allow
 
     box = Toolbox(work)
     quick, long = await box.call_all([("work", {}), ("work", {"forever": True})])

@@ -4,8 +4,8 @@ import pytest
 
 from house.source import ROOT
 from policy.samples import AT_ONCE, Work, noting
-from toolwright import Tool, Toolbox
-from toolwright.errors import ApprovalRequired
+from toolmason import Tool, Toolbox
+from toolmason.errors import ApprovalRequired
 
 PAGE = ROOT / "docs" / "reference" / "effects.md"
 ROWS = [

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from policy import process_tools
-from toolwright import Limits, Toolbox, ToolCall, ToolContext, ToolError, tool
-from toolwright.errors import ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolwright.lowlevel import Settings
+from toolmason import Limits, Toolbox, ToolCall, ToolContext, ToolError, tool
+from toolmason.errors import ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
+from toolmason.lowlevel import Settings
 
 SECRET = "hunter2-secret"  # noqa: S105 - it is to be looked for, not to open anything
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from toolwright import EmbeddedResource, Image, Text, Toolbox, ToolError, tool
-from toolwright.errors import DefinitionError
-from toolwright.lowlevel import Settings
+from toolmason import EmbeddedResource, Image, Text, Toolbox, ToolError, tool
+from toolmason.errors import DefinitionError
+from toolmason.lowlevel import Settings
 
 LINES = 10 * 1024 * 1024 // 64
 """Lines of 64 bytes that make up 10 MB."""

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from toolwright import Toolbox, ToolError, tool
-from toolwright._core.limits import Slots
+from toolmason import Toolbox, ToolError, tool
+from toolmason._core.limits import Slots
 
 
 @tool(max_concurrency=1)

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from policy.samples import BOUND, Door, Work, answers, noting, turns
-from toolwright import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall, tool
-from toolwright._core import limits
-from toolwright._core.limits import Locks, Slots
-from toolwright.errors import DefinitionError, LimitExceeded, ToolCancelled, ToolTimeout
+from toolmason import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall, tool
+from toolmason._core import limits
+from toolmason._core.limits import Locks, Slots
+from toolmason.errors import DefinitionError, LimitExceeded, ToolCancelled, ToolTimeout
 
 A = {"path": "a"}
 

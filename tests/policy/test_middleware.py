@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from toolwright import Abort, Deny, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
-from toolwright.errors import ExecutionError, InvalidArguments, ToolTimeout
+from toolmason import Abort, Deny, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
+from toolmason.errors import ExecutionError, InvalidArguments, ToolTimeout
 
 ran: list[object] = []
 

@@ -15,9 +15,9 @@ import pytest
 
 from policy import process_tools as tools
 from policy.process_tools import alive, appears, gone_within, write_whole
-from toolwright import Abort, Retry, Tool, Toolbox, ToolCall, ToolContext, tool
-from toolwright.errors import ExecutionError, ToolError, ToolTimeout
-from toolwright.lowlevel import Settings
+from toolmason import Abort, Retry, Tool, Toolbox, ToolCall, ToolContext, tool
+from toolmason.errors import ExecutionError, ToolError, ToolTimeout
+from toolmason.lowlevel import Settings
 
 BOUND = 15.0
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of POSIX")
@@ -492,7 +492,7 @@ def test_no_idle_worker_outlives_the_program(tmp_path, end):
         f"""
         import os, signal
         from policy import process_tools as tools
-        from toolwright import Toolbox
+        from toolmason import Toolbox
 
         if __name__ == "__main__":
             tools.write_whole("pid", str(Toolbox(tools.pid).call_sync("pid").unwrap()))
@@ -511,7 +511,7 @@ def test_no_busy_worker_nor_its_child_outlives_the_program(tmp_path, ending):
         """
         import threading
         from policy import process_tools as tools
-        from toolwright import Toolbox
+        from toolmason import Toolbox
 
         if __name__ == "__main__":
             box = Toolbox(tools.spin_with_a_child)
@@ -539,7 +539,7 @@ def test_a_tool_of_the_main_program_runs_in_a_process(tmp_path):
         """
         import os
         from pathlib import Path
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool(runs_on="process")
         def pid() -> int:
@@ -561,7 +561,7 @@ def test_a_program_without_a_main_guard_gets_a_typed_result_and_ends(tmp_path):
         """
         import os
         from pathlib import Path
-        from toolwright import Toolbox, tool
+        from toolmason import Toolbox, tool
 
         @tool(runs_on="process")
         def pid() -> int:

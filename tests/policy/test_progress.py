@@ -8,9 +8,9 @@ import time
 import pytest
 
 from policy import process_tools
-from toolwright import Toolbox, ToolContext, tool
-from toolwright._core.progress import Reporter
-from toolwright.lowlevel import ProgressReport, Settings
+from toolmason import Toolbox, ToolContext, tool
+from toolmason._core.progress import Reporter
+from toolmason.lowlevel import ProgressReport, Settings
 
 BOUND = 5.0
 
@@ -134,7 +134,7 @@ async def test_a_failing_callback_is_logged_and_neither_the_tool_nor_later_repor
     async def look_async(report):
         look(report)
 
-    with caplog.at_level(logging.ERROR, logger="toolwright"):
+    with caplog.at_level(logging.ERROR, logger="toolmason"):
         result = await Toolbox(count).call("count", {"times": 3}, on_progress=look if kind == "sync" else look_async)
         await until(lambda: len(seen) == 3)
         await asyncio.sleep(0)

@@ -3,8 +3,8 @@
 import pytest
 
 from policy.samples import noting
-from toolwright import Image, Limits, Tool, Toolbox, ToolError, ToolReturn
-from toolwright.errors import LimitExceeded
+from toolmason import Image, Limits, Tool, Toolbox, ToolError, ToolReturn
+from toolmason.errors import LimitExceeded
 
 
 def giving(values, **options):

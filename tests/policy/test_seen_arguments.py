@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from toolwright import Allow, Toolbox, tool
+from toolmason import Allow, Toolbox, tool
 
 
 class Transfer(BaseModel):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, PlainSerializer, TypeAdapter, create_model
 from typing_extensions import TypedDict
 
-from toolwright import Tool, Toolbox, ToolReturn
+from toolmason import Tool, Toolbox, ToolReturn
 
 
 class Colour(Enum):

@@ -18,9 +18,9 @@ from unittest.mock import patch
 import pytest
 from pydantic import Field
 
-from toolwright import Param, Tool, Toolbox, ToolReturn, tool, tools_from
-from toolwright.errors import DefinitionError, UnsupportedType
-from toolwright.lowlevel import ParamSpec
+from toolmason import Param, Tool, Toolbox, ToolReturn, tool, tools_from
+from toolmason.errors import DefinitionError, UnsupportedType
+from toolmason.lowlevel import ParamSpec
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 
@@ -35,7 +35,7 @@ def schema_of(box):
 FUTURE_MODULE = """
 from __future__ import annotations
 from dataclasses import dataclass
-from toolwright import tool
+from toolmason import tool
 
 @tool
 def total(prices: list[Price], tax: float | None = None) -> int:

@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from toolwright import Tool, Toolbox, ToolResult, tool
-from toolwright.errors import InvalidArguments
+from toolmason import Tool, Toolbox, ToolResult, tool
+from toolmason.errors import InvalidArguments
 
 pytestmark = pytest.mark.fuzz
 

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from properties.shapes import SHAPES, Shape, function_of, functions, same
-from toolwright.errors import InvalidArguments
+from toolmason.errors import InvalidArguments
 
 pytestmark = pytest.mark.fuzz
 

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal
 
-from toolwright import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, Toolbox, ToolCall, ToolResult, tool
-from toolwright.errors import ToolError
+from toolmason import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, Toolbox, ToolCall, ToolResult, tool
+from toolmason.errors import ToolError
 
 CHATS = ("openai", "openai-chat", "anthropic", "gemini")
 PNG = Image(b"\x89PNG\r\n", "image/png")

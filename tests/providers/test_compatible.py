@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from toolwright import Message, Text, ToolResult
-from toolwright.models import Finished, ModelRequest, ThoughtDelta
-from toolwright.providers import codec
+from toolmason import Message, Text, ToolResult
+from toolmason.models import Finished, ModelRequest, ThoughtDelta
+from toolmason.providers import codec
 
 SIGNED = {"google": {"thought_signature": "c2ln"}}
 DETAILS = [

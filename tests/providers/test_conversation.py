@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwright import Message, ToolCall, ToolResult
-from toolwright.providers import check_conversation, repair
+from toolmason import Message, ToolCall, ToolResult
+from toolmason.providers import check_conversation, repair
 
 
 def asks(*ids):

@@ -3,10 +3,10 @@
 import pytest
 
 from providers.judges import objections
-from toolwright import Toolbox, tool
-from toolwright.errors import ConfigError
-from toolwright.models import ModelRequest
-from toolwright.providers import codec
+from toolmason import Toolbox, tool
+from toolmason.errors import ConfigError
+from toolmason.models import ModelRequest
+from toolmason.providers import codec
 
 
 @tool

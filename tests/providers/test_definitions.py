@@ -6,10 +6,10 @@ import pytest
 
 from providers.judges import objections
 from providers.samples import CHATS, box, find_it, get_weather, now
-from toolwright import Tool, Toolbox, WebSearch, tool
-from toolwright.errors import ConfigError, LossyDefinition, UnsupportedProvider
-from toolwright.models import ModelRequest
-from toolwright.providers import codec
+from toolmason import Tool, Toolbox, WebSearch, tool
+from toolmason.errors import ConfigError, LossyDefinition, UnsupportedProvider
+from toolmason.models import ModelRequest
+from toolmason.providers import codec
 
 STRICT_WEATHER = {
     "type": "object",

@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from providers.judges import objections
 from providers.samples import box, transcript
-from toolwright import Toolbox, WebSearch, tool
-from toolwright.errors import DefinitionError
-from toolwright.models import ModelRequest, ToolChoice
-from toolwright.providers.json_mode import CODEC
+from toolmason import Toolbox, WebSearch, tool
+from toolmason.errors import DefinitionError
+from toolmason.models import ModelRequest, ToolChoice
+from toolmason.providers.json_mode import CODEC
 
 
 def schema_of(tools, choice=None, **options):

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from providers.samples import CHATS, get_weather
-from toolwright import Message, Toolbox, ToolCall, ToolResult, tool
-from toolwright.models import ModelRequest
-from toolwright.providers import codec
-from toolwright.providers.kept import Kept
+from toolmason import Message, Toolbox, ToolCall, ToolResult, tool
+from toolmason.models import ModelRequest
+from toolmason.providers import codec
+from toolmason.providers.kept import Kept
 
 BOX = Toolbox(get_weather)
 

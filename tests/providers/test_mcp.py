@@ -4,10 +4,10 @@ import pytest
 from mcp.types import CallToolResult, Tool
 
 from providers.samples import LINK, PDF, PNG, WAV, box
-from toolwright import EmbeddedResource, Text, ToolResult
-from toolwright.errors import ToolError, UnsupportedProvider
-from toolwright.providers import codec
-from toolwright.providers.registry import format_of
+from toolmason import EmbeddedResource, Text, ToolResult
+from toolmason.errors import ToolError, UnsupportedProvider
+from toolmason.providers import codec
+from toolmason.providers.registry import format_of
 
 PARTS = (Text("21"), PNG, WAV, PDF, LINK, EmbeddedResource("file:///a.txt", text="contents"))
 

@@ -4,10 +4,10 @@ import pytest
 
 from providers.judges import by_genai, objections
 from providers.samples import CHATS, get_weather
-from toolwright import Config, RemoteMcp, Toolbox, WebSearch
-from toolwright.errors import ConfigError, DefinitionError, UnsupportedProvider
-from toolwright.models import ModelRequest
-from toolwright.providers import NativeTool, codec
+from toolmason import Config, RemoteMcp, Toolbox, WebSearch
+from toolmason.errors import ConfigError, DefinitionError, UnsupportedProvider
+from toolmason.models import ModelRequest
+from toolmason.providers import NativeTool, codec
 
 SERVER = RemoteMcp("crm", "https://crm.example/mcp", authorization="Bearer s3cret", description="Customers")
 

@@ -7,10 +7,10 @@ import pytest
 from providers.judges import objections
 from providers.recordings import anthropic, gemini, responses
 from providers.samples import CHATS, box
-from toolwright import Message, ToolCall, ToolResult
-from toolwright.errors import ModelError
-from toolwright.models import ModelRequest
-from toolwright.providers import codec
+from toolmason import Message, ToolCall, ToolResult
+from toolmason.errors import ModelError
+from toolmason.models import ModelRequest
+from toolmason.providers import codec
 
 
 def chat_body(finish="stop", **message):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from providers.judges import objections
 from providers.samples import CHATS, LINK, PDF, PNG, WAV, box, get_weather, transcript
-from toolwright import EmbeddedResource, Message, Text, Toolbox, ToolCall, ToolResult
-from toolwright.errors import ConfigError, ToolError
-from toolwright.models import ModelRequest, ToolChoice
-from toolwright.providers import check_body, codec, repair
+from toolmason import EmbeddedResource, Message, Text, Toolbox, ToolCall, ToolResult
+from toolmason.errors import ConfigError, ToolError
+from toolmason.models import ModelRequest, ToolChoice
+from toolmason.providers import check_body, codec, repair
 
 
 def encoded(provider, messages, tools=(), choice=None, *, stream=False, model="m", **options):

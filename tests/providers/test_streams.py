@@ -11,11 +11,11 @@ from google import genai
 
 from providers.recordings import ARGUMENTS, STREAMS, chat, sse
 from providers.samples import CHATS
-from toolwright.errors import ModelError
-from toolwright.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
-from toolwright.providers import codec
-from toolwright.providers.parts import arguments_object
-from toolwright.providers.sse import EventStream
+from toolmason.errors import ModelError
+from toolmason.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
+from toolmason.providers import codec
+from toolmason.providers.parts import arguments_object
+from toolmason.providers.sse import EventStream
 
 TEXT = "Let me look. ☀"
 LAST = {

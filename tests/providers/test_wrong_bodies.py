@@ -6,8 +6,8 @@ import pytest
 
 from providers.judges import objections
 from providers.samples import CHATS
-from toolwright.errors import UnsupportedProvider
-from toolwright.providers import check_body
+from toolmason.errors import UnsupportedProvider
+from toolmason.providers import check_body
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 FLAT = {"type": "function", "name": "t", "description": "d", "parameters": SCHEMA, "strict": True}

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from providers.recordings import STREAMS
 from providers.samples import CHATS, box
-from toolwright import Message
-from toolwright.errors import ModelError
-from toolwright.models import Finished, ModelRequest
-from toolwright.models.remote import RemoteModel
-from toolwright.providers import codec
-from toolwright.providers.sse import EventStream
+from toolmason import Message
+from toolmason.errors import ModelError
+from toolmason.models import Finished, ModelRequest
+from toolmason.models.remote import RemoteModel
+from toolmason.providers import codec
+from toolmason.providers.sse import EventStream
 
 ODD = [None, 5, -1, 1.5, True, "", [], {}, "xxxxxxxxxx", [None], [5], {"a": None}, [[]], "\0", 10**25]
 GONE = object()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import (
+from toolmason import (
     Chat,
     Message,
     Sequential,
@@ -17,12 +17,12 @@ from toolwright import (
     WindowMemory,
     tool,
 )
-from toolwright.chat.events import CallFinished, CallStarted, Done, StepFinished
-from toolwright.chat.turns import ToolLoop, before_loop
-from toolwright.errors import ConfigError, DefinitionError
-from toolwright.models import TextDelta
-from toolwright.models.scripted import ScriptedModel
-from toolwright.providers import check_conversation
+from toolmason.chat.events import CallFinished, CallStarted, Done, StepFinished
+from toolmason.chat.turns import ToolLoop, before_loop
+from toolmason.errors import ConfigError, DefinitionError
+from toolmason.models import TextDelta
+from toolmason.models.scripted import ScriptedModel
+from toolmason.providers import check_conversation
 
 
 @tool(read_only=True)

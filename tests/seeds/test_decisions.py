@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from toolwright import Inject, Param, Tool, Toolbox, tool
-from toolwright._core.definition import PORTABLE_NAME
-from toolwright.errors import ConfigError, DefinitionError, DuplicateTool, InvalidArguments, UnknownTool
+from toolmason import Inject, Param, Tool, Toolbox, tool
+from toolmason._core.definition import PORTABLE_NAME
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, InvalidArguments, UnknownTool
 
 
 def schema_of(fn: Any) -> dict:
@@ -179,7 +179,7 @@ async def test_c11_project_dir_is_hidden_and_the_injected_value_wins(tmp_path, c
     def f(project_dir: Path) -> str:
         return str(project_dir)
 
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         value = await value_of(f, '{"project_dir": "/etc"}', project_dir=tmp_path)
 
     assert value == str(tmp_path)
@@ -307,7 +307,7 @@ async def test_c27_extra_arguments_are_closed_in_the_schema_and_ignored_at_run_t
     def f(n: int) -> int:
         return n
 
-    with caplog.at_level(logging.DEBUG, logger="toolwright"):
+    with caplog.at_level(logging.DEBUG, logger="toolmason"):
         value = await value_of(f, '{"n": 1, "noise": 2}')
 
     assert value == 1

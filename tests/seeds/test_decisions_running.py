@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolwright import (
+from toolmason import (
     Abort,
     Inject,
     Message,
@@ -24,7 +24,7 @@ from toolwright import (
     tool,
     tools_from,
 )
-from toolwright.errors import DefinitionError, ExecutionError, ToolTimeout
+from toolmason.errors import DefinitionError, ExecutionError, ToolTimeout
 
 
 async def call(fn: Any, arguments: Any = None, **words: Any):
@@ -207,11 +207,11 @@ async def test_c38_a_stuck_thread_is_abandoned_and_its_late_result_dropped_and_l
         return "late"
 
     watch = Watch()
-    logging.getLogger("toolwright").addHandler(watch)
+    logging.getLogger("toolmason").addHandler(watch)
     result = await call(stuck)
     release.set()
     logged = await asyncio.to_thread(ended.wait, 5)
-    logging.getLogger("toolwright").removeHandler(watch)
+    logging.getLogger("toolmason").removeHandler(watch)
 
     assert isinstance(result.error, ToolTimeout)
     assert begun.is_set()

@@ -15,9 +15,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from installed import PLUGINS, on_path
-from toolwright import Config, Param, Tool, Toolbox, ToolContext, ToolError, discover, prompt, scan, tool
-from toolwright.build.manifest import build
-from toolwright.errors import DuplicateTool, InvalidArguments
+from toolmason import Config, Param, Tool, Toolbox, ToolContext, ToolError, discover, prompt, scan, tool
+from toolmason.build.manifest import build
+from toolmason.errors import DuplicateTool, InvalidArguments
 
 # --- 8: a failing return-direct tool goes back to the model (SP-34) ----------------------------
 
@@ -102,7 +102,7 @@ async def test_promise_12_the_attempt_is_logged(tmp_path, caplog):
     @tool
     async def read(project_dir: Path) -> None: ...
 
-    with caplog.at_level(logging.WARNING, logger="toolwright"):
+    with caplog.at_level(logging.WARNING, logger="toolmason"):
         await Toolbox(read, project_dir=tmp_path).call("read", '{"project_dir": "/etc"}')
 
     assert "project_dir" in caplog.text
@@ -253,7 +253,7 @@ def test_promise_17_two_tools_of_one_name_are_an_error_that_names_both():
 
 
 def test_promise_17_two_tools_of_one_name_in_a_package_stop_its_build(make_package):
-    source = "from toolwright import tool\n@tool(name='search')\ndef {name}() -> None: ...\n"
+    source = "from toolmason import tool\n@tool(name='search')\ndef {name}() -> None: ...\n"
     make_package(first=source.format(name="one"), second=source.format(name="two"))
 
     with pytest.raises(DuplicateTool) as caught:

@@ -12,7 +12,7 @@ import pytest
 
 from build.marks import expected, unmarked
 
-HEAD = "import no_such_package\nfrom typing import Annotated, Callable\nfrom toolwright import tool\n"
+HEAD = "import no_such_package\nfrom typing import Annotated, Callable\nfrom toolmason import tool\n"
 CASES = {
     "duplicates in a hierarchy": """
 class Shop:
@@ -22,16 +22,16 @@ class Shop:
 
 class Market(Shop):
     @tool(name="find")
-    def ⟦TW106⟧search(self):
+    def ⟦TM106⟧search(self):
         '''Search an article.'''
 """,
     "an unsupported type": """
 @tool
-def act(change: ⟦TW104⟧Annotated[Callable[[int], int], "What to do"]):
+def act(change: ⟦TM104⟧Annotated[Callable[[int], int], "What to do"]):
     '''Act.'''
 """,
     "override and skipped permission": """
-@tool(overrides_builtin=True, ⟦TW302⟧skip_permission=True)
+@tool(overrides_builtin=True, ⟦TM302⟧skip_permission=True)
 def read_result():
     '''Read a result.'''
 """,
@@ -43,7 +43,7 @@ def test_promise_21_what_the_seed_claims_to_refuse_is_a_build_error_with_its_pla
     marked = HEAD + CASES[case]
     (tmp_path / "shop.py").write_text(unmarked(marked), "utf-8")
 
-    command = [str(Path(sys.executable).parent / "toolwright"), "check", "shop.py"]
+    command = [str(Path(sys.executable).parent / "toolmason"), "check", "shop.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
 
     [place] = expected(marked)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from toolwright import Audio, EmbeddedResource, Image, Param, ResourceLink, Toolbox, ToolContext, prompt, resource, tool
-from toolwright.serving.app import asgi_app
-from toolwright.serving.http import server_for
+from toolmason import Audio, EmbeddedResource, Image, Param, ResourceLink, Toolbox, ToolContext, prompt, resource, tool
+from toolmason.serving.app import asgi_app
+from toolmason.serving.http import server_for
 
 VERSION = "2026-07-28"
 ENVELOPE = {

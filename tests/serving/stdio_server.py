@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from toolwright import Toolbox, ToolContext, serve, tool
+from toolmason import Toolbox, ToolContext, serve, tool
 
 logging.basicConfig(level=logging.DEBUG)
 

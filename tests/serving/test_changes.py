@@ -7,13 +7,13 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from serving.shelf import running
-from toolwright import Abort, Toolbox, ToolContext, tool
-from toolwright.serving import changes
-from toolwright.serving.asking import Caller
-from toolwright.serving.calls import Engine, Inquiry
-from toolwright.serving.changes import Changes
-from toolwright.serving.lists import Lists
-from toolwright.serving.tasks import Task, Tasks, TooManyTasks
+from toolmason import Abort, Toolbox, ToolContext, tool
+from toolmason.serving import changes
+from toolmason.serving.asking import Caller
+from toolmason.serving.calls import Engine, Inquiry
+from toolmason.serving.changes import Changes
+from toolmason.serving.lists import Lists
+from toolmason.serving.tasks import Task, Tasks, TooManyTasks
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
@@ -256,7 +256,7 @@ async def test_t18_one_user_cannot_take_every_task():
 
 
 async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolwright.serving.tasks.KEPT_SECONDS", 0.01)
+    monkeypatch.setattr("toolmason.serving.tasks.KEPT_SECONDS", 0.01)
 
     @tool(approval=True, meta={"mcp": {"task": "optional"}})
     def wipe() -> str:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from serving.shelf import Running, running
-from toolwright import Toolbox, ToolContext, tool
-from toolwright.serving import events
-from toolwright.serving.events import Events, SessionEvents
+from toolmason import Toolbox, ToolContext, tool
+from toolmason.serving import events
+from toolmason.serving.events import Events, SessionEvents
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
@@ -64,7 +64,7 @@ async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name()
 
 
 async def test_t18_a_session_that_floods_loses_its_own_streams(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolwright.serving.events.SHARE", 3)
+    monkeypatch.setattr("toolmason.serving.events.SHARE", 3)
     events = Events()
     quiet, loud = events.of_session(), events.of_session()
     kept = await quiet.store_event("1", None)

@@ -37,9 +37,9 @@ from mcp_types import (
 
 from mcp import Client, MCPError
 from serving.shelf import Running, running
-from toolwright import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
-from toolwright.clients import Elicit
-from toolwright.mcp import passing, stdio
+from toolmason import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
+from toolmason.clients import Elicit
+from toolmason.mcp import passing, stdio
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -528,7 +528,7 @@ async def test_a_server_that_never_stops_asking_is_left(monkeypatch: pytest.Monk
 
 DESK = """
 import asyncio
-from toolwright import Toolbox, ToolContext, serve, tool
+from toolmason import Toolbox, ToolContext, serve, tool
 
 @tool
 async def ask(ctx: ToolContext) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from serving.shelf import running
-from toolwright import McpServer, Toolbox
-from toolwright.errors import ConfigError
-from toolwright.serving.app import asgi_app
-from toolwright.serving.guard import Bearer, Guard, Refusal
+from toolmason import McpServer, Toolbox
+from toolmason.errors import ConfigError
+from toolmason.serving.app import asgi_app
+from toolmason.serving.guard import Bearer, Guard, Refusal
 
 HOST = (b"host", b"localhost:8000")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from serving.shelf import running
-from toolwright import McpServer, Toolbox, ToolError, tool
+from toolmason import McpServer, Toolbox, ToolError, tool
 
 
 @tool

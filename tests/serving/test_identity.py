@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from serving.shelf import running
-from toolwright import Toolbox, tool
-from toolwright.serving.identity import identity_of
+from toolmason import Toolbox, tool
+from toolmason.serving.identity import identity_of
 
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -8,9 +8,9 @@ from jsonschema import Draft202012Validator
 
 from mcp import Client
 from serving.shelf import running
-from toolwright import Image, McpServer, Text, Toolbox, tool
-from toolwright._core.policy import Settings
-from toolwright.serving import promised
+from toolmason import Image, McpServer, Text, Toolbox, tool
+from toolmason._core.policy import Settings
+from toolmason.serving import promised
 
 
 @tool

@@ -10,13 +10,13 @@ from pydantic import BaseModel
 
 from mcp import Client, MCPError
 from serving.shelf import Running, running
-from toolwright import Abort, Image, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
-from toolwright._core.values import ResourceLink, Text, ToolResult
-from toolwright.clients import Elicit, Roots, Sample
-from toolwright.errors import ConfigError
-from toolwright.serving.asking import Caller, CannotAsk, schema_of, word_for
-from toolwright.serving.lists import completions
-from toolwright.serving.wire import as_given, bare, link_entry, tool_entry
+from toolmason import Abort, Image, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
+from toolmason._core.values import ResourceLink, Text, ToolResult
+from toolmason.clients import Elicit, Roots, Sample
+from toolmason.errors import ConfigError
+from toolmason.serving.asking import Caller, CannotAsk, schema_of, word_for
+from toolmason.serving.lists import completions
+from toolmason.serving.wire import as_given, bare, link_entry, tool_entry
 
 ASKS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

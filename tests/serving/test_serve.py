@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from serving.shelf import ENVELOPE, eventually, running, shelf
-from toolwright import McpServer, Toolbox, ToolContext, serve, tool
-from toolwright.errors import ConfigError
-from toolwright.serving.app import asgi_app
-from toolwright.serving.guard import Bearer, token_is
+from toolmason import McpServer, Toolbox, ToolContext, serve, tool
+from toolmason.errors import ConfigError
+from toolmason.serving.app import asgi_app
+from toolmason.serving.guard import Bearer, token_is
 
 SLOW = """
 import asyncio, threading
 from pathlib import Path
-from toolwright import Toolbox, tool, serve
+from toolmason import Toolbox, tool, serve
 
 @tool
 async def nap() -> str:
@@ -41,7 +41,7 @@ serve(Toolbox(nap, stuck), "http", port=PORT, grace=2)
 
 
 DESK = """
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 @tool
 def hours() -> str:
@@ -120,7 +120,7 @@ def test_the_command_serves_over_stdio(tmp_path: Path):
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) + "\n"
 
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("toolwright")), "serve", "desk.py"],
+        [str(Path(sys.executable).with_name("toolmason")), "serve", "desk.py"],
         input=line.encode(),
         capture_output=True,
         cwd=tmp_path,

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from serving.shelf import ENVELOPE, shelf
-from toolwright import Toolbox, ToolContext, tool
-from toolwright.mcp.framing import LINE_BYTES
-from toolwright.serving import stdio
-from toolwright.serving.pipes import Incoming, Outgoing, Splitter
-from toolwright.serving.served import server_of
-from toolwright.serving.stdio import Session, Stop
+from toolmason import Toolbox, ToolContext, tool
+from toolmason.mcp.framing import LINE_BYTES
+from toolmason.serving import stdio
+from toolmason.serving.pipes import Incoming, Outgoing, Splitter
+from toolmason.serving.served import server_of
+from toolmason.serving.stdio import Session, Stop
 
 HELLO = {
     "protocolVersion": "2025-11-25",

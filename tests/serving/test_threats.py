@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from serving.shelf import ACCEPT, ENVELOPE, Running, eventually, running, shelf
-from toolwright import Toolbox, tool
-from toolwright.serving import http as serving_http
-from toolwright.serving.app import asgi_app
-from toolwright.serving.guard import token_is
-from toolwright.serving.peers import Peers
+from toolmason import Toolbox, tool
+from toolmason.serving import http as serving_http
+from toolmason.serving.app import asgi_app
+from toolmason.serving.guard import token_is
+from toolmason.serving.peers import Peers
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -541,7 +541,7 @@ def rpc(method: str, params: dict) -> bytes:
 def test_a_mounted_application_starts_with_its_first_request():
     import asyncio
 
-    from toolwright import asgi_app
+    from toolmason import asgi_app
 
     async def main() -> list[dict]:
         app = asgi_app(shelf(), path="/tools", fast=False)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from serving.shelf import ACCEPT, Answer, Running, eventually, running
-from toolwright import Toolbox, tool
-from toolwright.serving.peers import Peers
-from toolwright.serving.underway import CalledOff, Underway, called_off_by, id_of
+from toolmason import Toolbox, tool
+from toolmason.serving.peers import Peers
+from toolmason.serving.underway import CalledOff, Underway, called_off_by, id_of
 
 
 class Room:

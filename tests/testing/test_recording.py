@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from toolwright import Chat, Toolbox, tool
-from toolwright.chat.events import Done
-from toolwright.errors import Abort, ConfigError
-from toolwright.models.scripted import ScriptedModel
-from toolwright.testing import Recording
-from toolwright.testing.recording import differences
+from toolmason import Chat, Toolbox, tool
+from toolmason.chat.events import Done
+from toolmason.errors import Abort, ConfigError
+from toolmason.models.scripted import ScriptedModel
+from toolmason.testing import Recording
+from toolmason.testing.recording import differences
 
 RAN: list[str] = []
 
@@ -196,7 +196,7 @@ async def test_a_named_model_is_made_when_it_is_recorded(path):
         (None, "cannot be read"),
         ("{", "cannot be read"),
         ("[]", "no recording of this version"),
-        ('{"format": "toolwright-recording", "version": 9}', "no recording of this version"),
+        ('{"format": "toolmason-recording", "version": 9}', "no recording of this version"),
     ],
 )
 def test_what_is_no_recording_is_said(path, text, told):

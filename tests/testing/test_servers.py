@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from toolwright import Chat, Toolbox
-from toolwright.errors import ConfigError
-from toolwright.models.scripted import ScriptedModel
-from toolwright.testing import MCP_FAULTS, FakeMcpServer
-from toolwright.testing.standin import Standin
+from toolmason import Chat, Toolbox
+from toolmason.errors import ConfigError
+from toolmason.models.scripted import ScriptedModel
+from toolmason.testing import MCP_FAULTS, FakeMcpServer
+from toolmason.testing.standin import Standin
 
 
 async def test_it_answers_as_it_is_told_and_knows_what_it_was_asked():

@@ -2,10 +2,10 @@
 
 from typing import assert_type
 
-from toolwright import Config, Toolbox, discover, scan, supported_for, tool
-from toolwright.experimental import allow_experimental, experimental
-from toolwright.lowlevel import DryRun, ServerSettings, Settings, WebSearchSettings
-from toolwright.resolvers import EntryPointResolver, ImportResolver, StaticResolver
+from toolmason import Config, Toolbox, discover, scan, supported_for, tool
+from toolmason.experimental import allow_experimental, experimental
+from toolmason.lowlevel import DryRun, ServerSettings, Settings, WebSearchSettings
+from toolmason.resolvers import EntryPointResolver, ImportResolver, StaticResolver
 
 
 class App:

@@ -5,7 +5,7 @@ A line with ignores must stay an error in both checkers: an ignore that hides no
 
 from typing import assert_type
 
-from toolwright import Tool, Toolbox, ToolCall, ToolContext, ToolResult, tool, tools_from
+from toolmason import Tool, Toolbox, ToolCall, ToolContext, ToolResult, tool, tools_from
 
 
 @tool

@@ -1,6 +1,6 @@
 """A plugin whose entry points name a module and classes."""
 
-from toolwright import prompt, tool
+from toolmason import prompt, tool
 
 
 @tool(read_only=True)

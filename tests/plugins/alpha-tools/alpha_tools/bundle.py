@@ -1,6 +1,6 @@
 """Bundles: one is made without arguments, one needs them and has static tools alone."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 class Shelf:

@@ -1,7 +1,7 @@
 """A plugin that says which applications each of its tools is for."""
 
 from app_tools.host import App, Closable, Other
-from toolwright import Toolbox, supported_for, tool
+from toolmason import Toolbox, supported_for, tool
 
 
 @supported_for(App)

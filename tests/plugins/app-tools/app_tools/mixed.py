@@ -1,7 +1,7 @@
 """A module with tools for all applications and for some."""
 
 from app_tools.host import App
-from toolwright import supported_for, tool
+from toolmason import supported_for, tool
 
 
 @tool

@@ -1,7 +1,7 @@
 """A module that is for one application as a whole."""
 
 from app_tools.host import Other
-from toolwright import tool
+from toolmason import tool
 
 __supported_for__ = (Other,)
 

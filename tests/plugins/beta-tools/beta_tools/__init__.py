@@ -1,6 +1,6 @@
 """A plugin whose entry points name a toolbox, one of its functions again, and a plain function."""
 
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 
 @tool

@@ -1,6 +1,6 @@
 """Works beside what does not."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

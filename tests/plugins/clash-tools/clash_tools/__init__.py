@@ -1,6 +1,6 @@
 """A plugin with a tool that another distribution offers, too."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

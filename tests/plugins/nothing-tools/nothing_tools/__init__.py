@@ -1,6 +1,6 @@
 """A plugin whose entry points all name something that is no tool."""
 
-from toolwright import tool
+from toolmason import tool
 
 NUMBER = 5
 TEXT = "not a tool"

@@ -3,7 +3,7 @@
 from json import dumps
 
 from shelf.a_first import shared as shared
-from toolwright import Toolbox, tool
+from toolmason import Toolbox, tool
 
 box = Toolbox()
 

@@ -1,6 +1,6 @@
 """A module whose tool others import, too."""
 
-from toolwright import Tool, prompt, tool
+from toolmason import Tool, prompt, tool
 
 
 @tool

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 
 from shelf.a_first import shared
-from toolwright import tool
+from toolmason import tool
 
 
 class Base:

@@ -1,6 +1,6 @@
 """The first."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

@@ -1,6 +1,6 @@
 """The second."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

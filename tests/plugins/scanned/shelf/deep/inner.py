@@ -1,6 +1,6 @@
 """A module far down."""
 
-from toolwright import tool
+from toolmason import tool
 
 
 @tool

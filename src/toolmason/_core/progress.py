@@ -1,0 +1,92 @@
+"""Progress from a tool, on any thread → a callback on the caller's loop; bounded, and it never holds up the tool.
+
+Lives here: the queue in between. Not here: who reports (`context`), or who looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+_log = logging.getLogger("toolmason")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReport:
+    """How far a call is."""
+
+    call_id: str
+    tool: str
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+OnProgress: TypeAlias = Callable[[ProgressReport], Any]
+
+
+class Reporter:
+    """Takes reports without waiting, and hands them to the callback on the loop; too many, and the oldest go."""
+
+    def __init__(self, callback: OnProgress, call_id: str, tool: str, most: int) -> None:
+        self.dropped = 0
+        """How many reports were dropped because nobody read them in time."""
+        self._callback, self._call_id, self._tool = callback, call_id, tool
+        self._queue: deque[ProgressReport] = deque()
+        self._most = most
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._busy: asyncio.Future[Any] | None = None
+
+    def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Take a report."""
+        if self._closed:
+            return
+        report = ProgressReport(self._call_id, self._tool, done, total, message)
+        with self._lock:
+            waiting = bool(self._queue)
+            self._queue.append(report)
+            if len(self._queue) > self._most:
+                self._queue.popleft()
+                self.dropped += 1
+        if not waiting:
+            try:
+                self._loop.call_soon_threadsafe(self.flush)
+            except RuntimeError:
+                _log.debug("%s reported progress after its event loop was closed", self._tool)
+
+    def close(self) -> None:
+        """Hand over what has come in, and take no more: the call has its result."""
+        self.flush()
+        self._closed = True
+
+    def flush(self) -> None:
+        """Hand over what has come in; while an async callback is at work, the rest waits for it."""
+        while not self._busy:
+            with self._lock:
+                if not self._queue:
+                    return
+                report = self._queue.popleft()
+            try:
+                told = self._callback(report)
+            except Exception:  # noqa: BLE001 - nobody waits for it, and the tool must go on
+                _log.exception("a progress callback failed")
+                continue
+            if inspect.isawaitable(told):
+                self._busy = asyncio.ensure_future(self._finish(told), loop=self._loop)
+
+    async def _finish(self, told: Any) -> None:
+        try:
+            await told
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a progress callback failed")
+        finally:
+            self._busy = None
+        self.flush()

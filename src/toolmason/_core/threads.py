@@ -1,0 +1,179 @@
+"""Worker threads of our own for sync tools: daemons, bounded, and never starved by a stuck one.
+
+Lives here: the pool. A thread whose caller gave up is replaced at once; its late value is dropped and counted.
+Transports never use this pool, and the end of the process never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import Context
+from functools import lru_cache
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Literal
+
+_log = logging.getLogger("toolmason")
+_IDLE_SECONDS: Final = 10.0
+
+
+_here = threading.local()
+
+
+@contextmanager
+def lent() -> Generator[None]:
+    """Let another thread work while this one waits for a call; nothing happens on a thread that is not ours."""
+    pool: Workers | None = getattr(_here, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.lend()
+    try:
+        yield
+    finally:
+        pool.take_back()
+
+
+class Job:
+    """One call in the pool. `future` gets (value, error)."""
+
+    __slots__ = ("context", "future", "loop", "state", "work")
+
+    def __init__(self, work: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.context = context
+        self.loop = loop
+        self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        self.state: Literal["queued", "running", "late", "dropped", "done"] = "queued"
+
+
+class Workers:
+    """At most `limit` threads at work; more jobs wait their turn."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.late = 0
+        """How many values came after their caller had given up."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._idle = self._threads = self._waiting = 0
+        self._pid = os.getpid()
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are, less those that were given up."""
+        return self._threads
+
+    def submit(self, job: Job) -> None:
+        """Have a job run in a thread; await its future."""
+        if self._pid != os.getpid():
+            self._reset()  # threads do not survive a fork
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif self._threads < self.limit:
+                self._spawn()
+            else:
+                self._waiting += 1
+        self._queue.put(job)
+
+    def give_up(self, job: Job) -> None:
+        """Stop waiting for a job: one that has not begun never will; one that runs is replaced."""
+        with self._lock:
+            if job.state == "queued":
+                job.state = "dropped"
+            elif job.state == "running":
+                job.state = "late"
+                self._threads -= 1
+                if self._waiting:
+                    self._waiting -= 1
+                    self._spawn()
+
+    def lend(self) -> None:
+        """Count the calling thread out while it waits for another call, so that the other one finds a thread."""
+        with self._lock:
+            self._threads -= 1
+            if self._waiting:
+                self._waiting -= 1
+                self._spawn()
+
+    def take_back(self) -> None:
+        """Count the calling thread in again."""
+        with self._lock:
+            self._threads += 1
+
+    def _spawn(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._work, name="toolmason-tool", daemon=True).start()
+
+    def _work(self) -> None:
+        _here.pool = self
+        while True:
+            try:
+                job = self._queue.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if not self._idle:
+                        continue  # a job was handed to this thread while it gave up waiting
+                    self._idle -= 1
+                    self._threads -= 1
+                return
+            if not self._run(job):
+                return
+            del job
+
+    def _rest(self) -> None:
+        """Count this thread as free, or as taken by the next job that waits. The lock is held."""
+        if self._waiting:
+            self._waiting -= 1
+        else:
+            self._idle += 1
+
+    def _is_late(self, job: Job) -> bool:
+        return job.state == "late"
+
+    def _run(self, job: Job) -> bool:
+        """Run one job; `False` where this thread was given up and replaced."""
+        with self._lock:
+            if job.state == "dropped":
+                self._rest()
+                return True
+            job.state = "running"
+        value, error = None, None
+        try:
+            value = job.context.run(job.work)
+        except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread unseen
+            error = failure
+        with self._lock:
+            late = self._is_late(job)
+            job.state = "done"
+            self.late += late
+            if not late:
+                # Before the value is handed over: whoever gets it may have the next job at once.
+                self._rest()
+        if late:
+            _log.warning("a tool finished after its time-out; its result was dropped (%d so far)", self.late)
+            return False
+        try:
+            job.loop.call_soon_threadsafe(_deliver, job.future, value, error)
+        except RuntimeError:
+            _log.warning("a tool finished after its event loop was closed; its result was dropped")
+        return True
+
+
+def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None) -> None:
+    if not future.done():
+        future.set_result((value, error))
+
+
+@lru_cache(maxsize=8)
+def workers(limit: int) -> Workers:
+    """Return the process's pool of this size."""
+    return Workers(limit)

@@ -1,0 +1,80 @@
+"""A call that waits for approval → a decision, asked for in the terminal.
+
+Lives here: yes, no and edit. Not here: the gate itself; every answer goes through it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+from toolmason._core.approve import Allow, ApprovalRequest, Deny, Edit, Verdict
+from toolmason._core.legible import arguments_shown, legible
+from toolmason._core.toolbox import Toolbox
+from toolmason.cli.terminal import print_error
+from toolmason.errors import ToolCallError
+
+
+def ask(box: Toolbox, request: ApprovalRequest) -> Verdict | None:
+    """Ask about a call until there is an answer; `None` where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
+        return None
+    arguments, preview = dict(request.arguments), request.preview
+    while True:
+        click.echo(_described(request, arguments, preview), err=True)
+        answer = _line("Allow this call? [y/n/edit]").strip().lower()
+        if answer in ("y", "yes"):
+            return Allow() if arguments == dict(request.arguments) else Edit(arguments)
+        if answer in ("n", "no"):
+            return Deny("refused in the terminal")
+        if answer not in ("e", "edit"):
+            click.echo("Write y to allow it, n to refuse it, or edit to change its arguments.", err=True)
+            continue
+        try:
+            edited = _edited(arguments)
+            planned = box.dry_run_sync(request.tool, edited)
+        except (TypeError, ValueError, ToolCallError) as error:
+            print_error(str(error))
+            continue
+        arguments, preview = dict(planned.arguments), planned.preview
+
+
+def _line(question: str) -> str:
+    """Ask for a line, on standard error: standard output is for the result."""
+    if sys.stdout.isatty():
+        answer: str = click.prompt(question, prompt_suffix=" ", err=True)
+        return answer
+    # `click.prompt` would write a blank to standard output, into someone's file.
+    click.echo(f"{question} ", nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _described(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
+    effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
+    call = f"{request.tool}{effects} {arguments_shown(arguments)}"
+    return call if preview is None else f"{call}\n{legible(preview)}"
+
+
+def _edited(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Have the arguments changed, in an editor where one is set, else on the next line."""
+    if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
+        text = click.edit(json.dumps(arguments, indent=2, ensure_ascii=False), extension=".json")
+        if text is None:
+            return arguments
+    else:
+        text = _line("Arguments, as a JSON object:")
+    try:
+        edited = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The arguments are not valid JSON: {error}") from None
+    if not isinstance(edited, dict):
+        raise TypeError("The arguments must be a JSON object, in braces.")
+    return edited

@@ -1,0 +1,36 @@
+"""Ready-made `converter=` functions: `(value, return_type) -> str`.
+
+A converter decides what the model reads; the application still gets the value itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolmason._core.render import check_finite, json_bytes
+
+__all__ = ["as_json", "quoted_json", "text"]
+
+
+def text(value: Any, return_type: Any) -> str:
+    """Write a value with `str()`."""
+    del return_type
+    return str(value)
+
+
+def as_json(value: Any, return_type: Any) -> str:
+    """Write a value as indented JSON; a text stays as it is."""
+    del return_type
+    return value if isinstance(value, str) else _json(value, indent=2)
+
+
+def quoted_json(value: Any, return_type: Any) -> str:
+    """Write every value as JSON, a text in quotes too; nothing is `"Done"`."""
+    del return_type
+    return '"Done"' if value is None else _json(value)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    data = json_bytes(value, indent)
+    check_finite(value, data)
+    return data.decode()

@@ -1,0 +1,125 @@
+"""A script → a model that follows it: for tests, demonstrations and the first minute without a key.
+
+Lives here: `ScriptedModel`, and scripts in files. It is never presented as a model that thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+from typing_extensions import override
+
+from toolmason._core.exchange import (
+    CallClosed,
+    CallOpened,
+    Finished,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+)
+from toolmason._core.messages import Message
+from toolmason._core.values import Arguments, ToolCall
+from toolmason.errors import ConfigError, ModelError
+
+Turn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
+Step: TypeAlias = "Turn | Callable[[ModelRequest], Turn]"
+
+
+class ScriptedModel:
+    """A model that answers with the items of a list, one for each request.
+
+    An item is a text (the answer), a list of calls, or a function of the request that gives one of these.
+    """
+
+    def __init__(self, script: Iterable[Step], name: str = "scripted") -> None:
+        if isinstance(script, str | bytes | Mapping):
+            raise ConfigError(f"The script {script!r:.60} is no list of turns. Write [{script!r:.60}].")
+        self.name = name
+        self.script = list(script)
+        for turn in self.script:
+            if isinstance(turn, tuple) and turn and isinstance(turn[0], str):
+                raise ConfigError(f"The script has a call {turn!r:.60} where a turn should be. Write [{turn!r:.60}].")
+        self.requests: list[ModelRequest] = []
+        """What it was sent, in order."""
+
+    async def respond(self, request: ModelRequest) -> ModelReply:
+        """Return the next item of the script.
+
+        Raises:
+            ModelError: the script is at its end.
+        """
+        self.requests.append(request)
+        number = len(self.requests)
+        if number > len(self.script):
+            raise ModelError(self.name, f"the script has {len(self.script)} turns, and this is request {number}")
+        step = self.script[number - 1]
+        turn = step(request) if callable(step) else step
+        if isinstance(turn, ModelReply):
+            return turn
+        if isinstance(turn, str):
+            return ModelReply(Message("assistant", turn))
+        calls = [
+            call if isinstance(call, ToolCall) else ToolCall(f"call_{number}_{place}", *call)
+            for place, call in enumerate(turn, 1)
+        ]
+        return ModelReply(Message("assistant", (), calls), finish="calls")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the next item of the script, word by word."""
+        reply = await self.respond(request)
+        for place, word in enumerate(reply.text.split(" ") if reply.text else ()):
+            yield TextDelta(f" {word}" if place else word)
+        for call in reply.calls:
+            yield CallOpened(call.id, call.name)
+            yield CallClosed(call)
+        yield Finished(reply)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.requests)} of {len(self.script)} turns>"
+
+
+def scripted_from(path: str) -> ScriptedModel:
+    """Read a script from a file: a list of texts, and of lists of `{name, arguments}`.
+
+    Raises:
+        ConfigError: there is no such file, or it is no script; says where.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The script {path!r} cannot be read: {error}. Give the path of a file.") from error
+    turns = _parsed(text, file)
+    if not isinstance(turns, list):
+        raise ConfigError(f"The script {path!r} is not a list. Write one item for each turn.")
+    return ScriptedModel([_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}")
+
+
+def _parsed(text: str, file: Path) -> Any:
+    if file.suffix == ".json":
+        try:
+            return from_json(text)
+        except ValueError as error:
+            raise ConfigError(f"The script {str(file)!r} is not JSON: {error}. Correct it.") from error
+    try:
+        import yaml  # noqa: PLC0415 - an optional package, for those whose scripts are YAML
+    except ImportError as missing:  # pragma: no cover - the test suite has it
+        raise ImportError("Scripts in YAML need PyYAML: pip install 'toolmason[yaml]'") from missing
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The script {str(file)!r} is not YAML: {error}. Correct it.") from error
+
+
+def _turn(turn: Any, place: str) -> Turn:
+    if isinstance(turn, str):
+        return turn
+    calls = [turn] if isinstance(turn, Mapping) else turn
+    if not isinstance(calls, list) or not all(isinstance(c, Mapping) and isinstance(c.get("name"), str) for c in calls):
+        raise ConfigError(f"The script {place}: give a text, or calls with `name` and `arguments`.")
+    return [(call["name"], call.get("arguments") or {}) for call in calls]

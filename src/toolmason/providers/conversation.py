@@ -1,0 +1,145 @@
+"""A conversation → what is wrong with it for every provider, and one that is right.
+
+Lives here: the rules on calls and their results that no provider's types hold. Not here: any wire form (`bodies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from typing_extensions import override
+
+from toolmason._core.messages import Message
+from toolmason._core.values import ToolCall, ToolResult
+from toolmason.errors import ToolCallError
+
+_ROLES: Final = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One thing that providers refuse."""
+
+    place: str
+    """Where: the number of the message, or a path in a body."""
+    code: str
+    """Stable word for the rule."""
+    message: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
+    """Return everything that is wrong with the calls and results of a conversation; empty where it can be sent."""
+    found: list[Flaw] = []
+    seen: set[str] = set()
+    waiting: dict[str, str] = {}
+    for number, message in enumerate(messages):
+        place = f"message {number}"
+        if message.role not in _ROLES:
+            found.append(Flaw(place, "role", f"there is no role {message.role!r}"))
+        if message.role != "tool":
+            found += [Flaw(place, "unanswered", f"call {i!r} has no result before this message") for i in waiting]
+            waiting = {}
+        if message.results and message.role != "tool":
+            found.append(Flaw(place, "misplaced", f"results stand in a message of role {message.role!r}"))
+        if message.calls and message.role != "assistant":
+            found.append(Flaw(place, "misplaced", f"calls stand in a message of role {message.role!r}"))
+        found += _check_calls(message.calls, place, seen, waiting)
+        found += _check_results(message.results, place, seen, waiting)
+    found += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in waiting]
+    return found
+
+
+def _check_calls(calls: Sequence[ToolCall], place: str, seen: set[str], waiting: dict[str, str]) -> Iterator[Flaw]:
+    for call in calls:
+        if not call.id or not call.name:
+            yield Flaw(place, "nameless", f"a call has id {call.id!r} and name {call.name!r}; it needs both")
+        if call.id in seen:
+            yield Flaw(place, "duplicate", f"the id {call.id!r} was used before")
+        seen.add(call.id)
+        waiting[call.id] = call.name
+
+
+def _check_results(
+    results: Sequence[ToolResult], place: str, seen: set[str], waiting: dict[str, str]
+) -> Iterator[Flaw]:
+    for result in results:
+        name = waiting.pop(result.call_id, None)
+        if name is not None:
+            if name != result.name:
+                yield Flaw(place, "name", f"the result of {result.call_id!r} is of {result.name!r}, not of {name!r}")
+            continue
+        known = result.call_id in seen
+        why = "was answered already, or too late" if known else "was never made"
+        yield Flaw(place, "duplicate result" if known else "orphan", f"the call {result.call_id!r} {why}")
+
+
+def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return a conversation that every provider takes; one that is right comes back as it is.
+
+    A call without a result gets one that says so; a result without a call goes; an id that is used twice changes.
+    """
+    given = tuple(messages)
+    if not check_conversation(given):
+        return given
+    answers = [(number, result) for number, message in enumerate(given) for result in message.results]
+    seen: set[str] = set()
+    fresh = count(1)
+    made: list[Message] = []
+    for number, message in enumerate(given):
+        if message.role == "tool":
+            continue
+        if message.role != "assistant" or not message.calls:
+            made.append(replace_parts(message, (), ()))
+            continue
+        calls: list[ToolCall] = []
+        results: list[ToolResult] = []
+        for call in message.calls:
+            answer = _taken(answers, number, call.id)
+            call_id = call.id
+            while not call_id or call_id in seen:
+                call_id = f"{call.id or 'call'}_{next(fresh)}"
+            seen.add(call_id)
+            calls.append(replace(call, id=call_id, name=call.name or "unknown"))
+            results.append(_answer(calls[-1], answer))
+        made += [replace_parts(message, calls, ()), Message("tool", results=results)]
+    return tuple(made)
+
+
+def _taken(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> ToolResult | None:
+    for place, (number, result) in enumerate(answers):
+        if number >= after and result.call_id == call_id:
+            return answers.pop(place)[1]
+    return None
+
+
+_LOST: Final = "is not available. It may or may not have run."  # as `_answer` writes it
+
+
+def is_lost(result: ToolResult) -> bool:
+    """Tell whether a result only says that there is none."""
+    return result.error is not None and result.error.message.endswith(_LOST)
+
+
+def _answer(call: ToolCall, found: ToolResult | None) -> ToolResult:
+    if found is None:
+        lost = ToolCallError(f"The result of {call.name} is not available. It may or may not have run.", tool=call.name)
+        return ToolResult(call.id, call.name, error=lost, attempts=0)
+    if (found.call_id, found.name) == (call.id, call.name):
+        return found
+    return ToolResult(**{**vars(found), "call_id": call.id, "name": call.name})
+
+
+def replace_parts(message: Message, calls: Iterable[ToolCall], results: Iterable[ToolResult]) -> Message:
+    """Return a message with other calls and results; the same one where nothing changes."""
+    calls, results = tuple(calls), tuple(results)
+    if calls == message.calls and results == message.results and message.role in _ROLES:
+        return message
+    role = message.role if message.role in _ROLES else "user"
+    return Message(role, message.content, calls, results, message.provider_state)

@@ -1,0 +1,80 @@
+"""Bytes of a server-sent stream, cut anywhere → JSON events.
+
+Lives here: the framing that all providers share. Not here: what an event means (each provider's reader).
+"""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from toolmason.errors import ModelError
+
+_LONGEST: Final = 64 * 1024 * 1024
+"""An event longer than this is no event; a server must not fill the memory."""
+
+
+class EventStream:
+    """One stream. `feed` takes whatever came; an event is given when its blank line has come."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._decode = getincrementaldecoder("utf-8-sig")("replace").decode
+        self._parts: list[str] = []
+        """The line that is not complete yet; joined once, when it is."""
+        self._data: list[str] = []
+        self._held = 0
+        self._returned = False
+        """Whether a carriage return came last: a line feed after it ends the same line."""
+
+    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+        """Yield the events that are complete."""
+        yield from self._lines(self._decode(chunk))
+
+    def end(self) -> Iterator[dict[str, Any]]:
+        """Yield the last event, where no blank line came after it."""
+        yield from self._lines(self._decode(b"", final=True) + "\n\n")
+
+    def _lines(self, text: str) -> Iterator[dict[str, Any]]:
+        if not text:
+            return
+        if self._returned:
+            text = text.removeprefix("\n")
+        self._returned = text.endswith("\r")
+        first, *rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._hold(first)
+        for following in rest:
+            line, self._parts = "".join(self._parts), []
+            if not line:
+                yield from self._event()
+            elif not self._line(line):
+                self._held -= len(line)
+            self._hold(following)
+
+    def _hold(self, part: str) -> None:
+        if part:
+            self._parts.append(part)
+            self._held += len(part)
+        if self._held > _LONGEST:
+            raise ModelError(self._provider, f"an event of the stream is longer than {_LONGEST:,} characters")
+
+    def _line(self, line: str) -> bool:
+        """Take a line, and tell whether it is kept."""
+        name, _, value = line.partition(":")
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        return name == "data"
+
+    def _event(self) -> Iterator[dict[str, Any]]:
+        data, self._data, self._held = "\n".join(self._data), [], 0
+        if not data.strip() or data.strip() == "[DONE]":
+            return
+        try:
+            event = from_json(data)
+        except ValueError as error:
+            raise ModelError(self._provider, f"an event of the stream is not JSON: {data[:200]}") from error
+        if isinstance(event, dict):
+            yield event

@@ -1,1 +1,0 @@
-"""The `toolwright` command: one file for each subcommand, loaded when it is used."""
