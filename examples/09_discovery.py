@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from toolmason import Toolbox, discover, scan, supported_for, tool
-from toolmason.resolvers import ImportResolver, StaticResolver
+from toolmason.extend import ImportResolver, StaticResolver
 
 
 class Shop:

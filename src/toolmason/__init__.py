@@ -1,43 +1,33 @@
-"""Toolmason: write a tool once, as a typed Python function; use it with any model, anywhere, under one policy.
+"""Toolmason: write a tool once, as a typed Python function; use it with any model, anywhere, under one policy."""
 
-The public names, each loaded when it is first used, so that `toolmason --help` costs no more than Python itself.
-"""
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from toolmason._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolmason import errors
-    from toolmason._core.approve import Allow, Deny, Edit
-    from toolmason._core.config import Config
-    from toolmason._core.context import Inject, ProjectDir, ToolContext
-    from toolmason._core.declare import Param, prompt, resource, tool
-    from toolmason._core.definition import ToolDefinition, ToolOptions
-    from toolmason._core.discovery import tools_from
-    from toolmason._core.gather import discover, scan
-    from toolmason._core.messages import Message
-    from toolmason._core.native import RemoteMcp, WebSearch
-    from toolmason._core.policy import Limits, Parallel, Rate, Retry, Sequential
-    from toolmason._core.support import supported_for
-    from toolmason._core.tool import Tool
-    from toolmason._core.toolbox import Toolbox
-    from toolmason._core.values import (
-        Audio,
-        EmbeddedResource,
-        Image,
-        ResourceLink,
-        Text,
-        ToolCall,
-        ToolResult,
-        ToolReturn,
-    )
+    from toolmason._core.call.approval import Allow, Deny, Edit
+    from toolmason._core.catalog.discovery import tools_from
+    from toolmason._core.config.config import Config
+    from toolmason._core.define.context import Inject, ProjectDir, ToolContext
+    from toolmason._core.define.decorators import Param, prompt, resource, tool
+    from toolmason._core.define.tool import Tool
+    from toolmason._core.load.supported_for import supported_for
+    from toolmason._core.toolbox.discover import discover, scan
+    from toolmason._core.toolbox.toolbox import Toolbox
+    from toolmason._core.values.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+    from toolmason._core.values.definition import ToolDefinition, ToolOptions
+    from toolmason._core.values.messages import Message
+    from toolmason._core.values.policy import Limits, Parallel, Rate, Retry, Sequential
+    from toolmason._core.values.provider_tools import RemoteMcp, WebSearch
+    from toolmason._core.values.results import ToolCall, ToolResult, ToolReturn
     from toolmason.chat.chat import Chat
     from toolmason.chat.memory import SqliteMemory, WindowMemory
     from toolmason.errors import Abort, ToolError
-    from toolmason.mcp.source import McpServer
-    from toolmason.models.named import model
-    from toolmason.serving.app import asgi_app
-    from toolmason.serving.run import serve
+    from toolmason.mcp_client.source import McpServer
+    from toolmason.mcp_server.http.app import asgi_app
+    from toolmason.mcp_server.serve import serve
+    from toolmason.models.by_name import model
 
 __all__ = [
     "Abort",
@@ -87,66 +77,34 @@ __all__ = [
     "tools_from",
 ]
 
-_HOMES = {
-    "Abort": "toolmason.errors",
-    "Allow": "toolmason._core.approve",
-    "Audio": "toolmason._core.values",
-    "Chat": "toolmason.chat.chat",
-    "Config": "toolmason._core.config",
-    "Deny": "toolmason._core.approve",
-    "Edit": "toolmason._core.approve",
-    "EmbeddedResource": "toolmason._core.values",
-    "Image": "toolmason._core.values",
-    "Inject": "toolmason._core.context",
-    "Limits": "toolmason._core.policy",
-    "McpServer": "toolmason.mcp.source",
-    "Message": "toolmason._core.messages",
-    "Parallel": "toolmason._core.policy",
-    "Param": "toolmason._core.declare",
-    "ProjectDir": "toolmason._core.context",
-    "Rate": "toolmason._core.policy",
-    "RemoteMcp": "toolmason._core.native",
-    "ResourceLink": "toolmason._core.values",
-    "Retry": "toolmason._core.policy",
-    "Sequential": "toolmason._core.policy",
-    "SqliteMemory": "toolmason.chat.memory",
-    "Text": "toolmason._core.values",
-    "Tool": "toolmason._core.tool",
-    "ToolCall": "toolmason._core.values",
-    "ToolContext": "toolmason._core.context",
-    "ToolDefinition": "toolmason._core.definition",
-    "ToolError": "toolmason.errors",
-    "ToolOptions": "toolmason._core.definition",
-    "ToolResult": "toolmason._core.values",
-    "ToolReturn": "toolmason._core.values",
-    "Toolbox": "toolmason._core.toolbox",
-    "WebSearch": "toolmason._core.native",
-    "WindowMemory": "toolmason.chat.memory",
-    "asgi_app": "toolmason.serving.app",
-    "discover": "toolmason._core.gather",
-    "model": "toolmason.models.named",
-    "prompt": "toolmason._core.declare",
-    "resource": "toolmason._core.declare",
-    "scan": "toolmason._core.gather",
-    "serve": "toolmason.serving.run",
-    "supported_for": "toolmason._core.support",
-    "tool": "toolmason._core.declare",
-    "tools_from": "toolmason._core.discovery",
-}
-"""Name → the module that has it."""
-_MODULES = ("clients", "converters", "errors", "experimental", "lowlevel", "models", "providers", "resolvers")
-"""Public modules; `errors` is a root name as well."""
+_PACKAGES = ("chat", "converters", "errors", "extend", "mcp", "models", "providers", "testing")
+"""The public packages; `errors` is a root name as well."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"toolmason.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'toolmason' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # so that the next use does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        **{f"toolmason.{name}": (name,) for name in _PACKAGES},
+        "toolmason.errors": ("Abort", "ToolError", "errors"),
+        "toolmason._core.call.approval": ("Allow", "Deny", "Edit"),
+        "toolmason._core.catalog.discovery": ("tools_from",),
+        "toolmason._core.config.config": ("Config",),
+        "toolmason._core.define.context": ("Inject", "ProjectDir", "ToolContext"),
+        "toolmason._core.define.decorators": ("Param", "prompt", "resource", "tool"),
+        "toolmason._core.define.tool": ("Tool",),
+        "toolmason._core.load.supported_for": ("supported_for",),
+        "toolmason._core.toolbox.discover": ("discover", "scan"),
+        "toolmason._core.toolbox.toolbox": ("Toolbox",),
+        "toolmason._core.values.content": ("Audio", "EmbeddedResource", "Image", "ResourceLink", "Text"),
+        "toolmason._core.values.definition": ("ToolDefinition", "ToolOptions"),
+        "toolmason._core.values.messages": ("Message",),
+        "toolmason._core.values.policy": ("Limits", "Parallel", "Rate", "Retry", "Sequential"),
+        "toolmason._core.values.provider_tools": ("RemoteMcp", "WebSearch"),
+        "toolmason._core.values.results": ("ToolCall", "ToolResult", "ToolReturn"),
+        "toolmason.chat.chat": ("Chat",),
+        "toolmason.chat.memory": ("SqliteMemory", "WindowMemory"),
+        "toolmason.mcp_client.source": ("McpServer",),
+        "toolmason.mcp_server.http.app": ("asgi_app",),
+        "toolmason.mcp_server.serve": ("serve",),
+        "toolmason.models.by_name": ("model",),
+    },
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolmason._core.render import check_finite, json_bytes
+from toolmason._core.call.render import check_finite, json_bytes
 
 __all__ = ["as_json", "quoted_json", "text"]
 

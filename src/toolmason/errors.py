@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolmason._travel import picklable, picklable_cause, rebuild
-from toolmason._words import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
-from toolmason._words import clip as clip  # noqa: PLC0414 - as above
-from toolmason._words import text_of as text_of  # noqa: PLC0414 - as above
+from toolmason._pickling import picklable, picklable_cause, rebuild
+from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
+from toolmason._text import clip as clip  # noqa: PLC0414 - as above
+from toolmason._text import text_of as text_of  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -183,7 +183,7 @@ class ExperimentalError(ToolmasonError):
         why = f" ({reason})" if reason else ""
         super().__init__(
             f"{name} is experimental{why}: it may change or go without notice. Allow it with "
-            "`toolmason.experimental.allow_experimental()`, or set TOOLMASON_EXPERIMENTAL=true."
+            "`toolmason.extend.allow_experimental()`, or set TOOLMASON_EXPERIMENTAL=true."
         )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from build.marks import expected, unmarked
-from toolmason.build.check import Report, check
-from toolmason.build.settings import CheckSettings
-from toolmason.build.targets import find_target
+from toolmason.build.check.find_files import find_target
+from toolmason.build.check.run_checks import Report, check
+from toolmason.build.check.settings import CheckSettings
 
 
 class Folder:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolmason.build.changes import MOST, differences
+from toolmason.build.compare.schema_diff import MOST, differences
 from toolmason.errors import DefinitionError
 
 S, INT, N, B, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))

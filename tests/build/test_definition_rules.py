@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from toolmason import Tool
-from toolmason.build.typenames import UNSUPPORTED
+from toolmason.build.check.static.typenames import UNSUPPORTED
 from toolmason.errors import UnsupportedType
 
 HEAD = """from typing import Annotated, Any, Literal, Optional, Union

@@ -3,8 +3,8 @@
 import pytest
 
 from toolmason import Tool, ToolDefinition
-from toolmason.build.diff import compare
-from toolmason.build.listing import Listing, listings_of
+from toolmason.build.compare.comparison import compare
+from toolmason.build.compare.listing import Listing, listings_of
 
 
 def listing(name="find", *, schema=None, output=None, description="Find.", title=None, **effects):

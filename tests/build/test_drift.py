@@ -5,8 +5,8 @@ import json
 import pytest
 
 from core.shop import ORDERS, STOCK, forget
-from toolmason.build.drift import drift_of
-from toolmason.build.manifest import build, write_file
+from toolmason.build.compare.drift import drift_of
+from toolmason.build.manifest.package_manifest import build, write_file
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from toolmason import Tool, Toolbox, ToolDefinition
-from toolmason.build.limits import PROVIDERS, refused_by
-from toolmason.build.portability import verdicts_on
+from toolmason.build.check.portability import verdicts_on
+from toolmason.build.check.provider_limits import PROVIDERS, refused_by
 from toolmason.errors import ConfigError
 
 APP = '''

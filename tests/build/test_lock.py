@@ -5,8 +5,8 @@ import json
 import pytest
 
 from toolmason import Tool, ToolDefinition
-from toolmason.build.listing import Listing, listings_in, listings_of
-from toolmason.build.lock import Lock, approve, compare, forget, load, parse, retarget, write
+from toolmason.build.compare.listing import Listing, listings_in, listings_of
+from toolmason.build.compare.lock_file import Lock, approve, compare, forget, load, parse, retarget, write
 from toolmason.errors import ConfigError
 
 

@@ -73,10 +73,10 @@ def test_a_run_without_the_option_is_as_it_was(run):
 
 def test_the_plugin_loads_nothing_but_itself_until_it_is_asked():
     code = (
-        "import pytest, sys; before = set(sys.modules); import toolmason.build.pytest_hooks;"
+        "import pytest, sys; before = set(sys.modules); import toolmason.build.check.pytest_hooks;"
         "print(sorted(set(sys.modules) - before))"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "['toolmason', 'toolmason.build', 'toolmason.build.pytest_hooks']"
+    assert done.stdout.strip() == "['toolmason', 'toolmason.build', 'toolmason.build.check.pytest_hooks']"

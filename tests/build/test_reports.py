@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from toolmason.build.check import Report
-from toolmason.build.report import as_json, summary_of, table_lines
-from toolmason.build.rules import RULES
-from toolmason.build.sarif import as_sarif
+from toolmason.build.check.report import as_json, as_sarif, summary_of, table_lines
+from toolmason.build.check.rules import RULES
+from toolmason.build.check.run_checks import Report
 
 SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-2.1.0.json").read_text("utf-8"))
 WRONG = "from toolmason import *\n@tool\ndef b(x): ...\n@tool(name='b')\ndef a(y): ...\n"

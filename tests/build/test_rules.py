@@ -8,7 +8,7 @@ import pytest
 
 from house.source import ROOT
 from toolmason import Toolbox
-from toolmason.build.rules import RULES, UNUSED_IGNORE, codes_in, index_page
+from toolmason.build.check.rules import RULES, UNUSED_IGNORE, codes_in, index_page
 from toolmason.errors import ConfigError, DefinitionError
 
 PAGES = ROOT / "docs" / "reference" / "rules"

@@ -21,7 +21,7 @@ def bundle(name: str, *tools: str, base: str = "") -> str:
         "from toolmason import tool as t\n@t(read_only=True)\ndef ⟦TM102⟧act(): ...\n",
         "import toolmason\n@toolmason.tool\ndef ⟦TM102⟧act(): ...\n",
         "import toolmason as tw\n@tw.tool()\ndef ⟦TM102⟧act(): ...\n",
-        "from toolmason._core.declare import tool\n@tool\ndef ⟦TM102⟧act(): ...\n",
+        "from toolmason._core.define.decorators import tool\n@tool\ndef ⟦TM102⟧act(): ...\n",
         "from toolmason import *\n@tool\ndef ⟦TM102⟧act(): ...\n",
         "try:\n    from toolmason import tool\nexcept ImportError:\n    raise\n@tool\ndef ⟦TM102⟧act(): ...\n",
         "def make():\n    from toolmason import tool\n    @tool\n    def ⟦TM102⟧act(): ...\n    return act\n",
@@ -200,12 +200,12 @@ box = {box}
 @pytest.mark.parametrize(
     "source",
     [
-        "from toolmason.experimental import ⟦TM125⟧shadow\n",
+        "from toolmason.extend import ⟦TM125⟧shadow\n",
         "from toolmason import experimental\n⟦TM125⟧experimental.shadow()\n",
         "import toolmason as tw\n⟦TM125⟧tw.experimental.shadow()\n",
-        "from toolmason.experimental import allow_experimental, shadow\nallow_experimental()\n",
+        "from toolmason.extend import allow_experimental, shadow\nallow_experimental()\n",
         "import toolmason as tw\ntw.experimental.allow_experimental()\ntw.experimental.shadow()\n",
-        "from toolmason.experimental import experimental\n@experimental\ndef f(): ...\n",
+        "from toolmason.extend import experimental\n@experimental\ndef f(): ...\n",
         "from elsewhere.experimental import shadow\n",
     ],
 )
@@ -214,4 +214,4 @@ def test_experimental_api_is_allowed_before_it_is_used(folder, source):
 
 
 def test_a_setting_allows_experimental_api(folder):
-    assert folder.codes("from toolmason.experimental import shadow\n", experimental=True) == []
+    assert folder.codes("from toolmason.extend import shadow\n", experimental=True) == []

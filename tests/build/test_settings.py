@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from toolmason import Config
-from toolmason.build.rules import RULES
-from toolmason.build.settings import CheckSettings, changed, settings_from
+from toolmason.build.check.rules import RULES
+from toolmason.build.check.settings import CheckSettings, changed, settings_from
 from toolmason.errors import ConfigError
 
 EVERY = """

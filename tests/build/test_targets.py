@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from toolmason.build.targets import find_target
+from toolmason.build.check.find_files import find_target
 from toolmason.errors import ConfigError
 
 

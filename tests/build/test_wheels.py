@@ -53,7 +53,7 @@ parcels = "parcels"
 where = ["src"]
 
 [tool.setuptools.cmdclass]
-build_py = "toolmason.build.setuptools.BuildPy"
+build_py = "toolmason.build.manifest.setuptools.BuildPy"
 """
 
 BACKENDS = {"hatch": HATCH, "setuptools": SETUPTOOLS}

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from toolmason import Allow, Chat, Toolbox, tool
-from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.errors import ToolmasonError
-from toolmason.lowlevel import ApprovalRequest, Decision
+from toolmason.extend import ApprovalRequest, Decision
 from toolmason.models.scripted import ScriptedModel
 
 FOLDER, WHAT, KIND = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

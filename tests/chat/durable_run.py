@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 
 from toolmason import Chat, SqliteMemory, Toolbox, tool
-from toolmason.chat.journal import SqliteRuntime
-from toolmason.chat.ledger import Ledger
+from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.durable.sqlite_file import Ledger
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 

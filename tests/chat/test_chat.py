@@ -7,8 +7,8 @@ import pytest
 from toolmason import Limits, Sequential, Toolbox, ToolCall, ToolContext, ToolError, WebSearch, tool
 from toolmason.chat.chat import Chat
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, StepFinished
+from toolmason.chat.loop import ToolLoop, before_loop
 from toolmason.chat.memory import WindowMemory
-from toolmason.chat.turns import ToolLoop, before_loop
 from toolmason.errors import ConfigError, LimitExceeded
 from toolmason.models.scripted import ScriptedModel
 from toolmason.providers.conversation import check_conversation
@@ -236,8 +236,8 @@ async def test_sp_47_the_loop_can_be_looked_into():
 
 async def test_an_advisor_may_answer_by_itself():
     async def cached(turn, following):
-        from toolmason._core.exchange import ModelReply
-        from toolmason._core.messages import Message
+        from toolmason._core.toolbox.exchange import ModelReply
+        from toolmason._core.values.messages import Message
 
         return ModelReply(Message("assistant", "from the cache"))
 

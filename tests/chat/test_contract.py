@@ -20,10 +20,10 @@ from toolmason import (
     prompt,
     tool,
 )
+from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.events import CallFinished, CallStarted, StepFinished
-from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.loop import ToolLoop, Turn, before_loop
 from toolmason.chat.memory import SqliteMemory
-from toolmason.chat.turns import ToolLoop, Turn, before_loop
 from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
 from toolmason.models import ModelReply, ModelRequest
 from toolmason.models.scripted import ScriptedModel

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolmason import Message
-from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.memory import SqliteMemory
 from toolmason.providers.conversation import check_conversation
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from toolmason.chat.holders import is_gone, this_process
+from toolmason.chat.durable.process_identity import is_gone, this_process
 
 
 def test_this_process_is_there():
@@ -21,7 +21,7 @@ def test_a_number_that_was_given_again_is_another_process():
 
 
 def test_a_process_that_ended_is_gone_also_while_nobody_has_asked_for_its_end():
-    code = "from toolmason.chat.holders import this_process; print(this_process(), flush=True)"
+    code = "from toolmason.chat.durable.process_identity import this_process; print(this_process(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
         process.stdout.read()  # its end; it is a zombie until `wait`

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
-from toolmason.chat.holders import this_process
-from toolmason.chat.journal import NotDone, SqliteRuntime, WasDone
+from toolmason.chat.durable.journal import NotDone, SqliteRuntime, WasDone
+from toolmason.chat.durable.process_identity import this_process
 from toolmason.errors import ConfigError, ModelError, RunTaken
 from toolmason.models.scripted import ScriptedModel
 from toolmason.providers.conversation import check_conversation

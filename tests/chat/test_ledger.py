@@ -10,10 +10,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
-from toolmason.chat.effects import Effect
-from toolmason.chat.forms import RESULT
-from toolmason.chat.journal import SqliteRuntime
-from toolmason.chat.ledger import MEMORY, Ledger
+from toolmason.chat.durable.effects import RESULT, Effect
+from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.durable.sqlite_file import MEMORY, Ledger
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel

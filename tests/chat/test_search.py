@@ -5,11 +5,11 @@ from contextlib import closing
 import pytest
 
 from toolmason import Allow, Chat, Message, Toolbox, ToolResult, WindowMemory, tool
-from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.search import Search, found_in
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.models import ScriptedModel
-from toolmason.models.index import ToolIndex
+from toolmason.models.lexical.index import ToolIndex
 from toolmason.providers import codec
 
 ALWAYS = Search(budget=0, most=2)

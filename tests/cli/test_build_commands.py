@@ -318,7 +318,7 @@ def test_help_imports_no_tool_machinery_and_no_sdk(arguments):
     loaded = done.stdout.splitlines()[-1]
     assert "'toolmason.cli.main'" in loaded
     for name in (
-        "toolmason._core.schema",
+        "toolmason._core.define.schema",
         "toolmason.build",
         "rich",
         "jsonschema",

@@ -185,7 +185,7 @@ def test_a_configuration_that_does_not_fit_is_told(run, tmp_path):
 
 def test_experimental_tools_are_allowed_by_the_configuration(run, tmp_path):
     (tmp_path / "tools.py").write_text(
-        "from toolmason import tool, Toolbox\nfrom toolmason.experimental import experimental\n"
+        "from toolmason import tool, Toolbox\nfrom toolmason.extend import experimental\n"
         "@tool\n@experimental\ndef new_thing() -> str:\n    return 'new'\nbox = Toolbox(new_thing)\n",
         "utf-8",
     )

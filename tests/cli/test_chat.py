@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from toolmason.cli.chat import KEYS, chosen_model
+from toolmason.cli.commands.chat import KEYS, chosen_model
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"

@@ -14,7 +14,7 @@ import yaml
 from build.marks import expected, unmarked
 from build.sample import CLEAN, FILES
 from house.source import ROOT
-from toolmason.build.rules import RULES
+from toolmason.build.check.rules import RULES
 
 BIN = Path(sys.executable).parent
 

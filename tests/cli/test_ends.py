@@ -7,7 +7,7 @@ import click
 import pytest
 
 from toolmason import Chat, Limits, Toolbox, tool
-from toolmason.cli.chat import answered, tell
+from toolmason.cli.commands.chat import answered, tell
 from toolmason.testing import ScriptedModel
 
 

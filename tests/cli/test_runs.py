@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.office import COMMAND, environment
-from toolmason.chat.holders import this_process
-from toolmason.chat.journal import SqliteRuntime
+from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.durable.process_identity import this_process
 
 ROOT = Path(__file__).parents[2]
 SHOP = f"{ROOT / 'examples' / 'shop.py'}:box"

@@ -35,7 +35,7 @@ def test_the_help_does_not_load(loaded, package):
 def test_the_root_loads_nothing_until_a_name_is_used():
     program = (
         "import sys, toolmason\nbefore = 'pydantic_core' in sys.modules\nfrom toolmason import tool\n"
-        "print(before, 'toolmason._core.toolbox' in sys.modules)"
+        "print(before, 'toolmason._core.toolbox.toolbox' in sys.modules)"
     )
 
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)

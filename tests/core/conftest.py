@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.shop import ORDERS, STOCK, forget
-from toolmason.build.manifest import build, write_file
+from toolmason.build.manifest.package_manifest import build, write_file
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from toolmason import Toolbox, resource
-from toolmason._core.addresses import LONGEST, Template
+from toolmason._core.catalog.uri_templates import LONGEST, Template
 from toolmason.errors import DefinitionError
 
 TEMPLATES = ["a{x}-{y}", "{x}-{y}-{z}", "{+x}/{y}-{+z}", "{x*}a{y}", "{x}{y}", "-{x}/", "{x}--{y}", "{+x}/-/{+y}/-"]

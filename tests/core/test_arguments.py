@@ -10,7 +10,7 @@ import pytest
 from core.takers import Colour, Item, refused, seen_by, take
 from toolmason import Param, Tool, Toolbox, ToolContext, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 # --- every problem at once ---------------------------------------------------------------------
 

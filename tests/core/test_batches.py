@@ -19,7 +19,7 @@ from toolmason import (
     tool,
 )
 from toolmason.errors import DefinitionError, ToolTimeout
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 # --- one result for each call ------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolmason import Abort, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 
 @tool

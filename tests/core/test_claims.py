@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason._core.claims import closeness
+from toolmason._core.catalog.uri_templates import closeness
 
 
 @pytest.mark.parametrize(

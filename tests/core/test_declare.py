@@ -11,7 +11,7 @@ from pydantic import Field
 
 from toolmason import Param, Retry, Tool, Toolbox, ToolContext, tool
 from toolmason.errors import DefinitionError, InvalidArguments, UnsupportedType
-from toolmason.lowlevel import FunctionTool, ParamSpec
+from toolmason.extend import FunctionTool, ParamSpec
 
 
 @tool(read_only=True, title="Adder", tags=["math"], meta={"cost": 1})

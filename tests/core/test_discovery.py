@@ -6,7 +6,7 @@ import types
 import pytest
 
 from toolmason import Toolbox, prompt, tool, tools_from
-from toolmason._core.discovery import load_target
+from toolmason._core.catalog.discovery import load_target
 from toolmason.errors import ConfigError, DefinitionError
 
 

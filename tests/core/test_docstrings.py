@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolmason._core.docstrings import Docstring, read
+from toolmason._core.define.docstrings import Docstring, read
 
 GOOGLE = """Move a file.
 

@@ -9,7 +9,7 @@ import pytest
 
 from toolmason import Config, Toolbox, tool
 from toolmason.errors import ConfigError, DefinitionError, ExperimentalError
-from toolmason.experimental import allow_experimental, experimental, experimental_is_allowed
+from toolmason.extend import allow_experimental, experimental, experimental_is_allowed
 
 
 @experimental
@@ -181,7 +181,7 @@ def test_a_call_gives_leave_to_the_whole_process(run_script):
     done = run_script(
         """
         import threading
-        from toolmason.experimental import allow_experimental, experimental
+        from toolmason.extend import allow_experimental, experimental
 
         @experimental
         def double(n): return 2 * n

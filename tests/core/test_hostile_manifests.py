@@ -4,9 +4,9 @@ import pytest
 
 from core.shop import ORDERS, edit, loaded
 from toolmason import Toolbox
-from toolmason._core.manifest import LARGEST, parse_manifest
-from toolmason.build.listing import listings_in
-from toolmason.build.manifest import build, write_file
+from toolmason._core.load.manifest import LARGEST, parse_manifest
+from toolmason.build.compare.listing import listings_in
+from toolmason.build.manifest.package_manifest import build, write_file
 from toolmason.errors import ConfigError, DuplicateTool
 
 

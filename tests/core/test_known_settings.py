@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolmason import Config, Toolbox, tool
 from toolmason.errors import ConfigError
-from toolmason.lowlevel import Settings, WebSearchSettings
+from toolmason.extend import Settings, WebSearchSettings
 
 
 def config(**groups) -> Config:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason._core.legible import arguments_shown, legible
+from toolmason._core.call.approval_text import arguments_shown, legible
 
 
 def test_short_arguments_are_shown_as_they_are():

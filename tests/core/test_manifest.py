@@ -11,8 +11,8 @@ import pytest
 
 from core.shop import ORDERS, STOCK, forget, loaded, names
 from toolmason import Toolbox, discover
-from toolmason._core.manifest import find_manifest
-from toolmason.build.manifest import build, write_file
+from toolmason._core.load.manifest import find_manifest
+from toolmason.build.manifest.package_manifest import build, write_file
 from toolmason.errors import ConfigError, StaleManifest
 
 # --- listing ---------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_listing_builds_no_validator_and_loads_no_schema_machinery(shop):
         "box = Toolbox.from_manifest('shop')\n"
         "[tool.definition for tool in box.prefixed('a_')]\n"
         "found = [name for name in sys.modules if name == 'shop' or name.startswith('shop.')]\n"
-        "print(found, 'toolmason._core.schema' in sys.modules, 'jsonschema' in sys.modules)\n"
+        "print(found, 'toolmason._core.define.schema' in sys.modules, 'jsonschema' in sys.modules)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(shop.parent)}
 

@@ -8,7 +8,7 @@ import pytest
 
 from core.shop import forget
 from toolmason import Allow, Deny, Toolbox
-from toolmason.build.manifest import build, write_file
+from toolmason.build.manifest.package_manifest import build, write_file
 
 HEAD = """
 from toolmason import Rate, Retry, ToolContext, ToolError, tool

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolmason._core.properties import BadEscape, properties_of
+from toolmason._core.config.properties import BadEscape, properties_of
 
 
 def read(text: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 from installed import on_path
 from toolmason import Tool, Toolbox, tool
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, UnknownTool
-from toolmason.resolvers import EntryPointResolver, ImportResolver, Resolver, StaticResolver
+from toolmason.extend import EntryPointResolver, ImportResolver, Resolver, StaticResolver
 
 
 def made(name: str, text: str = "") -> Tool:

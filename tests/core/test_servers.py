@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolmason import Config
-from toolmason._core.servers import servers_in
+from toolmason._core.config.mcp_json import servers_in
 from toolmason.errors import ConfigError
-from toolmason.lowlevel import ServerSettings
+from toolmason.mcp import ServerSettings
 
 ENVIRON = {"TOKEN": "hunter2", "HOST": "api.example", "EMPTY": ""}
 

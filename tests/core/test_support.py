@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import pytest
 
 from toolmason import Toolbox, supported_for, tool
-from toolmason._core.support import is_supported
+from toolmason._core.load.supported_for import is_supported
 from toolmason.errors import DefinitionError
 
 

@@ -6,9 +6,9 @@ import logging
 import threading
 
 from toolmason import Toolbox, tool
-from toolmason._core.threads import Job, Workers
+from toolmason._core.run.threads import Job, Workers
 from toolmason.errors import ToolTimeout
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 BOUND = 5.0
 

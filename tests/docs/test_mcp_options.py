@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from house.source import ROOT
-from toolmason.mcp.servers import Server, ServerWords
+from toolmason.mcp_client.server_options import Server, ServerWords
 
 PAGE = ROOT / "docs" / "reference" / "mcp-servers.md"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from toolmason.providers.fit import fit_anthropic, fit_gemini, fit_openai
+from toolmason.providers.schema.strict import fit_anthropic, fit_gemini, fit_openai
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "providers.md"
 START, END = "<!-- table -->\n", "<!-- end -->\n"

@@ -1,10 +1,10 @@
-"""Sizes are limits (module 400 lines, function 60, class 15 public methods, test file 600), with no exceptions list."""
+"""Sizes are limits (module 500 lines, function 60, class 15 public methods, test file 600), with no exceptions list."""
 
 import pytest
 
 from house.source import PACKAGE, ROOT, function_lengths, method_counts, parse, read_package
 
-MODULE_LINES = 400
+MODULE_LINES = 500
 FUNCTION_LINES = 60
 PUBLIC_METHODS = 15
 TEST_FILE_LINES = 600
@@ -17,7 +17,7 @@ def modules():
     return found.values()
 
 
-def test_no_module_is_longer_than_400_lines(modules):
+def test_no_module_is_longer_than_500_lines(modules):
     assert [f"{m.name}: {m.lines} lines" for m in modules if m.lines > MODULE_LINES] == []
 
 

@@ -16,11 +16,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from live.corpus import normal, questions  # noqa: E402 - the path comes first
 from toolmason import ToolDefinition  # noqa: E402 - as above
-from toolmason.models.choosing import chosen  # noqa: E402 - as above
-from toolmason.models.engine import engine_of  # noqa: E402 - as above
-from toolmason.models.filling import filled  # noqa: E402 - as above
-from toolmason.models.instances import fits  # noqa: E402 - as above
-from toolmason.models.weights import weights_at  # noqa: E402 - as above
+from toolmason_local.choose_tool import chosen  # noqa: E402 - as above
+from toolmason_local.engine import engine_of  # noqa: E402 - as above
+from toolmason_local.fill_arguments import filled  # noqa: E402 - as above
+from toolmason_local.smallest_values import fits  # noqa: E402 - as above
+from toolmason_local.weights import weights_at  # noqa: E402 - as above
 
 KINDS = ("simple_python", "multiple", "irrelevance")
 IGNORED = str.maketrans("", "", " ,./-_*^'\"")

@@ -25,7 +25,7 @@ from toolmason import (
     serve,
     tool,
 )
-from toolmason.clients import Elicit, Roots, Sample
+from toolmason.mcp import Elicit, Roots, Sample
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from live.corpus import normal, questions
 from toolmason import Toolbox, ToolDefinition
-from toolmason.build.tokens import tokens_of
+from toolmason.build.check.provider_limits import tokens_of
 from toolmason.chat.search import Search, Searching
-from toolmason.models.index import ToolIndex
+from toolmason.models.lexical.index import ToolIndex
 
 SIZE, RANKS = 500, (1, 3, 5, 8)
 KINDS = ("simple_python", "multiple", "parallel", "parallel_multiple")

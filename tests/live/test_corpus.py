@@ -13,11 +13,11 @@ from providers.judges import objections
 from providers.recordings import sse
 from providers.samples import CHATS
 from toolmason import Message, ToolCall, ToolDefinition, ToolResult
-from toolmason._core.arguments import without_nulls
+from toolmason._core.arguments.bind import without_nulls
 from toolmason.models import ModelRequest
+from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec, verdict
-from toolmason.providers.parts import arguments_object
-from toolmason.providers.sse import EventStream
+from toolmason.providers.content_parts import arguments_object
 
 pytestmark = pytest.mark.live
 KNOWN_BAD = Path(__file__).with_name("known_bad.txt")

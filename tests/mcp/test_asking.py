@@ -8,12 +8,12 @@ from mcp_types import ErrorData
 
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox, ToolContext, tool
-from toolmason._core.host import Host
-from toolmason.clients import Elicit, Roots, Sample
+from toolmason._core.remote.protocol import Host
 from toolmason.errors import DefinitionError
-from toolmason.mcp import tasks
-from toolmason.mcp.asking import answers_of
-from toolmason.mcp.passing import AT_ONCE, ROUNDS, Passages
+from toolmason.mcp import Elicit, Roots, Sample
+from toolmason.mcp_client.calls import tasks
+from toolmason.mcp_client.calls.callbacks import answers_of
+from toolmason.mcp_client.calls.forwarding import AT_ONCE, ROUNDS, Passages
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 

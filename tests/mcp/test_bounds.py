@@ -6,7 +6,7 @@ import zlib
 import httpx2
 import pytest
 
-from toolmason.mcp.http import BODY_BYTES, PAPER_BYTES, Careful
+from toolmason.mcp_client.transport.http import BODY_BYTES, PAPER_BYTES, Careful
 
 HOME = "http://own.example/mcp"
 METADATA = "http://own.example/.well-known/oauth-protected-resource"

@@ -10,8 +10,8 @@ from mcp_types import CallToolResult, Tool
 from pydantic_core import to_json
 
 from toolmason import Toolbox
-from toolmason.mcp.checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
-from toolmason.mcp.tools import RemoteTool
+from toolmason.mcp_client.calls.output_checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
+from toolmason.mcp_client.calls.remote_tools import RemoteTool
 
 ENOUGH = Budget(10_000, math.inf)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.mcp.framing import Unreadable, pruned, read_line
+from toolmason.mcp_client.transport.framing import Unreadable, pruned, read_line
 
 DEEP = b"[" * 130 + b"]" * 130
 

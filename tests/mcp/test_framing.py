@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from toolmason.mcp.framing import repeats_a_key
+from toolmason.mcp_client.transport.framing import repeats_a_key
 
 SPACE = st.sampled_from(["", " ", "\t", "\n", "\r", "  "])
 STRINGS = st.sampled_from(["", "a", "b", "a:", '"a":', "\\", ":::", "ä", "\x7f", "\u2028"])

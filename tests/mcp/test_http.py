@@ -12,7 +12,7 @@ import pytest
 from adversaries.raw_http import served
 from serving.shelf import Running
 from toolmason import McpServer, Toolbox, resource
-from toolmason.mcp import pool
+from toolmason.mcp_client import pool
 
 
 def at(server, **words):

@@ -13,7 +13,7 @@ from mcp.server import Server
 from serving.shelf import Running
 from toolmason import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
 from toolmason.errors import DefinitionError, RemoteError
-from toolmason.mcp import connection
+from toolmason.mcp_client import connection
 
 
 @tool(read_only=True)

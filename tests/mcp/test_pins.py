@@ -6,10 +6,10 @@ import pytest
 
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, tool
-from toolmason.build.lock import Lock, approve, compare, listings_of, write
-from toolmason.mcp.screen import trouble_with
-from toolmason.serving.lists import _facts_of
-from toolmason.serving.wire import mcp_of, tool_entry
+from toolmason.build.compare.lock_file import Lock, approve, compare, listings_of, write
+from toolmason.mcp_client.transport.sanitize import trouble_with
+from toolmason.mcp_server.encode import mcp_of, tool_entry
+from toolmason.mcp_server.lists import _facts_of
 
 APPROVED = {**TOOL, "annotations": {"title": "Echo", "readOnlyHint": True}, "_meta": {"team": "a"}}
 CHANGES = {

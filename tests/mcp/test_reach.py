@@ -4,9 +4,9 @@ import httpx2
 import pytest
 
 from adversaries.raw_http import served
-from toolmason.mcp.auth import client_credentials
-from toolmason.mcp.http import Careful
-from toolmason.mcp.reach import pinned, standing
+from toolmason.mcp_client.oauth import client_credentials
+from toolmason.mcp_client.transport.http import Careful
+from toolmason.mcp_client.transport.ssrf import pinned, standing
 
 PUBLIC = "93.184.216.34"
 LOOPBACK = [

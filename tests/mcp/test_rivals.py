@@ -10,7 +10,7 @@ import pytest
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, tool
 from toolmason.errors import ConfigError
-from toolmason.mcp.screen import trouble_with
+from toolmason.mcp_client.transport.sanitize import trouble_with
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 

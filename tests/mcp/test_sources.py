@@ -134,7 +134,7 @@ async def test_a_clash_can_be_an_error_or_a_prefix():
 
 async def test_l4_6_a_list_is_fetched_again_when_it_is_stale(tmp_path, monkeypatch):
     log, clock = tmp_path / "log", SimpleNamespace(now=100.0)
-    monkeypatch.setattr("toolmason.mcp.listing.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("toolmason.mcp_client.lists.fetch_lists.time", SimpleNamespace(monotonic=lambda: clock.now))
 
     async with Toolbox(raw(env={"RAW_LOG": str(log)}, cache_ttl=60)) as box:
         clock.now += 59

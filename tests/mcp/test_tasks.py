@@ -7,7 +7,7 @@ import pytest
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox
 from toolmason.errors import DefinitionError
-from toolmason.mcp import tasks
+from toolmason.mcp_client.calls import tasks
 
 DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "built"}]}}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}

@@ -12,8 +12,8 @@ from mcp.shared.auth import OAuthClientMetadata
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox
 from toolmason.errors import DefinitionError
-from toolmason.mcp.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
-from toolmason.mcp.screen import hidden_in, trouble_with
+from toolmason.mcp_client.transport.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
+from toolmason.mcp_client.transport.sanitize import hidden_in, trouble_with
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolmason"
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")

@@ -5,7 +5,7 @@ import pytest
 from models.writers import Broken, Told
 from toolmason import ToolDefinition
 from toolmason.models import ToolChoice
-from toolmason.models.choosing import allowed, chosen, shortlist
+from toolmason_local.choose_tool import allowed, chosen, shortlist
 
 
 def made(name, description):

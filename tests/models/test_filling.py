@@ -6,8 +6,8 @@ import pytest
 
 from models.writers import Broken, Told
 from toolmason import ToolDefinition
-from toolmason.models.filling import filled
-from toolmason.models.instances import fits
+from toolmason_local.fill_arguments import filled
+from toolmason_local.smallest_values import fits
 
 
 def made(properties, required=None, **more):

@@ -1,6 +1,6 @@
 """Grammars that let a model write nothing else; llama.cpp itself reads them in `test_local`."""
 
-from toolmason.models.grammars import LONGEST_LIST, LONGEST_STRING, any_of, bounded, literal, piece_of, pieces_of
+from toolmason_local.grammars import LONGEST_LIST, LONGEST_STRING, any_of, bounded, literal, piece_of, pieces_of
 
 
 def test_a_terminal_escapes_what_would_end_it():

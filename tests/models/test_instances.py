@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.models.instances import NOTHING, fits, resolved, smallest
+from toolmason_local.smallest_values import NOTHING, fits, resolved, smallest
 
 SCHEMAS = {
     "default": {"type": "integer", "default": 7},

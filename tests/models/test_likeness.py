@@ -3,7 +3,7 @@
 import pytest
 
 from toolmason import ToolDefinition
-from toolmason.models.likeness import bag_of, kin_of, likeness, properties_of, stem, stems
+from toolmason.models.lexical.similarity import bag_of, kin_of, likeness, properties_of, stem, stems
 
 PRICE = ToolDefinition(
     "quote_price",

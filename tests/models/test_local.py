@@ -13,10 +13,10 @@ from toolmason import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSear
 from toolmason.chat.search import Search
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
-from toolmason.models.engine import Engine, Stopped, engine_of
-from toolmason.models.grammars import any_of, piece_of, pieces_of
-from toolmason.models.weights import weights_at
-from toolmason.models.writer import Bounds
+from toolmason_local.engine import Engine, Stopped, engine_of
+from toolmason_local.grammars import any_of, piece_of, pieces_of
+from toolmason_local.weights import weights_at
+from toolmason_local.writer import Bounds
 
 
 @tool(read_only=True)

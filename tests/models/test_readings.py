@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.models.readings import choices_in, codes_in, lists_in, numbers_in, quoted_in, whole_name
+from toolmason.models.lexical.extraction import choices_in, codes_in, lists_in, numbers_in, quoted_in, whole_name
 
 
 @pytest.mark.parametrize(

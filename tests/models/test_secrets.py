@@ -12,7 +12,7 @@ from models.test_transport import all_of
 from toolmason import model
 from toolmason.errors import ModelError
 from toolmason.models import ModelRequest
-from toolmason.models.secrets import secrets_in, strike_out, struck
+from toolmason.models.http.redaction import secrets_in, strike_out, struck
 
 KEY = "sk-SECRET-0123456789abcdef"
 FAILED = {

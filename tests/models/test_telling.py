@@ -3,7 +3,7 @@
 import pytest
 
 from toolmason import Message, Text, ToolCall, ToolError, ToolResult
-from toolmason.models.telling import calls_before, told
+from toolmason_local.summarize import calls_before, told
 
 CALL = ToolCall("1", "quote_price", {"sku": "TEA-01", "quantity": 3})
 

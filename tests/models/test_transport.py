@@ -12,11 +12,12 @@ from providers.recordings import STREAMS
 from providers.samples import CHATS, box
 from toolmason import Message, model
 from toolmason.errors import ModelError
-from toolmason.models import Finished, ModelRequest, TextDelta, transport
-from toolmason.models.endpoints import endpoint_of
-from toolmason.models.remote import RemoteModel
-from toolmason.models.transport import Transport
-from toolmason.models.waiting import Retries
+from toolmason.models import Finished, ModelRequest, TextDelta
+from toolmason.models.http import transport
+from toolmason.models.http.endpoints import endpoint_of
+from toolmason.models.http.remote import RemoteModel
+from toolmason.models.http.retries import Retries
+from toolmason.models.http.transport import Transport
 from toolmason.providers import codec
 
 KEY = "sk-very-secret"

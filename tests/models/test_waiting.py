@@ -5,7 +5,7 @@ import pytest
 from models.server import answer, provider
 from toolmason import model
 from toolmason.models import ModelRequest
-from toolmason.models.waiting import Retries, asked_wait
+from toolmason.models.http.retries import Retries, asked_wait
 
 CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
 

@@ -6,8 +6,8 @@ import pytest
 
 from toolmason import model
 from toolmason.errors import ConfigError
-from toolmason.models import local, weights
-from toolmason.models.weights import VARIABLE, is_installed, weights_at
+from toolmason_local import local_model, weights
+from toolmason_local.weights import VARIABLE, is_installed, weights_at
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_without_the_package_the_commands_are_told(without_package):
 
 
 def test_without_llama_the_commands_are_told(monkeypatch):
-    monkeypatch.setattr(local, "find_spec", lambda name: None)
+    monkeypatch.setattr(local_model, "find_spec", lambda name: None)
 
     with pytest.raises(ImportError, match=r"pip install 'toolmason\[local\]'"):
         model("local")

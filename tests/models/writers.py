@@ -3,7 +3,7 @@
 import json
 
 from toolmason.errors import ModelError
-from toolmason.models.writer import Written
+from toolmason_local.writer import Written
 
 
 class Told:

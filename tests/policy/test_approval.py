@@ -13,9 +13,9 @@ import pytest
 
 from policy.samples import BOUND, leaves_a_file, noting
 from toolmason import Allow, Deny, Edit, Tool, Toolbox, ToolCall
-from toolmason._core import approve
+from toolmason._core.call import approval
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError, DefinitionError, InvalidArguments
-from toolmason.lowlevel import ApprovalRequest, Settings
+from toolmason.extend import ApprovalRequest, Settings
 
 KEY = "a secret of sixteen bytes or more"
 
@@ -270,7 +270,7 @@ async def test_a_call_that_is_edited_again_and_again_is_refused():
     result = await Toolbox(noting(ran, approval=True), approver=approver).call("delete", {"path": "a"})
 
     assert isinstance(result.error, ApprovalDenied)
-    assert (ran, len(questions)) == ([], approve.ROUNDS)
+    assert (ran, len(questions)) == ([], approval.ROUNDS)
 
 
 async def test_each_call_of_a_batch_is_decided_by_itself():
@@ -524,7 +524,7 @@ async def test_a_decision_that_comes_too_late_is_refused(monkeypatch):
     box = Toolbox(noting(ran, approval=True), settings=Settings(approval_seconds=60))
     decision = box.decide(await pending(box), Allow())
 
-    monkeypatch.setattr(approve, "time", SimpleNamespace(time=lambda: decision.request.expires + 1))
+    monkeypatch.setattr(approval, "time", SimpleNamespace(time=lambda: decision.request.expires + 1))
     result = await box.resume(decision)
 
     assert "expired" in result.error.reason
@@ -552,7 +552,7 @@ def test_a_key_that_is_no_secret_is_refused():
 PROGRAM = """
 import json, sys
 from toolmason import Allow, Toolbox, tool
-from toolmason.lowlevel import ApprovalRequest, Decision
+from toolmason.extend import ApprovalRequest, Decision
 
 @tool(approval=True)
 def remove(path: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policy.samples import AT_ONCE, Thought
 from toolmason import Allow, Deny, Edit, Parallel, Sequential, Tool, Toolbox, ToolCall, ToolContext
-from toolmason._core.approve import ROUNDS
+from toolmason._core.call.approval import ROUNDS
 
 SMALL = st.integers(0, 9)
 NOT_GIVEN = "not given"

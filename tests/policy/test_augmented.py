@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from policy import process_tools
 from toolmason import Allow, Deny, Param, Retry, Tool, Toolbox, ToolContext, ToolError, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
-from toolmason.lowlevel import AugmentedCall
+from toolmason.extend import AugmentedCall
 
 
 class Thinking(BaseModel):

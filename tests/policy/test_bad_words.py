@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolmason import Allow, Limits, Toolbox, tool
-from toolmason._core.approve import ApprovalRequest, Decision
+from toolmason._core.call.approval import ApprovalRequest, Decision
 from toolmason.errors import ApprovalDenied, DefinitionError
 
 

@@ -11,10 +11,10 @@ import time
 import pytest
 
 from toolmason import Allow, Limits, Retry, Toolbox, ToolContext, tool
-from toolmason._core.execute import LATE
-from toolmason._core.threads import workers
+from toolmason._core.run.execute import LATE
+from toolmason._core.run.threads import workers
 from toolmason.errors import ToolCancelled, ToolTimeout
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 BOUND = 5.0
 

@@ -13,7 +13,7 @@ import pytest
 from policy import process_tools
 from toolmason import Limits, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 SECRET = "hunter2-secret"  # noqa: S105 - it is to be looked for, not to open anything
 

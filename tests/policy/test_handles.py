@@ -6,7 +6,7 @@ import pytest
 
 from toolmason import EmbeddedResource, Image, Text, Toolbox, ToolError, tool
 from toolmason.errors import DefinitionError
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 LINES = 10 * 1024 * 1024 // 64
 """Lines of 64 bytes that make up 10 MB."""

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from toolmason import Toolbox, ToolError, tool
-from toolmason._core.limits import Slots
+from toolmason._core.run.slots import Slots
 
 
 @tool(max_concurrency=1)

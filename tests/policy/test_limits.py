@@ -9,8 +9,8 @@ import pytest
 
 from policy.samples import BOUND, Door, Work, answers, noting, turns
 from toolmason import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall, tool
-from toolmason._core import limits
-from toolmason._core.limits import Locks, Slots
+from toolmason._core.call import limits
+from toolmason._core.run.slots import Locks, Slots
 from toolmason.errors import DefinitionError, LimitExceeded, ToolCancelled, ToolTimeout
 
 A = {"path": "a"}

@@ -9,7 +9,7 @@ from policy import samples
 from policy.samples import AT_ONCE, WAYS, Thought, hooked_twice, leaves_a_file, noting
 from toolmason import Abort, Allow, Deny, Rate, Tool, Toolbox, ToolError
 from toolmason.errors import ApprovalDenied, ApprovalRequired, InvalidArguments, ResultError
-from toolmason.lowlevel import Decision
+from toolmason.extend import Decision
 
 FAULTS = {
     "none": (samples.answers, {}, None),

@@ -17,7 +17,7 @@ from policy import process_tools as tools
 from policy.process_tools import alive, appears, gone_within, write_whole
 from toolmason import Abort, Retry, Tool, Toolbox, ToolCall, ToolContext, tool
 from toolmason.errors import ExecutionError, ToolError, ToolTimeout
-from toolmason.lowlevel import Settings
+from toolmason.extend import Settings
 
 BOUND = 15.0
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of POSIX")

@@ -9,8 +9,8 @@ import pytest
 
 from policy import process_tools
 from toolmason import Toolbox, ToolContext, tool
-from toolmason._core.progress import Reporter
-from toolmason.lowlevel import ProgressReport, Settings
+from toolmason._core.run.progress import Reporter
+from toolmason.extend import ProgressReport, Settings
 
 BOUND = 5.0
 

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from toolmason import Param, Tool, Toolbox, ToolReturn, tool, tools_from
 from toolmason.errors import DefinitionError, UnsupportedType
-from toolmason.lowlevel import ParamSpec
+from toolmason.extend import ParamSpec
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 

@@ -8,7 +8,7 @@ from providers.samples import CHATS, get_weather
 from toolmason import Message, Toolbox, ToolCall, ToolResult, tool
 from toolmason.models import ModelRequest
 from toolmason.providers import codec
-from toolmason.providers.kept import Kept
+from toolmason.providers.tool_set import Kept
 
 BOX = Toolbox(get_weather)
 

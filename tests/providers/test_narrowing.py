@@ -10,7 +10,7 @@ from providers.samples import CHATS
 from toolmason import Message, Tool, Toolbox, ToolDefinition, tool
 from toolmason.models import ModelRequest
 from toolmason.providers import check_body, codec, verdict
-from toolmason.providers.fit import fit_anthropic, fit_gemini, fit_openai
+from toolmason.providers.schema.strict import fit_anthropic, fit_gemini, fit_openai
 
 
 def of(**properties: Any) -> dict[str, Any]:

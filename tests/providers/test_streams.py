@@ -13,9 +13,9 @@ from providers.recordings import ARGUMENTS, STREAMS, chat, sse
 from providers.samples import CHATS
 from toolmason.errors import ModelError
 from toolmason.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
+from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec
-from toolmason.providers.parts import arguments_object
-from toolmason.providers.sse import EventStream
+from toolmason.providers.content_parts import arguments_object
 
 TEXT = "Let me look. ☀"
 LAST = {

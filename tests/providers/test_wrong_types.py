@@ -12,9 +12,9 @@ from providers.samples import CHATS, box
 from toolmason import Message
 from toolmason.errors import ModelError
 from toolmason.models import Finished, ModelRequest
-from toolmason.models.remote import RemoteModel
+from toolmason.models.http.remote import RemoteModel
+from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec
-from toolmason.providers.sse import EventStream
 
 ODD = [None, 5, -1, 1.5, True, "", [], {}, "xxxxxxxxxx", [None], [5], {"a": None}, [[]], "\0", 10**25]
 GONE = object()

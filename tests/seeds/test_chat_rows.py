@@ -18,7 +18,7 @@ from toolmason import (
     tool,
 )
 from toolmason.chat.events import CallFinished, CallStarted, Done, StepFinished
-from toolmason.chat.turns import ToolLoop, before_loop
+from toolmason.chat.loop import ToolLoop, before_loop
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.models import TextDelta
 from toolmason.models.scripted import ScriptedModel

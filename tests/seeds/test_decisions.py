@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from toolmason import Inject, Param, Tool, Toolbox, tool
-from toolmason._core.definition import PORTABLE_NAME
+from toolmason._core.values.definition import PORTABLE_NAME
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, InvalidArguments, UnknownTool
 
 

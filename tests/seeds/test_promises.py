@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from installed import PLUGINS, on_path
 from toolmason import Config, Param, Tool, Toolbox, ToolContext, ToolError, discover, prompt, scan, tool
-from toolmason.build.manifest import build
+from toolmason.build.manifest.package_manifest import build
 from toolmason.errors import DuplicateTool, InvalidArguments
 
 # --- 8: a failing return-direct tool goes back to the model (SP-34) ----------------------------

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from toolmason import Audio, EmbeddedResource, Image, Param, ResourceLink, Toolbox, ToolContext, prompt, resource, tool
-from toolmason.serving.app import asgi_app
-from toolmason.serving.http import server_for
+from toolmason.mcp_server.http.app import asgi_app
+from toolmason.mcp_server.http.uvicorn_limits import server_for
 
 VERSION = "2026-07-28"
 ENVELOPE = {

@@ -8,10 +8,10 @@ import pytest
 
 from serving.shelf import ENVELOPE, Running, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, prompt, tool
-from toolmason.clients import Elicit, Roots, Sample
 from toolmason.errors import ConfigError
-from toolmason.serving.asking import Caller, CannotAsk
-from toolmason.serving.state import BadState, Seal
+from toolmason.mcp import Elicit, Roots, Sample
+from toolmason.mcp_server.client_requests import Caller, CannotAsk
+from toolmason.mcp_server.signed_state import BadState, Seal
 
 NAME = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
 ABLE = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
@@ -165,7 +165,7 @@ def test_a_prompt_may_ask_as_well(asking: Running):
 def test_a_state_expires(monkeypatch: pytest.MonkeyPatch):
     seal = Seal()
     text = seal.sealed({}, "x")
-    monkeypatch.setattr("toolmason.serving.state.time.time", lambda: 1e12)
+    monkeypatch.setattr("toolmason.mcp_server.signed_state.time.time", lambda: 1e12)
 
     with pytest.raises(BadState, match="expired"):
         seal.opened(text, "x")

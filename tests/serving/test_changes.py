@@ -1,4 +1,4 @@
-"""Who is told of changes, within bounds; tasks that end, and tasks for which there is no room."""
+"""Who is told of subscriptions, within bounds; tasks that end, and tasks for which there is no room."""
 
 import asyncio
 from typing import Any
@@ -8,12 +8,12 @@ from mcp.shared.exceptions import MCPError
 
 from serving.shelf import running
 from toolmason import Abort, Toolbox, ToolContext, tool
-from toolmason.serving import changes
-from toolmason.serving.asking import Caller
-from toolmason.serving.calls import Engine, Inquiry
-from toolmason.serving.changes import Changes
-from toolmason.serving.lists import Lists
-from toolmason.serving.tasks import Task, Tasks, TooManyTasks
+from toolmason.mcp_server import subscriptions
+from toolmason.mcp_server.call_tool import Engine, Inquiry
+from toolmason.mcp_server.client_requests import Caller
+from toolmason.mcp_server.lists import Lists
+from toolmason.mcp_server.subscriptions import Changes
+from toolmason.mcp_server.tasks import Task, Tasks, TooManyTasks
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
@@ -83,8 +83,8 @@ async def test_after_the_end_nobody_is_told():
 
 
 async def test_t18_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "SESSIONS", 2)
-    monkeypatch.setattr(changes, "SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(subscriptions, "SESSIONS", 2)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", 2)
     told = Changes(Lists(Toolbox()))
     for key in "abc":
         told.joined(key, Ear())
@@ -102,7 +102,7 @@ async def test_t18_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.Mo
 
 
 def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "SUBSCRIPTIONS", 0)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", 0)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     with running() as server:
         opened = server.ask_in_session("initialize", hello)
@@ -213,7 +213,7 @@ async def ended(found: Engine, name: str, arguments: dict[str, Any]) -> Task:
 
 
 async def test_t18_one_user_cannot_take_every_subscription(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "SHARE", 3)
+    monkeypatch.setattr(subscriptions, "SHARE", 3)
     told = Changes(Lists(Toolbox()))
 
     alone = [told.subscribe(f"x://{number}", "a", Ear(), "ada") for number in range(4)]
@@ -230,7 +230,7 @@ async def test_t18_one_user_cannot_take_every_subscription(monkeypatch: pytest.M
 
 
 async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "SHARE", 3)
+    monkeypatch.setattr(subscriptions, "SHARE", 3)
     told = Changes(Lists(Toolbox()))
 
     for session in ("one", "two"):
@@ -256,7 +256,7 @@ async def test_t18_one_user_cannot_take_every_task():
 
 
 async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolmason.serving.tasks.KEPT_SECONDS", 0.01)
+    monkeypatch.setattr("toolmason.mcp_server.tasks.KEPT_SECONDS", 0.01)
 
     @tool(approval=True, meta={"mcp": {"task": "optional"}})
     def wipe() -> str:

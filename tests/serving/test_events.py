@@ -6,8 +6,8 @@ import pytest
 
 from serving.shelf import Running, running
 from toolmason import Toolbox, ToolContext, tool
-from toolmason.serving import events
-from toolmason.serving.events import Events, SessionEvents
+from toolmason.mcp_server.http import replay
+from toolmason.mcp_server.http.replay import Events, SessionEvents
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
@@ -42,8 +42,8 @@ async def test_an_event_that_nobody_knows_is_of_no_stream():
 
 
 async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(events, "EVENTS", 2)
-    monkeypatch.setattr(events, "STREAMS", 2)
+    monkeypatch.setattr(replay, "EVENTS", 2)
+    monkeypatch.setattr(replay, "STREAMS", 2)
     store = Events().of_session()
     gone, *_ = [await store.store_event("a", number) for number in range(3)]
     kept = await store.store_event("b", 1)
@@ -55,7 +55,7 @@ async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.Mo
 
 async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name():
     events = Events()
-    bob, alice = events.of_session(), events.of_session()
+    bob, alice = replay.of_session(), replay.of_session()
     before = await bob.store_event("5", None)
     heard = await alice.store_event("5", "for alice")
 
@@ -64,9 +64,9 @@ async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name()
 
 
 async def test_t18_a_session_that_floods_loses_its_own_streams(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolmason.serving.events.SHARE", 3)
+    monkeypatch.setattr("toolmason.mcp_server.http.replay.SHARE", 3)
     events = Events()
-    quiet, loud = events.of_session(), events.of_session()
+    quiet, loud = replay.of_session(), replay.of_session()
     kept = await quiet.store_event("1", None)
     first, *_ = [await loud.store_event(str(number), None) for number in range(5)]
 

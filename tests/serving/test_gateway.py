@@ -38,8 +38,9 @@ from mcp_types import (
 from mcp import Client, MCPError
 from serving.shelf import Running, running
 from toolmason import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
-from toolmason.clients import Elicit
-from toolmason.mcp import passing, stdio
+from toolmason.mcp import Elicit
+from toolmason.mcp_client.calls import forwarding
+from toolmason.mcp_client.transport import stdio
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 CAN_ASK = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -511,8 +512,8 @@ async def test_a_server_that_only_wants_to_be_called_again_is():
 
 
 async def test_a_server_that_never_stops_asking_is_left(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(passing, "ROUNDS", 3)
-    monkeypatch.setattr(passing, "STATE_ONLY_SECONDS", 0.0)
+    monkeypatch.setattr(forwarding, "ROUNDS", 3)
+    monkeypatch.setattr(forwarding, "STATE_ONLY_SECONDS", 0.0)
 
     async def tools(ctx: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="never", input_schema={"type": "object"})])

@@ -8,8 +8,8 @@ import pytest
 from serving.shelf import running
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError
-from toolmason.serving.app import asgi_app
-from toolmason.serving.guard import Bearer, Guard, Refusal
+from toolmason.mcp import Bearer, Guard, Refusal
+from toolmason.mcp_server.http.app import asgi_app
 
 HOST = (b"host", b"localhost:8000")
 

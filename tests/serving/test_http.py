@@ -190,7 +190,7 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_can_be_asked(server:
 
 
 def test_pages_follow_each_other_to_the_end():
-    from toolmason.serving.lists import Lists
+    from toolmason.mcp_server.lists import Lists
 
     lists = Lists(running_box(), page=2)
     entries, seen, cursor = list(range(5)), [], None

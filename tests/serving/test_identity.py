@@ -6,7 +6,7 @@ import pytest
 
 from serving.shelf import running
 from toolmason import Toolbox, tool
-from toolmason.serving.identity import identity_of
+from toolmason.mcp_server.http.owner import identity_of
 
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -9,8 +9,8 @@ import pytest
 
 from serving.shelf import Running, running
 from toolmason import Toolbox, tool
-from toolmason._core.handles import READ_RESULT
-from toolmason._core.policy import Settings
+from toolmason._core.catalog.catalog import READ_RESULT
+from toolmason._core.values.policy import Settings
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 Caller = Callable[[str, dict[str, Any]], dict[str, Any]]

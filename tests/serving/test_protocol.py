@@ -11,12 +11,13 @@ from pydantic import BaseModel
 from mcp import Client, MCPError
 from serving.shelf import Running, running
 from toolmason import Abort, Image, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
-from toolmason._core.values import ResourceLink, Text, ToolResult
-from toolmason.clients import Elicit, Roots, Sample
+from toolmason._core.values.content import ResourceLink, Text
+from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
-from toolmason.serving.asking import Caller, CannotAsk, schema_of, word_for
-from toolmason.serving.lists import completions
-from toolmason.serving.wire import as_given, bare, link_entry, tool_entry
+from toolmason.mcp import Elicit, Roots, Sample
+from toolmason.mcp_server.client_requests import Caller, CannotAsk, schema_of, word_for
+from toolmason.mcp_server.encode import as_given, bare, link_entry, tool_entry
+from toolmason.mcp_server.lists import completions
 
 ASKS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -15,8 +15,8 @@ import pytest
 from serving.shelf import ENVELOPE, eventually, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, serve, tool
 from toolmason.errors import ConfigError
-from toolmason.serving.app import asgi_app
-from toolmason.serving.guard import Bearer, token_is
+from toolmason.mcp import Bearer, token_is
+from toolmason.mcp_server.http.app import asgi_app
 
 SLOW = """
 import asyncio, threading

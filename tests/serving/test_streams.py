@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toolmason.mcp_server.stdio_session.pipes import Incoming, Outgoing, Splitter
+from toolmason.mcp_server.stdio_session.stdio_session import Session, Stop
 
 from serving.shelf import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
-from toolmason.mcp.framing import LINE_BYTES
-from toolmason.serving import stdio
-from toolmason.serving.pipes import Incoming, Outgoing, Splitter
-from toolmason.serving.served import server_of
-from toolmason.serving.stdio import Session, Stop
+from toolmason.mcp_client.transport.framing import LINE_BYTES
+from toolmason.mcp_server.sdk_server import server_of
+from toolmason.mcp_server.stdio import stdio_session
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -214,7 +214,7 @@ async def test_answers_and_notifications_without_a_session_are_ignored():
 
 
 async def test_f54_reading_goes_on_when_what_was_too_much_is_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio, "AT_ONCE", 2)
+    monkeypatch.setattr(stdio_session, "AT_ONCE", 2)
     begun, release = asyncio.Semaphore(0), asyncio.Event()
 
     @tool

@@ -16,10 +16,10 @@ import pytest
 
 from serving.shelf import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason import Toolbox, tool
-from toolmason.serving import http as serving_http
-from toolmason.serving.app import asgi_app
-from toolmason.serving.guard import token_is
-from toolmason.serving.peers import Peers
+from toolmason.mcp import token_is
+from toolmason.mcp_server.http import uvicorn_limits
+from toolmason.mcp_server.http.app import asgi_app
+from toolmason.mcp_server.http.session_quota import Peers
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -219,7 +219,7 @@ def test_t16_a_tool_knows_for_whom_it_is_called():
 
 def test_t17_f48_dripping_headers_are_dropped(monkeypatch: pytest.MonkeyPatch):
     """Slowloris: bytes come, a whole header never does."""
-    monkeypatch.setattr(serving_http, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 0.5)
     with running() as server:
         raws = [server.socket() for _ in range(50)]
         for raw in raws:
@@ -246,7 +246,7 @@ def test_t17_f48_dripping_headers_are_dropped(monkeypatch: pytest.MonkeyPatch):
 def test_t17_a_connection_that_was_refused_and_drips_is_closed(
     head: bytes, status: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(serving_http, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 0.2)
     with running() as server, server.socket() as raw:
         raw.sendall(head)
         answer = raw.recv(1000)
@@ -280,8 +280,8 @@ def test_t17_a_thousand_idle_connections_leave_room_for_one_that_asks():
 
 
 def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(serving_http, "UNCOUNTED", frozenset())
-    monkeypatch.setattr(serving_http, "PEER_CONNECTIONS", 4)
+    monkeypatch.setattr(uvicorn_limits, "UNCOUNTED", frozenset())
+    monkeypatch.setattr(uvicorn_limits, "PEER_CONNECTIONS", 4)
     with running() as server:
         raws = [server.socket() for _ in range(12)]
         found = server.call("echo", {"text": "alive"})
@@ -347,7 +347,7 @@ async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client()
 
 @pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 def test_t17_a_client_that_does_not_read_is_cut(fast: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(serving_http, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(uvicorn_limits, "READ_SECONDS", 0.3)
     params = {"name": "big", "arguments": {}, "_meta": ENVELOPE}
     body = rpc("tools/call", params)
     with running(fast=fast) as server, socket.socket() as raw:
@@ -375,7 +375,7 @@ def test_t17_a_client_that_does_not_read_is_cut(fast: bool, monkeypatch: pytest.
     ids=["headers", "value", "address", "at once"],
 )
 def test_t17_a_head_without_end_is_cut(start: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(serving_http, "HEADER_SECONDS", 60.0)
+    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 60.0)
     with running() as server, server.socket() as raw:
         with contextlib.suppress(OSError):
             raw.sendall(start)

@@ -11,8 +11,8 @@ import pytest
 
 from serving.shelf import ACCEPT, Answer, Running, eventually, running
 from toolmason import Toolbox, tool
-from toolmason.serving.peers import Peers
-from toolmason.serving.underway import CalledOff, Underway, called_off_by, id_of
+from toolmason.mcp_server.http.session_quota import Peers
+from toolmason.mcp_server.in_flight import CalledOff, Underway, called_off_by, id_of
 
 
 class Room:

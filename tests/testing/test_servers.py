@@ -9,7 +9,7 @@ from toolmason import Chat, Toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel
 from toolmason.testing import MCP_FAULTS, FakeMcpServer
-from toolmason.testing.standin import Standin
+from toolmason.testing.fake_server_process import Standin
 
 
 async def test_it_answers_as_it_is_told_and_knows_what_it_was_asked():

@@ -3,9 +3,17 @@
 from typing import assert_type
 
 from toolmason import Config, Toolbox, discover, scan, supported_for, tool
-from toolmason.experimental import allow_experimental, experimental
-from toolmason.lowlevel import DryRun, ServerSettings, Settings, WebSearchSettings
-from toolmason.resolvers import EntryPointResolver, ImportResolver, StaticResolver
+from toolmason.extend import (
+    DryRun,
+    EntryPointResolver,
+    ImportResolver,
+    ServerSettings,
+    Settings,
+    StaticResolver,
+    WebSearchSettings,
+    allow_experimental,
+    experimental,
+)
 
 
 class App:

@@ -1,1 +1,1 @@
-"""The path of a call: no SDK, no network. Modules are listed in dependency order in ARCHITECTURE.md."""
+"""The engine: everything between a function and the result of a call. Private; `toolmason` exports its public part."""

@@ -1,1 +1,1 @@
-"""What is done before a program runs: checks, manifests, locks, differences between lists of tools."""
+"""Work done before a program runs: manifests, comparison of definitions, checks."""

@@ -1,1 +1,80 @@
-"""Chat: a loop in which a model calls tools, with memory, approval that can wait, and limits."""
+"""A model and a toolbox in a loop: `Chat`, its replies, events, advisors, memories and durable runs."""
+
+from typing import TYPE_CHECKING
+
+from toolmason._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolmason._core.run.progress import ProgressReport
+    from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta, Usage
+    from toolmason._core.values.messages import Message
+    from toolmason._core.values.policy import Limits
+    from toolmason.chat.chat import Chat
+    from toolmason.chat.durable.effects import NotDone, WasDone
+    from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
+    from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
+    from toolmason.chat.loop import Advisor, Next, ToolLoop, Turn, before_loop, inside_loop
+    from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
+    from toolmason.chat.reply import Reply, Step
+    from toolmason.chat.search import Search
+
+__all__ = [
+    "Advisor",
+    "ArgumentsDelta",
+    "CallClosed",
+    "CallFinished",
+    "CallOpened",
+    "CallProgress",
+    "CallStarted",
+    "Chat",
+    "Done",
+    "EffectRecord",
+    "Event",
+    "Limits",
+    "Memory",
+    "Message",
+    "Next",
+    "NotDone",
+    "ProgressReport",
+    "Reply",
+    "RunRecord",
+    "Search",
+    "SqliteMemory",
+    "SqliteRuntime",
+    "Step",
+    "StepFinished",
+    "TextDelta",
+    "ThoughtDelta",
+    "ToolLoop",
+    "Turn",
+    "Usage",
+    "WasDone",
+    "WindowMemory",
+    "before_loop",
+    "inside_loop",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "toolmason._core.run.progress": ("ProgressReport",),
+        "toolmason._core.toolbox.exchange": (
+            "ArgumentsDelta",
+            "CallClosed",
+            "CallOpened",
+            "TextDelta",
+            "ThoughtDelta",
+            "Usage",
+        ),
+        "toolmason._core.values.messages": ("Message",),
+        "toolmason._core.values.policy": ("Limits",),
+        "toolmason.chat.chat": ("Chat",),
+        "toolmason.chat.durable.effects": ("NotDone", "WasDone"),
+        "toolmason.chat.durable.journal": ("EffectRecord", "RunRecord", "SqliteRuntime"),
+        "toolmason.chat.events": ("CallFinished", "CallProgress", "CallStarted", "Done", "Event", "StepFinished"),
+        "toolmason.chat.loop": ("Advisor", "Next", "ToolLoop", "Turn", "before_loop", "inside_loop"),
+        "toolmason.chat.memory": ("Memory", "SqliteMemory", "WindowMemory"),
+        "toolmason.chat.reply": ("Reply", "Step"),
+        "toolmason.chat.search": ("Search",),
+    },
+)

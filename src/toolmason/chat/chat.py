@@ -9,35 +9,33 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from typing_extensions import TypedDict, Unpack
 
-from toolmason._core.approve import Approver, Decision
-from toolmason._core.config import Config
-from toolmason._core.context import ToolContext, context_from
-from toolmason._core.exchange import ModelRequest, ToolChoice
-from toolmason._core.faces import ContextLike
-from toolmason._core.messages import Message
-from toolmason._core.policy import Limits, Parallel, Strategy
-from toolmason._core.sync import run_to_end
-from toolmason._core.toolbox import Toolbox
-from toolmason.chat.ending import exceeded
+from toolmason._core.call.approval import Approver, Decision
+from toolmason._core.config.config import Config
+from toolmason._core.define.context import ToolContext, context_from
+from toolmason._core.run.blocking import run_to_end
+from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
+from toolmason._core.toolbox.sync_twins import ContextLike
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import Limits, Parallel, Strategy
+from toolmason.chat.durable.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
 from toolmason.chat.events import Done, Event
+from toolmason.chat.loop import Advisor, ToolLoop, Turn, chained, placement_of
 from toolmason.chat.memory import Memory, unsaid
 from toolmason.chat.reply import Finish, Reply
-from toolmason.chat.resumed import Resumed, genuine
-from toolmason.chat.run import Execute, Plan, Run
-from toolmason.chat.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
-from toolmason.chat.said import Prompt, spoken
+from toolmason.chat.resume import Resumed, genuine
+from toolmason.chat.run import Execute, Plan, Run, exceeded
 from toolmason.chat.search import Search, Searching
 from toolmason.chat.tools import Given, box_of, refuse_natives
-from toolmason.chat.turns import Advisor, ToolLoop, Turn, chained, placement_of
 from toolmason.errors import ConfigError
-from toolmason.models.named import model as model_of
+from toolmason.models.by_name import model as model_of
 from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair
 
@@ -389,3 +387,24 @@ class _Prepared:
 def _refuse_path(word: str, given: Any, keeper: str) -> None:
     if isinstance(given, str | PurePath):
         raise ConfigError(f"{word}={str(given)!r} is a path. Give what keeps it, such as {keeper}({str(given)!r}).")
+
+
+Said: TypeAlias = str | Message | Iterable[Message]
+Prompt: TypeAlias = Said | Awaitable[Said]
+"""Also what is still to be rendered, as `box.prompt(...)` is."""
+
+
+async def spoken(prompt: Prompt) -> list[Message]:
+    """Return what was said.
+
+    Raises:
+        ConfigError: it is neither a text nor messages.
+    """
+    said: Any = await prompt if isinstance(prompt, Awaitable) else prompt
+    if isinstance(said, str):
+        return [Message("user", said)]
+    messages = [said] if isinstance(said, Message) or not isinstance(said, Iterable) else [*said]
+    for message in messages:
+        if not isinstance(message, Message):
+            raise ConfigError(f"{message!r:.80} cannot be said. Give a text, a Message, or a list of them.")
+    return messages

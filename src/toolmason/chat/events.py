@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolmason._core.exchange import ArgumentsDelta, CallClosed, CallOpened, ModelReply, TextDelta, ThoughtDelta
-from toolmason._core.progress import ProgressReport
-from toolmason._core.values import ToolCall, ToolResult
+from toolmason._core.run.progress import ProgressReport
+from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, ModelReply, TextDelta, ThoughtDelta
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.reply import Reply
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from toolmason._core.messages import Message
-from toolmason.chat.ledger import MEMORY, Ledger
+from toolmason._core.values.messages import Message
+from toolmason.chat.durable.sqlite_file import MEMORY, Ledger
 from toolmason.errors import ConfigError
 from toolmason.providers.conversation import is_lost, repair
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from toolmason._core.approve import ApprovalRequest
-from toolmason._core.exchange import Usage
-from toolmason._core.messages import Message
-from toolmason._core.values import ToolCall, ToolResult
+from toolmason._core.call.approval import ApprovalRequest
+from toolmason._core.toolbox.exchange import Usage
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError
 
 Finish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]

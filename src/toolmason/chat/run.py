@@ -13,26 +13,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolmason._core.approve import ApprovalRequest, Decision
-from toolmason._core.batch import Batch
-from toolmason._core.context import ToolContext
-from toolmason._core.definition import ToolDefinition, ToolOptions
-from toolmason._core.exchange import Finished, ModelReply, ModelRequest, Usage
-from toolmason._core.handles import READ_RESULT
-from toolmason._core.messages import Message
-from toolmason._core.policy import Limits, Sequential, Strategy
-from toolmason._core.toolbox import Toolbox
-from toolmason._core.values import ToolCall, ToolResult
-from toolmason.chat.asking import asker
-from toolmason.chat.effects import Effect, Work
-from toolmason.chat.ending import cancelled, is_over, wants_more
+from toolmason._core.call.approval import ApprovalRequest, Decision
+from toolmason._core.call.batch import Batch
+from toolmason._core.catalog.catalog import READ_RESULT
+from toolmason._core.define.context import ToolContext
+from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import Limits, Sequential, Strategy
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.durable.effects import Effect, Work
+from toolmason.chat.durable.reconcile import REPLY, RESULT, asker
+from toolmason.chat.durable.runtime import Driven
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
-from toolmason.chat.forms import REPLY, RESULT
+from toolmason.chat.loop import Turn, with_messages
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Finish, Reply, Step
-from toolmason.chat.runtime import Driven
-from toolmason.chat.turns import Turn, with_messages
-from toolmason.errors import ApprovalRequired, ConfigError, UnknownOutcome, UnknownTool
+from toolmason.errors import ApprovalRequired, ConfigError, LimitExceeded, ToolCancelled, UnknownOutcome, UnknownTool
 from toolmason.models.protocol import Model
 
 Execute = bool | Callable[[ModelRequest, ModelReply], bool]
@@ -398,3 +396,38 @@ def _width(strategy: Strategy) -> int:
     if isinstance(strategy, Sequential):
         return 1
     return 64 if strategy.limit is None else strategy.limit
+
+
+def wants_more(reply: ModelReply) -> bool:
+    """Tell whether the provider stopped in the midst of its own work, and goes on as soon as it is asked again."""
+    if reply.finish != "pause" or reply.calls:
+        return False
+    state = reply.message.provider_state
+    items = state.get("items", ()) if isinstance(state, Mapping) else ()
+    # One that asks for approval waits for a person.
+    return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
+
+
+def cancelled(call: ToolCall) -> ToolResult:
+    """Return the result of a call that was called off."""
+    return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
+
+
+def is_over(result: ToolResult) -> bool:
+    """Tell whether a call was refused because a limit of the whole run is used up."""
+    # By its code: one that was read from a journal is no `LimitExceeded` any more.
+    return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message
+
+
+def exceeded(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
+    """Return the error that names the limit at which a run ended."""
+    told = next((result.error for result in reversed(results) if is_over(result)), None)
+    if isinstance(told, LimitExceeded):
+        used = told.limit
+    elif told is not None:
+        used = f"limit of {limits.calls} calls"
+    elif limits.steps is not None and turns >= limits.steps:
+        used = f"limit of {limits.steps} steps"
+    else:
+        used = f"limit of {limits.seconds} seconds"
+    return LimitExceeded("The next turn", used, "Raise it, or read what there is with on_limit='stop'.")

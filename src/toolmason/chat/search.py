@@ -2,7 +2,7 @@
 
 Lives here: when tools are held back, which are offered in a turn, the tool that looks for others. What was found is
 read from the conversation, so a run that is resumed offers the same tools. Found tools keep their policy: they are the
-toolbox's own. Not here: the index (`toolmason.models.index`).
+toolbox's own. Not here: the index (`toolmason.models.lexical.index`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Annotated, Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.declare import Declaration, Param
-from toolmason._core.definition import ToolDefinition, ToolOptions
-from toolmason._core.exchange import ModelReply, ModelRequest
-from toolmason._core.handles import FIND_TOOLS
-from toolmason._core.messages import Message
-from toolmason._core.tool import FunctionTool
-from toolmason._core.toolbox import Toolbox
-from toolmason.build.tokens import tokens_of
-from toolmason.chat.turns import Next, Turn, with_messages
+from toolmason._core.catalog.catalog import FIND_TOOLS
+from toolmason._core.define.decorators import Declaration, Param
+from toolmason._core.define.tool import FunctionTool
+from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.values.messages import Message
+from toolmason.build.check.provider_limits import tokens_of
+from toolmason.chat.loop import Next, Turn, with_messages
 from toolmason.errors import ConfigError
-from toolmason.models.index import ToolIndex
+from toolmason.models.lexical.index import ToolIndex
 from toolmason.models.protocol import Model
 
 _LONGEST_NOTE: Final = 200

@@ -9,12 +9,12 @@ import glob
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolmason._core.approve import Approver
-from toolmason._core.config import Config
-from toolmason._core.context import ToolContext
-from toolmason._core.exchange import ModelRequest
-from toolmason._core.native import native_from
-from toolmason._core.toolbox import Toolbox
+from toolmason._core.call.approval import Approver
+from toolmason._core.config.config import Config
+from toolmason._core.define.context import ToolContext
+from toolmason._core.toolbox.exchange import ModelRequest
+from toolmason._core.toolbox.options import native_from
+from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
 from toolmason.providers.codec import Codec

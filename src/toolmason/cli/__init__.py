@@ -1,1 +1,1 @@
-"""The `toolmason` command: one file for each subcommand, loaded when it is used."""
+"""The command line: the entry point, targets, output."""

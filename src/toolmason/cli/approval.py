@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from toolmason._core.approve import Allow, ApprovalRequest, Deny, Edit, Verdict
-from toolmason._core.legible import arguments_shown, legible
-from toolmason._core.toolbox import Toolbox
-from toolmason.cli.terminal import print_error
+from toolmason._core.call.approval import Allow, ApprovalRequest, Deny, Edit, Verdict
+from toolmason._core.call.approval_text import arguments_shown, legible
+from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason.cli.output import print_error
 from toolmason.errors import ToolCallError
 
 

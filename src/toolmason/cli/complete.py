@@ -87,7 +87,7 @@ def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -
     words = tuple(ctx.params.get("words") or ())
     if not words:
         return [*_tools(None, incomplete), CompletionItem(incomplete, type="file")]
-    from toolmason.cli.target import is_target, told_apart  # noqa: PLC0415 - loads the core, for a shell that asks
+    from toolmason.cli.targets import is_target, told_apart  # noqa: PLC0415 - loads the core, for a shell that asks
 
     if len(words) == 1 and is_target(words[0]):
         return _tools(words[0], incomplete)
@@ -143,7 +143,7 @@ def _values(part: Any, schema: dict[str, Any]) -> Iterator[str]:
 
 def _box(target: str | None) -> Any:
     """Load a target without a word: a shell reads our output, and a broken target completes nothing."""
-    from toolmason.cli.target import toolbox_at  # noqa: PLC0415 - as above
+    from toolmason.cli.targets import toolbox_at  # noqa: PLC0415 - as above
 
     silent = io.StringIO()
     with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):

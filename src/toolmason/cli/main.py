@@ -58,7 +58,7 @@ class _Lazy(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"toolmason.cli.{cmd_name}").command
+        found: click.Command = import_module(f"toolmason.cli.commands.{cmd_name}").command
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -12,10 +12,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
-from toolmason._core.definition import ToolDefinition
-from toolmason._core.exchange import CallClosed, CallOpened, Finished, ModelEvent, ModelReply, ModelRequest, TextDelta
-from toolmason._core.messages import Message
-from toolmason._core.values import ToolCall
+from toolmason._core.toolbox.exchange import (
+    CallClosed,
+    CallOpened,
+    Finished,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+)
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import ToolCall
 
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 _NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.]*\d)")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # a model is named before there is a request
-    from toolmason._core.exchange import ModelEvent, ModelReply, ModelRequest
+    from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolmason._core.exchange import (
+from toolmason._core.toolbox.exchange import (
     CallClosed,
     CallOpened,
     Finished,
@@ -21,8 +21,8 @@ from toolmason._core.exchange import (
     ModelRequest,
     TextDelta,
 )
-from toolmason._core.messages import Message
-from toolmason._core.values import Arguments, ToolCall
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import Arguments, ToolCall
 from toolmason.errors import ConfigError, ModelError
 
 Turn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"

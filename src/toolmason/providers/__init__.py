@@ -1,10 +1,10 @@
 """Providers: a toolbox → what each API takes, and its answers back. Plain dicts; no SDK, no network."""
 
-from toolmason.providers.bodies import check_body
+from toolmason.providers.body_checks import check_body
 from toolmason.providers.conversation import Flaw, check_conversation, repair
-from toolmason.providers.native import NativeTool, RemoteMcp, WebSearch
+from toolmason.providers.native_tools import NativeTool, RemoteMcp, WebSearch
 from toolmason.providers.registry import KNOWN, codec, verdict
-from toolmason.providers.report import Loss, Verdict
+from toolmason.providers.schema.losses import Loss, Verdict
 
 __all__ = [
     "KNOWN",

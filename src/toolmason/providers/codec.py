@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from toolmason._core.definition import ToolDefinition
-from toolmason._core.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
-from toolmason._core.exports import Strict
-from toolmason._core.messages import Message
-from toolmason._core.native import Native
-from toolmason._core.values import ToolCall, ToolResult
+from toolmason._core.toolbox.definitions import Strict
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.messages import Message
+from toolmason._core.values.provider_tools import Native
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, ModelError
+from toolmason.providers.aliases import Names, wire_id
+from toolmason.providers.content_parts import same_arguments
 from toolmason.providers.conversation import repair
-from toolmason.providers.fit import checked_strict
-from toolmason.providers.kept import Kept
-from toolmason.providers.names import Names, wire_id
-from toolmason.providers.native import each_once, native_tool
-from toolmason.providers.offer import Offer, Terms, offer_of
-from toolmason.providers.parts import same_arguments
-from toolmason.providers.report import Narrowed, Verdict
-from toolmason.providers.typed import WRONG, checked, guarded, unreadable
+from toolmason.providers.native_tools import each_once, native_tool
+from toolmason.providers.reply_checks import WRONG, checked, guarded, unreadable
+from toolmason.providers.schema.losses import Narrowed, Verdict
+from toolmason.providers.schema.strict import checked_strict
+from toolmason.providers.tool_set import Kept, Offer, Terms, offer_of
 
 Body = dict[str, Any]
 

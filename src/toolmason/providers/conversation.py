@@ -12,8 +12,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from toolmason._core.messages import Message
-from toolmason._core.values import ToolCall, ToolResult
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ToolCallError
 
 _ROLES: Final = ("system", "user", "assistant", "tool")

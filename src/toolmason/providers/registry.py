@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from toolmason._core.definition import ToolDefinition
-from toolmason._core.exports import Strict
-from toolmason._core.native import Native
+from toolmason._core.toolbox.definitions import Strict
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.provider_tools import Native
 from toolmason.errors import UnsupportedProvider
-from toolmason.providers.anthropic import CODEC as ANTHROPIC
 from toolmason.providers.codec import Codec, Format
-from toolmason.providers.gemini import CODEC as GEMINI
-from toolmason.providers.mcp import FORMAT as MCP
-from toolmason.providers.openai import CODEC as OPENAI
-from toolmason.providers.openai_chat import CODEC as OPENAI_CHAT
-from toolmason.providers.report import Verdict
+from toolmason.providers.formats.anthropic import CODEC as ANTHROPIC
+from toolmason.providers.formats.gemini import CODEC as GEMINI
+from toolmason.providers.formats.mcp import FORMAT as MCP
+from toolmason.providers.formats.openai import CODEC as OPENAI
+from toolmason.providers.formats.openai_chat import CODEC as OPENAI_CHAT
+from toolmason.providers.schema.losses import Verdict
 
 if TYPE_CHECKING:  # a format is asked for before there is a tool
-    from toolmason._core.tool import Tool
+    from toolmason._core.define.tool import Tool
 
 _FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {made.name: made for made in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}

@@ -14,13 +14,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from toolmason._core.exchange import CallClosed, CallOpened, Finished, ModelEvent, ModelReply, ModelRequest, TextDelta
-from toolmason._core.exchange import Usage as _Usage
-from toolmason._core.limits import json_like
-from toolmason._core.messages import Message, dump_result, load_result
-from toolmason._core.values import ToolCall, ToolResult
+from toolmason._core.call.limits import json_like
+from toolmason._core.toolbox.exchange import (
+    CallClosed,
+    CallOpened,
+    Finished,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+)
+from toolmason._core.toolbox.exchange import Usage as _Usage
+from toolmason._core.values.messages import Message, dump_result, load_result
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import Abort, ConfigError, clip
-from toolmason.models.named import model as model_of
+from toolmason.models.by_name import model as model_of
 from toolmason.models.protocol import Model
 
 FORMAT: Final = "toolmason-recording"

@@ -1,0 +1,1 @@
+"""JSON arguments become Python values, or a list of every problem."""

@@ -1,0 +1,305 @@
+"""The one gate: whether a call may run, who says so, and proof of it that cannot be forged or used twice.
+
+Lives here: the rule (tool, toolbox), requests, decisions, signatures. Every path to a tool leads through here;
+a denied call does not run on any. Not here: running anything, or asking in a terminal or a chat.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+
+from pydantic_core import to_json, to_jsonable_python
+
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.values.definition import ToolOptions, canonical
+from toolmason.errors import ApprovalDenied, ConfigError, clip
+
+ROUNDS: Final = 5
+"""How often one call may be edited and judged again before it is refused."""
+
+Rule: TypeAlias = Literal["destructive", "writes", "all"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Let the call run as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Refuse the call; the model is told the reason."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Let the call run with other arguments; they are validated and judged again."""
+
+    arguments: Mapping[str, Any]
+
+
+Verdict: TypeAlias = Allow | Deny | Edit
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A call that waits for a decision. Plain JSON both ways, so that it can wait for days."""
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+    id: str
+    """Names this request; a decision is good for one request, once."""
+    call_id: str
+    tool: str
+    digest: str
+    """What the tool is: a tool that was changed since needs a new decision."""
+    arguments: Mapping[str, Any]
+    preview: str | None = None
+    """What the call would do, in the tool's own words."""
+    effects: tuple[str, ...] = ()
+    identity: str | None = None
+    """For whom the call is made: the context's `user`, `tenant` and `session_id`."""
+    expires: float | None = None
+    """When it is too late, in seconds since 1970."""
+    signature: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as plain JSON data."""
+        return {**asdict(self), "arguments": dict(self.arguments), "effects": list(self.effects)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ApprovalRequest:
+        """Read back what `to_dict` wrote.
+
+        Raises:
+            ApprovalDenied: it is something else.
+        """
+        return _read(cls, data, "request")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A signed verdict on one request. Plain JSON both ways."""
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+    request: ApprovalRequest
+    verdict: Literal["allow", "deny", "edit"]
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    signature: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain JSON data."""
+        edited = None if self.arguments is None else dict(self.arguments)
+        mine = {"verdict": self.verdict, "reason": self.reason, "arguments": edited, "signature": self.signature}
+        return {"request": self.request.to_dict(), **mine}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Read back what `to_dict` wrote.
+
+        Raises:
+            ApprovalDenied: it is something else.
+        """
+        return _read(cls, data, "decision")
+
+
+def _read(kind: type[_T], data: Any, what: str) -> _T:
+    """Read what came as JSON from anywhere: it may have been made up."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - loads much, for what has waited
+
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the top"
+        tool = data.get("tool") if isinstance(data, Mapping) else None
+        reason = f"the {what} cannot be read: {where}: {first['msg']}"
+        raise ApprovalDenied(clip(tool) if isinstance(tool, str) else "the call", reason) from None
+
+
+Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
+
+
+_lock = threading.Lock()
+_used: set[str] = set()
+"""The signatures of requests whose decision was used: no two keys and no two requests have the same."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Notary:
+    """Signs requests and decisions, and knows which were used in this process, whichever toolbox they came to."""
+
+    key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+
+    def sign(self, *parts: Any) -> str:
+        """Return a signature over JSON data."""
+        import hmac  # noqa: PLC0415 - 5 ms at start-up, for programs that ask
+
+        data = to_json(canonical(to_jsonable_python(parts)))
+        return hmac.new(self.key, data, "sha256").hexdigest()
+
+    def sealed(self, request: ApprovalRequest) -> ApprovalRequest:
+        """Return a request with its signature."""
+        return replace(request, signature=self.sign("request", _unsigned(request)))
+
+    def decided(self, request: ApprovalRequest, verdict: Verdict) -> Decision:
+        """Return a signed decision on a request.
+
+        Raises:
+            ApprovalDenied: the request is not one that this toolbox made.
+        """
+        self._check_request(request)
+        word, reason, arguments = _parts_of(verdict)
+        signature = self.sign("decision", request.signature, word, reason, arguments)
+        return Decision(request, word, reason, arguments, signature)
+
+    def redeem(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> Verdict:
+        """Check a decision against the call it is used for, use it up, and return its verdict.
+
+        Raises:
+            ApprovalDenied: it was forged, changed, used before, came too late, or is for something else; says which.
+        """
+        request = decision.request
+        self._check_request(request)
+        if not _same(self._signature_of(decision), decision.signature):
+            raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
+        if request.expires is not None and time.time() > request.expires:
+            raise ApprovalDenied(request.tool, "the request has expired")
+        if tool.definition.digest != request.digest:
+            raise ApprovalDenied(request.tool, "the tool was changed since it was approved")
+        if identity != request.identity:
+            raise ApprovalDenied(request.tool, "it was approved for someone else")
+        if request.tool != tool.name or canonical(dict(request.arguments)) != canonical(arguments):
+            raise ApprovalDenied(request.tool, "it was approved for another call")
+        with _lock:
+            if request.signature in _used:
+                raise ApprovalDenied(request.tool, "the decision was used before")
+            _used.add(request.signature)
+        return _verdict_of(decision)
+
+    def signed(self, decision: Decision) -> bool:
+        """Tell whether a decision, and the request that it is about, are as they were signed."""
+        try:
+            self._check_request(decision.request)
+        except ApprovalDenied:
+            return False
+        return _same(self._signature_of(decision), decision.signature)
+
+    def _signature_of(self, decision: Decision) -> str:
+        parts = (decision.verdict, decision.reason, decision.arguments)
+        return self.sign("decision", decision.request.signature, *parts)
+
+    def _check_request(self, request: ApprovalRequest) -> None:
+        if not _same(self.sign("request", _unsigned(request)), request.signature):
+            raise ApprovalDenied(request.tool, "the request was changed, or was made under another approval_key")
+
+
+def _same(expected: str, given: str) -> bool:
+    from hmac import compare_digest  # noqa: PLC0415 - as above
+
+    return compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+def _unsigned(request: ApprovalRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.to_dict().items() if name != "signature"}
+
+
+def _parts_of(verdict: Verdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
+    match verdict:
+        case Allow():
+            return "allow", "", None
+        case Deny(reason):
+            return "deny", reason, None
+        case Edit(arguments):
+            return "edit", "", dict(arguments)
+
+
+def _verdict_of(decision: Decision) -> Verdict:
+    if decision.verdict == "allow":
+        return Allow()
+    return Deny(decision.reason) if decision.verdict == "deny" else Edit(decision.arguments or {})
+
+
+# --- the rule ----------------------------------------------------------------------------------
+
+
+def rule_asks(rule: Rule, options: ToolOptions) -> bool:
+    """Tell whether a toolbox's rule asks for approval of a tool with these effects."""
+    if rule is None or options.skip_permission:
+        return False
+    if rule == "all":
+        return True
+    return bool(options.destructive) if rule == "destructive" else not options.read_only
+
+
+async def needs_approval(tool: Tool, rule: Rule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
+    """Tell whether a call needs a decision. A predicate that fails counts as yes: when in doubt, ask."""
+    if rule_asks(rule, tool.options):
+        return True
+    own = tool.options.approval
+    if isinstance(own, bool):
+        return own
+    try:
+        answer = own(deepcopy(arguments), context)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+    except (Exception, SystemExit):  # noqa: BLE001 - see above
+        return True
+
+
+def identity_of(context: ToolContext[Any]) -> str | None:
+    """Return for whom a call is made, as far as the context says it."""
+    known = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
+    return to_json(known).decode() if known else None
+
+
+async def preview_of(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
+    """Return what a call would do, in the tool's own words; `None` where it has none. Never runs the tool."""
+    preview = tool.options.preview
+    if preview is None:
+        return None
+    try:
+        takes_context = len(inspect.signature(preview).parameters) > 1
+        seen = deepcopy(arguments)
+        shown = preview(seen, context) if takes_context else preview(seen)
+        return str(await shown if inspect.isawaitable(shown) else shown)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
+        return f"(the preview failed: {type(error).__name__})"
+
+
+async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
+    """Ask for a decision; an approver that fails or answers nonsense has refused."""
+    try:
+        answer = approver(request)
+        verdict: Any = await answer if inspect.isawaitable(answer) else answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - when in doubt, no
+        return Deny(f"the approver failed: {type(error).__name__}")
+    if isinstance(verdict, bool):
+        return Allow() if verdict else Deny()
+    edited: Any = getattr(verdict, "arguments", None)
+    if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(edited, Mapping)):
+        return verdict
+    return Deny(f"the approver answered {clip(repr(verdict))}")
+
+
+def key_from(given: str | bytes | None) -> bytes | None:
+    """Return a signing key from what a developer gives for one.
+
+    Raises:
+        ConfigError: it is too short to be a secret.
+    """
+    if given is None:
+        return None
+    key = given.encode() if isinstance(given, str) else given
+    if len(key) < 16:  # noqa: PLR2004 - 128 bits
+        raise ConfigError(f"approval_key has {len(key)} bytes. Give at least 16, from a secret store.")
+    return key

@@ -1,0 +1,106 @@
+"""A tool in a toolbox → how its calls are treated, worked out once.
+
+Lives here: the order of policy (call > tool > toolbox > setting) as one frozen value for each tool.
+Not here: applying it (`dispatch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from toolmason._core.arguments.bind import Bound, binder_of
+from toolmason._core.call.long_results import Store, shortened
+from toolmason._core.call.render import Render, renderer_of
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.values.policy import (
+    Inherit,
+    OnError,
+    Retry,
+    RunsOn,
+    Settings,
+    Timeout,
+)
+from toolmason._core.values.results import Arguments, ToolResult
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallPolicy:
+    """The part of a toolbox's options that applies to each call."""
+
+    settings: Settings
+    context: ToolContext[Any]
+    timeout: Timeout
+    retry: Retry | None
+    on_error: OnError
+    rethrow: tuple[type[BaseException], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Route:
+    """One tool of a toolbox, with everything decided that does not depend on the call."""
+
+    tool: Tool
+    name: str
+    policy: CallPolicy
+    timeout: float | None
+    retry: Retry | None
+    on_error: OnError
+    where: RunsOn
+    is_async: bool
+    return_direct: bool
+    bind: Callable[[Arguments], Bound]
+    """Arguments as they came → values."""
+    render: Render
+    """What the tool returned → the fields of its result."""
+    most_characters: int
+    """Text results up to this length are certainly within the limit."""
+    longest: int
+    """Bytes that a result may have."""
+    shorten: Callable[[dict[str, Any]], dict[str, Any]]
+    """Cuts a result that is too long, and keeps the whole."""
+    patience: tuple[str, float]
+    """The tool's name, and how long it may take to clean up when it is called off."""
+    perform: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
+    """What runs its calls on the short way; `None` where they take the long one, through limits and approval."""
+    direct: Callable[..., Any] | None = None
+    """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
+
+
+def route_to(tool: Tool, policy: CallPolicy, store: Store) -> Route:
+    """Work out how a toolbox treats a tool."""
+    options = tool.options
+    most = options.max_result_bytes or policy.settings.result_bytes
+    timeout = next(
+        (t for t in (options.timeout, policy.timeout) if not isinstance(t, Inherit)), policy.settings.call_timeout
+    )
+    # A retry for the whole toolbox must not send a mail twice.
+    inherited = policy.retry if options.repeatable else None
+    retry = inherited if isinstance(options.retry, Inherit) else options.retry
+    on_error = policy.on_error if isinstance(options.on_error, Inherit) else options.on_error
+    where = options.runs_on or ("thread" if tool.kind == "sync" else "loop")
+    return Route(
+        tool=tool,
+        name=tool.name,
+        policy=policy,
+        timeout=capped(timeout, policy.settings),
+        retry=retry,
+        on_error=on_error,
+        where=where,
+        is_async=tool.kind == "async",
+        return_direct=options.return_direct,
+        bind=binder_of(tool.inputs, tool.name, policy.settings),
+        render=renderer_of(tool),
+        most_characters=most // 4,
+        shorten=lambda fields: shortened(fields, most, store),
+        longest=most,
+        patience=(tool.name, policy.settings.cancel_grace),
+        direct=tool.direct,
+    )
+
+
+def capped(timeout: Timeout, settings: Settings) -> float | None:
+    """Return a time-out within the hard maximum; `None` stays "none"."""
+    return None if timeout is None or isinstance(timeout, Inherit) else min(timeout, settings.max_timeout)

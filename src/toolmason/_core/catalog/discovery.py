@@ -1,0 +1,201 @@
+"""Objects, classes, modules and targets → tools and prompts; the one place that loads user code.
+
+Lives here: which members count, inheritance, `module:name` and file targets.
+Not here: name clashes between sources (`catalog`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal, TypeAlias
+
+from toolmason._core.catalog.prompts import Prompt
+from toolmason._core.catalog.resources import Resource
+from toolmason._core.define.decorators import Declaration, declared_on
+from toolmason._core.define.signature import inner_function
+from toolmason._core.define.tool import FunctionTool, Tool, tool_from
+from toolmason.errors import ConfigError, DefinitionError
+
+Kind: TypeAlias = Literal["tool", "prompt", "resource"]
+_KINDS: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
+
+
+def tools_from(source: Any) -> list[Tool]:
+    """Return every tool of an object, class or module, in the order it is written.
+
+    A class gives its static and class methods. Inherited tools are found; an override keeps the metadata
+    of what it overrides unless it is decorated again.
+
+    Raises:
+        DefinitionError: there is none, or a class has instance methods that are tools; names them.
+    """
+    tools = [tool_of(item, declaration) for item, declaration in _members(source, "tool")]
+    if not tools:
+        raise DefinitionError(f"No @tool found on {_named(source)}. Decorate a function or method with `@tool`.")
+    return tools
+
+
+def prompts_from(source: Any) -> list[Prompt]:
+    """Return every prompt of an object, class or module; an empty list where there is none."""
+    return [Prompt(item, declaration) for item, declaration in _members(source, "prompt")]
+
+
+def resources_from(source: Any) -> list[Resource]:
+    """Return every resource of an object, class or module; an empty list where there is none."""
+    return [Resource(item, declaration) for item, declaration in _members(source, "resource")]
+
+
+def has_members(source: Any, *kinds: Kind) -> bool:
+    """Tell whether an object, class or module holds tools, prompts or resources, or those of one kind."""
+    return any(True for kind in kinds or _KINDS for _ in _members(source, kind))
+
+
+def tool_of(item: Any, declaration: Declaration) -> Tool:
+    """Return the tool that a declared member is; a method without a docstring takes that of what it overrides."""
+    if isinstance(item, Tool):
+        return item
+    if declaration.description is None and not inner_function(item).__doc__ and (text := inspect.getdoc(item)):
+        return FunctionTool(item, declaration, description=text)
+    return tool_from(item, declaration)
+
+
+def _members(source: Any, kind: Kind) -> Iterator[tuple[Any, Declaration]]:
+    if isinstance(source, ModuleType):
+        yield from _of_module(source, kind)
+        return
+    is_class = isinstance(source, type)
+    declared = declared_in(source if is_class else type(source), kind)
+    if is_class and (unbound := [name for name, (item, _) in declared.items() if not _is_free(item)]):
+        raise DefinitionError(
+            f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(unbound)}. "
+            f"Give an instance, `{source.__name__}(...)`, or make them static or class methods."
+        )
+    for name, (_, declaration) in declared.items():
+        yield getattr(source, name), declaration
+
+
+def _of_module(module: ModuleType, kind: str) -> Iterator[tuple[Any, Declaration]]:
+    seen: set[int] = set()
+    for item in vars(module).values():
+        if id(item) in seen or isinstance(item, type):
+            continue
+        seen.add(id(item))
+        declaration = Declaration("tool") if isinstance(item, Tool) else declared_on(item)
+        if declaration is not None and declaration.kind == kind:
+            yield item, declaration
+
+
+def declared_in(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
+    """Return the members of a class that are declared, by name, the oldest ancestor's first."""
+    found: dict[str, tuple[Any, Declaration]] = {}
+    for owner in reversed(cls.__mro__):
+        for name, item in vars(owner).items():
+            declaration = declared_on(item)
+            if declaration is not None and declaration.kind == kind:
+                found[name] = (item, declaration)
+            elif declaration is not None or not (callable(item) or isinstance(item, staticmethod | classmethod)):
+                found.pop(name, None)
+            elif name in found:
+                found[name] = (item, found[name][1])
+    return found
+
+
+def _is_free(item: Any) -> bool:
+    return isinstance(item, staticmethod | classmethod)
+
+
+def _named(source: Any) -> str:
+    if isinstance(source, ModuleType):
+        return f"module {source.__name__!r}"
+    kind = source if isinstance(source, type) else type(source)
+    return f"{'class' if source is kind else 'an object of class'} {kind.__qualname__!r}"
+
+
+def load_target(target: str) -> Any:
+    """Load what a target names: `package.module`, `package.module:name`, `path/file.py` or `path/file.py:name`.
+
+    Raises:
+        ConfigError: it cannot be found or loaded; says which part and why.
+    """
+    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    if place.endswith(".py"):
+        return _member(_load_file(Path(place), target), name, place, target)
+    look_in_current_folder()
+    return _member(load_module(place, target), name, place, target)
+
+
+def import_target(target: str) -> Any:
+    """Load what `package.module` or `package.module:name` names, from where Python looks for modules.
+
+    Raises:
+        ConfigError: it cannot be found or loaded; says which part and why.
+    """
+    place, _, name = target.partition(":")
+    return _member(load_module(place, target), name, place, target)
+
+
+def _member(module: ModuleType, name: str, place: str, target: str) -> Any:
+    found: Any = module
+    for part in name.split(".") if name else ():
+        if not hasattr(found, part):
+            raise ConfigError(f"{target!r}: {place!r} has no {part!r}. Check the name after the colon.")
+        found = getattr(found, part)
+    return found
+
+
+def look_in_current_folder() -> None:
+    """Have modules of the current folder found, as when Python runs a file there."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
+def load_module(name: str, target: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        ConfigError: there is none, or importing it failed; says which and why.
+    """
+    if not name or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"{target!r} names no module. Write `package.module:name` or `path/file.py:name`.")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"{target!r}: there is no module {error.name!r}. Check the spelling, or run from the project's folder."
+            ) from error
+        raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """Return an error with the line that it came from: a traceback of ours would hide it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = "" if isinstance(error, SyntaxError) or not frames else f" ({frames[-1].filename}:{frames[-1].lineno})"
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _load_file(path: Path, target: str) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"{target!r}: there is no file {str(path)!r}.")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{target!r}: {str(path)!r} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    # Modules beside the file are found, as when Python runs it.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules.setdefault(name, module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
+    return module

@@ -1,0 +1,122 @@
+"""`@prompt` functions → messages that open a conversation.
+
+Lives here: `Prompt` and how its return value becomes messages. Parameters work as they do for tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import override
+
+from toolmason._core.arguments.bind import bind_once
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.decorators import Declaration
+from toolmason._core.define.tool import FunctionTool
+from toolmason._core.values.content import CONTENT_TYPES
+from toolmason._core.values.definition import JsonSchema
+from toolmason._core.values.messages import Message, Role
+from toolmason._core.values.policy import Settings
+from toolmason._core.values.results import Arguments
+from toolmason.errors import DefinitionError
+
+
+class Prompt:
+    """A reusable opening: a function that returns a text, a `Message`, or a list of them."""
+
+    def __init__(self, fn: Any, declaration: Declaration) -> None:
+        self.fn = fn
+        self._tool = FunctionTool(fn, declaration)
+        self.role: Role = declaration.role
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._tool.name
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+        return self._tool.description
+
+    @property
+    def input_schema(self) -> JsonSchema:
+        """The JSON Schema of its parameters."""
+        return self._tool.definition.input_schema
+
+    @property
+    def origin(self) -> str:
+        """Where it is written, for messages."""
+        return self._tool.origin
+
+    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
+        """Return the prompt's messages.
+
+        Raises:
+            InvalidArguments: the arguments do not fit.
+            ConfigError: an injected value is missing.
+        """
+        known = context if context is not None else ToolContext()
+        values, _ = bind_once(self._tool.inputs, arguments, self.name, Settings())
+        complete = self._tool.complete(dict(values), known)
+        if self._tool.kind == "async":
+            value = await self._tool.start(complete, known)
+        else:
+            value = await asyncio.to_thread(self._tool.start, complete, known)
+            value = await value if inspect.isawaitable(value) else value
+        return self._messages(value)
+
+    def _messages(self, value: Any) -> list[Message]:
+        if isinstance(value, Message):
+            return [value]
+        if isinstance(value, str) or type(value) in CONTENT_TYPES:
+            return [Message(self.role, value)]
+        if isinstance(value, Iterable):
+            return [message for item in value for message in self._messages(item)]
+        raise DefinitionError(
+            f"Prompt {self.name!r} returned {type(value).__name__}. Return a text, a Message, or a list of them."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Prompt {self.name!r}>"
+
+
+class RenamedPrompt(Prompt):
+    """A prompt under another name; everything else is that of the first."""
+
+    def __init__(self, first: Prompt, name: str) -> None:
+        self.first, self._name, self.role = first, name, first.role
+        if (entry := getattr(first, "entry", None)) is not None:
+            self.entry = entry
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._name
+
+    @property
+    @override
+    def description(self) -> str:
+        return self.first.description
+
+    @property
+    @override
+    def input_schema(self) -> JsonSchema:
+        return self.first.input_schema
+
+    @property
+    @override
+    def origin(self) -> str:
+        return self.first.origin
+
+    @override
+    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
+        return await self.first.render(arguments, context)
+
+
+def prompt_as(prompt: Prompt, name: str) -> Prompt:
+    """Return a prompt under a name."""
+    return prompt if prompt.name == name else RenamedPrompt(prompt, name)

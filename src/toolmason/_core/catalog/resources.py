@@ -1,0 +1,111 @@
+"""`@resource` functions → contents under an address.
+
+Lives here: `Resource`, and how a return value becomes contents. Parameters work as they do for tools.
+Not here: templates of addresses (`addresses`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import to_json
+
+from toolmason._core.arguments.bind import bind_once
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.decorators import Declaration
+from toolmason._core.define.tool import FunctionTool
+from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from toolmason._core.values.definition import JsonSchema
+from toolmason._core.values.policy import Settings
+from toolmason.errors import DefinitionError
+
+
+class Resource:
+    """Something to read under an address, or under every address that fits a template."""
+
+    def __init__(self, fn: Any, declaration: Declaration) -> None:
+        self.fn = fn
+        self.uri = declaration.uri
+        """The address, or the template."""
+        self._tool = FunctionTool(fn, declaration)
+        self.title, self.mime_type = declaration.title, declaration.mime_type
+        from toolmason._core.catalog.uri_templates import Template  # noqa: PLC0415 - 2 ms at start-up, for programs with resources
+
+        self._template = Template.of(self.uri)
+        self.parameters = self._template.names
+        """The placeholders of a template; none for a fixed address."""
+        wanted = set(self._tool.definition.input_schema.get("properties", {}))
+        if wanted != set(self.parameters):
+            raise DefinitionError(
+                f"@resource({self.uri!r}): the address has the placeholders {sorted(self.parameters)} and the function "
+                f"takes {sorted(wanted)}. Give each parameter a placeholder of its name."
+            )
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._tool.name
+
+    @property
+    def description(self) -> str:
+        """What it is."""
+        return self._tool.description
+
+    @property
+    def input_schema(self) -> JsonSchema:
+        """The JSON Schema of its placeholders."""
+        return self._tool.definition.input_schema
+
+    @property
+    def origin(self) -> str:
+        """Where it is written, for messages."""
+        return self._tool.origin
+
+    @property
+    def link(self) -> ResourceLink:
+        """A pointer to it."""
+        return ResourceLink(self.uri, self.name, self.mime_type, self.description)
+
+    def values_in(self, uri: str) -> dict[str, str] | None:
+        """Return the values of the placeholders in an address; `None` where the address is another's."""
+        if not self.parameters:
+            return {} if uri == self.uri else None
+        return self._template.values_in(uri)
+
+    async def read(self, uri: str, values: dict[str, str], context: ToolContext[Any]) -> tuple[Content, ...]:
+        """Return the contents.
+
+        Raises:
+            InvalidArguments: a placeholder's value does not fit its parameter.
+        """
+        bound, _ = bind_once(self._tool.inputs, values, self.name, Settings())
+        complete = self._tool.complete(dict(bound), context)
+        if self._tool.kind == "async":
+            value = await self._tool.start(complete, context)
+        else:
+            value = await asyncio.to_thread(self._tool.start, complete, context)
+            value = await value if inspect.isawaitable(value) else value
+        return tuple(self._parts(uri, value))
+
+    def _parts(self, uri: str, value: Any) -> Iterable[Content]:
+        if isinstance(value, EmbeddedResource):
+            yield value
+        elif isinstance(value, list | tuple) and value and all(type(item) in CONTENT_TYPES for item in value):
+            for item in value:
+                yield from self._parts(uri, item)
+        elif isinstance(value, Text):
+            yield EmbeddedResource(uri, value.text, mime_type=self.mime_type or "text/plain")
+        elif isinstance(value, str):
+            yield EmbeddedResource(uri, value, mime_type=self.mime_type or "text/plain")
+        elif isinstance(value, bytes | bytearray):
+            yield EmbeddedResource(uri, data=bytes(value), mime_type=self.mime_type or "application/octet-stream")
+        elif isinstance(value, Image | Audio):
+            yield EmbeddedResource(uri, data=value.data, mime_type=value.mime_type)
+        else:
+            yield EmbeddedResource(uri, to_json(value).decode(), mime_type=self.mime_type or "application/json")
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.uri!r}>"

@@ -1,0 +1,294 @@
+"""What a developer writes: `@tool`, `@prompt`, `@resource`, `Param`. A declaration is attached; nothing is built here.
+
+Lives here: the decorators and the values they leave on a function. The function itself comes back: callable,
+picklable, typed as it was. Not here: reading signatures (`signature`), or making tools (`tool`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Any, Final, Literal, TypeVar, overload
+
+from typing_extensions import TypedDict, Unpack
+
+from toolmason._core.values.definition import Converter, Extra, ToolOptions
+from toolmason._core.values.messages import Role
+from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
+from toolmason.errors import DefinitionError
+
+MARK: Final = "__tool__"
+"""Where a declaration is kept on the function."""
+
+_F = TypeVar("_F")
+
+
+class Missing(Enum):
+    """The type of `MISSING`."""
+
+    MISSING = "missing"
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing.MISSING
+"""No default, as against a default of `None`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """Say more about a parameter: `Annotated[int, Param(description="...", name="n")]`."""
+
+    description: str | None = None
+    name: str | None = None
+    """What the model calls it."""
+    required: bool | None = None
+    """Wins over what the type and the default say."""
+    default: Any = MISSING
+    examples: Sequence[Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    """The parameter's JSON Schema, instead of the one its type gives."""
+    template: bool = False
+    """Expand `${earlier}` and `${project_dir}` in the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSpec:
+    """A parameter by name, for functions whose signature says too little: `Tool.from_function(fn, params=[...])`."""
+
+    name: str
+    type: Any = MISSING
+    description: str | None = None
+    required: bool | None = None
+    default: Any = MISSING
+    examples: Sequence[Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    template: bool = False
+
+    def as_param(self) -> Param:
+        """Return the same as a `Param`."""
+        names = [field.name for field in fields(Param) if field.name != "name"]
+        return Param(**{name: getattr(self, name) for name in names})
+
+
+class OptionWords(TypedDict, total=False):
+    """Options of a tool, as keywords. See `ToolOptions` for what each means."""
+
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    return_direct: bool
+    converter: Converter | None
+    timeout: Timeout
+    retry: Retry | Inherit | None
+    approval: bool | Callable[[dict[str, Any], Any], Any]
+    preview: Callable[..., Any] | None
+    reconcile: Callable[..., Any] | None
+    skip_permission: bool
+    overrides_builtin: bool
+    sequential: bool | None
+    max_concurrency: int | None
+    lock: str | None
+    max_calls: int | None
+    rate: Rate | None
+    max_result_bytes: int | None
+    repeats: Literal["detect", "allow"]
+    strict_types: bool
+    extra: Extra
+    runs_on: RunsOn | None
+    on_error: OnError | Inherit
+    tags: Iterable[str]
+    meta: Mapping[str, Any] | None
+    substitute_result: bool
+
+
+class SchemaWords(OptionWords, total=False):
+    """What a tool with a hand-written schema takes beside it."""
+
+    title: str | None
+    output_schema: bool | Mapping[str, Any]
+
+
+class ToolWords(SchemaWords, total=False):
+    """What `@tool(...)` takes."""
+
+    name: str | None
+    description: str | None
+    flatten: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Declaration:
+    """What `@tool` or `@prompt` leaves on a function."""
+
+    kind: Literal["tool", "prompt", "resource", "excluded"]
+    name: str | None = None
+    description: str | None = None
+    title: str | None = None
+    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen, so one default serves all
+    flatten: bool | None = None
+    output_schema: bool | Mapping[str, Any] = True
+    role: Role = "assistant"
+    local_names: Mapping[str, Any] | None = None
+    """Names around a function that was defined inside another, for its string annotations."""
+    uri: str = ""
+    """The address of a resource, or the template of addresses."""
+    mime_type: str | None = None
+
+
+_OWN: Final = ("name", "description", "title", "flatten", "output_schema")
+"""Words of `@tool(...)` that are not options."""
+
+
+def options_from(words: Mapping[str, Any]) -> ToolOptions:
+    """Return options from keywords.
+
+    Raises:
+        DefinitionError: a keyword that is not an option, or a value that makes no sense.
+    """
+    known = {field.name for field in fields(ToolOptions)}
+    if unknown := words.keys() - known:
+        raise DefinitionError(f"Unknown tool option {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
+    given = dict(words)
+    if "tags" in given:
+        tags = given["tags"]
+        given["tags"] = frozenset([tags] if isinstance(tags, str) else tags)
+    if given.get("meta", ...) is None:
+        del given["meta"]
+    return ToolOptions(**given)
+
+
+def declaration_from(words: Mapping[str, Any]) -> Declaration:
+    """Return the declaration that `@tool(**words)` leaves."""
+    own = {key: words[key] for key in _OWN if key in words}
+    if own.get("name") is not None and not str(own["name"]).strip():
+        raise DefinitionError(f"name={own['name']!r}: give a name, or leave it out to use the function's.")
+    options = options_from({key: value for key, value in words.items() if key not in own})
+    return Declaration("tool", options=options, **own)
+
+
+def redeclared(declaration: Declaration, words: Mapping[str, Any]) -> Declaration:
+    """Return a declaration with some of its words changed."""
+    own = {key: words[key] for key in _OWN if words.get(key) is not None}
+    rest = options_from({key: value for key, value in words.items() if key not in _OWN})
+    changed = {key: getattr(rest, key) for key in words if key not in _OWN}
+    return replace(declaration, options=replace(declaration.options, **changed), **own)
+
+
+def declared_on(item: Any) -> Declaration | None:
+    """Return the declaration on a function, method, static or class method, or callable; `None` without one."""
+    try:
+        found = getattr(item, MARK, None)
+    except Exception:  # noqa: BLE001 - a module may hold objects that answer nothing before they are set up
+        return None
+    if found is None and isinstance(item, staticmethod | classmethod):
+        found = getattr(item.__func__, MARK, None)
+    return found if isinstance(found, Declaration) else None
+
+
+def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
+    declaration = replace(declaration, local_names=_local_names(item, frame))
+    if isinstance(item, type) or not (callable(item) or isinstance(item, staticmethod | classmethod)):
+        raise DefinitionError(
+            f"@{declaration.kind} goes on a function, method or callable, not on {item!r}. "
+            "For a class, decorate its methods and give the class or an instance to the toolbox."
+        )
+    try:
+        setattr(item, MARK, declaration)
+    except AttributeError as error:
+        raise DefinitionError(
+            f"@{declaration.kind} cannot mark {item!r}: it takes no attributes. Use `Tool.from_function(...)` instead."
+        ) from error
+    return item
+
+
+def _local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
+    """Return the names that string annotations take from around a function that is defined inside another."""
+    written = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
+    words = {word for text in written if isinstance(text, str) for word in re.findall(r"\w+", text)}
+    found = {word: frame.f_locals[word] for word in words.intersection(frame.f_locals)} if words else {}
+    return None if frame.f_code.co_name == "<module>" or not found else found
+
+
+def _caller() -> types.FrameType:
+    """Return the frame that applies a decorator, for the names around it."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    if frame is None:
+        raise DefinitionError("This Python keeps no frames. Use `Tool.from_function(...)` instead of a decorator.")
+    return frame
+
+
+class _ToolDecorator:
+    """Make a typed function a tool: `@tool` or `@tool(read_only=True)`.
+
+    It returns the same object. The options are those of `ToolOptions`, and `name`, `description`, `title`,
+    `flatten` (the fields of the one model parameter are the arguments) and `output_schema`.
+    """
+
+    @overload
+    def __call__(self, fn: _F, /, **words: Unpack[ToolWords]) -> _F: ...
+    @overload
+    def __call__(self, fn: None = None, /, **words: Unpack[ToolWords]) -> Callable[[_F], _F]: ...
+    def __call__(self, fn: Any = None, /, **words: Any) -> Any:
+        declaration = declaration_from(words)
+        frame = _caller()
+        if fn is not None:
+            return _attach(fn, declaration, frame)
+        return lambda item: _attach(item, declaration, frame)
+
+    def exclude(self, fn: _F) -> _F:
+        """Drop an inherited tool: `@tool.exclude` on the override."""
+        return _attach(fn, Declaration("excluded"), _caller())
+
+
+tool: Final = _ToolDecorator()
+
+
+@overload
+def prompt(fn: _F, /) -> _F: ...
+@overload
+def prompt(
+    fn: None = None, /, *, name: str | None = None, description: str | None = None, role: Role = "assistant"
+) -> Callable[[_F], _F]: ...
+def prompt(
+    fn: Any = None, /, *, name: str | None = None, description: str | None = None, role: Role = "assistant"
+) -> Any:
+    """Make a typed function a prompt: it returns a text, a `Message`, or a list of them.
+
+    `role` is who says a plain text that it returns.
+    """
+    if role not in ("user", "assistant", "system"):
+        raise DefinitionError(f'@prompt(role={role!r}): give "user", "assistant" or "system".')
+    declaration = Declaration("prompt", name=name, description=description, role=role)
+    frame = _caller()
+    if fn is not None:
+        return _attach(fn, declaration, frame)
+    return lambda item: _attach(item, declaration, frame)
+
+
+def resource(
+    uri: str,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    title: str | None = None,
+) -> Callable[[_F], _F]:
+    """Make a typed function a resource: `@resource("config://app")`.
+
+    It returns a text, bytes, a content part, or anything that JSON can say. With placeholders in the address,
+    `@resource("user://{id}/profile")`, it is a template, and each placeholder is a parameter of the function.
+    """
+    if ":" not in uri:
+        raise DefinitionError(f"@resource({uri!r}): give an address with a scheme, such as 'config://app'.")
+    declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
+    frame = _caller()
+    return lambda item: _attach(item, declaration, frame)

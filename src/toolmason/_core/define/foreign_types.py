@@ -1,0 +1,207 @@
+"""Types that pydantic does not know, or knows differently: attrs classes, msgspec Structs, bytes.
+
+Lives here: a hint → the same hint with each such type explained to pydantic. Neither package
+is imported: a class of theirs can only exist where its package is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from base64 import b64encode
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
+
+from toolmason.errors import UnsupportedType
+
+
+def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
+    """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is None and isinstance(hint, type):
+        if hint is Decimal:
+            return Annotated[Decimal, _Number()]
+        if hint is bytes:
+            return Annotated[bytes, PlainSerializer(_base64, when_used="json")]
+        if is_struct(hint):
+            return Annotated[hint, _Struct(hint)]
+        return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
+    if not inner or origin is typing.Literal:
+        return hint
+    if origin is Annotated and inner[0] is Decimal:
+        return Annotated[(Decimal, *hint.__metadata__, _Number())]
+    if origin is Annotated:
+        changed = explained(inner[0], within)
+        return hint if changed is inner[0] else Annotated[(changed, *hint.__metadata__)]
+    parts = [arg if isinstance(arg, list) else explained(arg, within) for arg in inner]
+    if all(part is arg for part, arg in zip(parts, inner, strict=True)):
+        return hint
+    whole: Any = Union if origin is types.UnionType else origin
+    return whole[tuple(parts)]
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode("ascii")
+
+
+class _Number:
+    """Explains a decimal: a number in JSON, and not a text too, as pydantic would have it without telling anyone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        self.own = own = handler(source)
+        number = core_schema.union_schema([core_schema.int_schema(), core_schema.float_schema(allow_inf_nan=False)])
+        read = core_schema.no_info_after_validator_function(lambda value: Decimal(str(value)), number)
+        written = core_schema.to_string_ser_schema()
+        return core_schema.json_or_python_schema(core_schema.chain_schema([read, own]), own, serialization=written)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        del schema
+        return handler(self.own)
+
+
+class _Struct:
+    """Explains a msgspec Struct: its own schema, its own conversion."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del source, handler
+        msgspec, kind = sys.modules["msgspec"], self.kind
+
+        def convert(value: Any) -> Any:
+            try:
+                return value if isinstance(value, kind) else msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(
+            convert, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        # Pydantic follows every `$ref` and knows only its own, so these travel under other words until
+        # the schema is done (`settled`).
+        del schema, handler
+        [whole], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
+        return {**_disguised(whole), _PARTS: {name: _disguised(part) for name, part in parts.items()}}
+
+
+_PARTS, _REF = "x-struct-parts", "x-struct-ref"
+
+
+def _disguised(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_REF if key == "$ref" else key: _disguised(item) for key, item in value.items()}
+    return [_disguised(item) for item in value] if isinstance(value, list) else value
+
+
+def settled(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return a finished schema with the parts of msgspec Structs among its definitions, each under its own name."""
+    if _PARTS not in str(schema):
+        return schema
+    shared: dict[str, Any] = schema.setdefault("$defs", {})
+    result: JsonSchemaValue = _settle(schema, {}, shared)
+    return result
+
+
+def _settle(node: Any, names: dict[str, str], shared: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_settle(item, names, shared) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if (parts := node.pop(_PARTS, None)) is not None:
+        names = {name: _free_name(name, part, shared) for name, part in parts.items()}
+        for name, part in parts.items():
+            shared[names[name]] = part
+        for name in parts:
+            shared[names[name]] = _settle(shared[names[name]], names, shared)
+    if _REF in node:
+        node["$ref"] = f"#/$defs/{names[node.pop(_REF)]}"
+    for key in list(node):
+        if key != "$defs" or node[key] is not shared:
+            node[key] = _settle(node[key], names, shared)
+    return node
+
+
+def _free_name(name: str, part: Any, shared: dict[str, Any]) -> str:
+    """Return a name for a definition that no other one has: two classes may be called the same."""
+    free, number = name, 2
+    while free in shared and shared[free] != part:
+        free, number = f"{name}_{number}", number + 1
+    return free
+
+
+class _Attrs:
+    """Explains an attrs class: its fields as an object, then its own constructor."""
+
+    def __init__(self, kind: type, within: tuple[type, ...]) -> None:
+        if kind in within:
+            raise UnsupportedType(
+                f"The attrs class {kind.__qualname__!r} contains itself. Use a dataclass or a pydantic model for it."
+            )
+        self.within = (*within, kind)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = handler.generate_schema(_fields_of(source, self.within))
+
+        def make(values: Any) -> Any:
+            try:
+                return source(**values)
+            except Exception as error:
+                # An attrs validator may raise anything; pydantic takes only a ValueError for "does not fit".
+                raise ValueError(str(error.args[0] if error.args else error)) from error
+
+        made = core_schema.no_info_after_validator_function(make, inner)
+        return core_schema.json_or_python_schema(
+            made,
+            core_schema.union_schema([core_schema.is_instance_schema(source), made]),
+            serialization=core_schema.plain_serializer_function_ser_schema(plain),
+        )
+
+
+@lru_cache(maxsize=256)
+def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
+    attr = sys.modules["attr"]
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in attr.fields(kind):
+        if field.init:
+            hint = explained(hints.get(field.name, Any), within)
+            fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
+    make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    return make(kind.__name__, fields)
+
+
+def is_attrs(kind: Any) -> bool:
+    """Tell whether `kind` is an attrs class."""
+    return isinstance(kind, type) and "__attrs_attrs__" in vars(kind)
+
+
+def is_struct(kind: Any) -> bool:
+    """Tell whether `kind` is a msgspec Struct."""
+    return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
+
+
+def _builtins(item: Any) -> Any:
+    return sys.modules["msgspec"].to_builtins(item) if is_struct(type(item)) else item
+
+
+def plain(value: Any) -> Any:
+    """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if is_struct(type(value)):
+        return sys.modules["msgspec"].to_builtins(value)
+    if is_attrs(type(value)):
+        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _builtins(item))
+    raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

@@ -1,0 +1,339 @@
+"""What a tool takes, compiled: a schema, a validator, and the facts that binding needs.
+
+Lives here: `Inputs`, made from a signature or from a hand-written JSON Schema.
+Not here: what happens to arguments that do not fit (`arguments`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from itertools import islice
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json, to_jsonable_python
+
+from toolmason._core.define.decorators import MISSING
+from toolmason._core.define.schema_nodes import (
+    EnumNames,
+    FieldSpec,
+    TypeSchema,
+    admits_anything,
+    admits_nan,
+    resolved_root,
+    subschemas,
+)
+from toolmason._core.define.signature import Parameter, Signature, place_of
+from toolmason._core.values.definition import Extra, JsonSchema
+from toolmason.errors import DefinitionError, UnsupportedType
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+
+_log = logging.getLogger("toolmason")
+
+
+_MOST_ERRORS = 50
+
+
+class SchemaMisfit(ValueError):
+    """Arguments that do not fit a hand-written schema; `errors` are jsonschema's."""
+
+    def __init__(self, errors: Sequence[Any]) -> None:
+        super().__init__("the arguments do not fit the schema")
+        self.errors = tuple(errors)
+
+
+class Misfits(ValueError):
+    """Arguments that do not fit in more than one part; `errors` are the parts'."""
+
+    def __init__(self, errors: Sequence[ValueError]) -> None:
+        super().__init__("the arguments do not fit")
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Inputs:
+    """What a tool takes."""
+
+    schema: JsonSchema
+    validate_json: Callable[..., Any]
+    """JSON text → values by parameter name; raises ValueError."""
+    validate_python: Callable[..., Any]
+    extra: Extra = "ignore"
+    strict_types: bool = False
+    injected: frozenset[str] = frozenset()
+    """Names that the application fills; a model that sends them is ignored."""
+    enum_names: EnumNames = field(default_factory=dict)
+    skim: Callable[[str], dict[str, Any]] | None = None
+    """As `validate_json`, strict, but a name nobody asked for is left out without a word; where that is wanted."""
+    decimals: bool = False
+    """Whether there is a decimal, which pydantic reads from a text too."""
+
+    @cached_property
+    def deep(self) -> bool:
+        """Whether arguments of unbounded depth could fit."""
+        return admits_anything(self.schema)
+
+    @cached_property
+    def counts(self) -> bool:
+        """Whether there is a fixed number that `True` or `False` is equal to."""
+        fixed = (item for node in subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
+        return any(type(item) in (int, float) and item in (0, 1) for item in fixed)
+
+    @cached_property
+    def floats(self) -> bool:
+        """Whether a NaN could fit."""
+        return admits_nan(self.schema)
+
+
+def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:
+    """Compile what a function takes.
+
+    Raises:
+        DefinitionError: a type without a schema, or a default that does not fit; names the parameter and the fix.
+    """
+    sent = [parameter for parameter in signature.parameters if parameter.filler is None]
+    injected = frozenset(p.label for p in signature.parameters if p.filler is not None)
+    if flatten:
+        return _flattened(fn, sent, injected, extra=extra, strict_types=strict_types)
+    _check_labels(fn, sent)
+    takes_more = signature.extra_hint is not MISSING
+    fields = {parameter.name: _field_of(parameter) for parameter in sent}
+    items = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
+    try:
+        # A function without `**keywords` cannot take what its schema may allow, so it is left out.
+        rest: Extra = "allow" if takes_more else "ignore" if extra == "allow" else "forbid"
+        compiled = machinery().compile_object(fields, rest, items)
+    except UnsupportedType as error:
+        raise _blame(fn, sent, error) from error
+    _check_defaults(fn, sent, compiled)
+    return Inputs(
+        schema=compiled.schema,
+        validate_json=_less(compiled.validator.validate_json, injected if takes_more else frozenset()),
+        validate_python=_less(compiled.validator.validate_python, injected if takes_more else frozenset()),
+        extra="allow" if takes_more else extra,
+        strict_types=strict_types,
+        injected=injected,
+        enum_names=compiled.enum_names,
+        decimals=compiled.decimals,
+        skim=compiled.skim if extra == "ignore" and not takes_more else None,
+    )
+
+
+def _less(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
+    """Return a validator that leaves out what the application fills in, for a function that takes any keyword."""
+    if not injected:
+        return validate
+
+    def validate_less(raw: Any, **how: Any) -> Any:
+        values = validate(raw, **how)
+        if sent := injected & values.keys():
+            _log.warning("ignored %s, which the application fills in and a model must not send", sorted(sent))
+        return {name: value for name, value in values.items() if name not in sent}
+
+    return validate_less
+
+
+def _field_of(parameter: Parameter) -> FieldSpec:
+    param = parameter.param
+    words: dict[str, Any] = {}
+    if parameter.description:
+        words["description"] = parameter.description
+    if param.examples:
+        words["examples"] = list(param.examples)
+    default = MISSING if param.template or parameter.default is None else _shown_default(parameter.default)
+    if default is not MISSING:
+        words["default"] = default
+    return FieldSpec(parameter.label, parameter.hint, parameter.required, words, param.schema)
+
+
+def _shown_default(default: Any) -> Any:
+    """Return a default as the schema shows it; MISSING where JSON cannot say it."""
+    if default is MISSING:
+        return MISSING
+    if isinstance(default, Decimal):
+        return float(default) if Decimal(repr(float(default))) == default else MISSING
+    try:
+        shown = to_jsonable_python(default)
+    except (PydanticSerializationError, ValueError):
+        return MISSING
+    # A set has another order in each process, and a definition must not.
+    return sorted(shown, key=to_json) if isinstance(default, set | frozenset) else shown
+
+
+def _check_labels(fn: Any, sent: Sequence[Parameter]) -> None:
+    labels: dict[str, str] = {}
+    for parameter in sent:
+        other = labels.setdefault(parameter.label, parameter.name)
+        if other != parameter.name:
+            raise DefinitionError(
+                f"{place_of(fn)}: parameters {other!r} and {parameter.name!r} are both called {parameter.label!r}. "
+                "Give each its own `Param(name=...)`."
+            )
+
+
+def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) -> None:
+    given = {p.label: p.default for p in sent if p.default not in (MISSING, None) and not p.param.template}
+    given.update({p.label: None for p in sent if p.default is None and p.param.default is MISSING})
+    if not given:
+        return
+    right = _fitting(given, compiled)
+    given = {label: value for label, value in given.items() if label not in right}
+    try:
+        # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
+        compiled.validator.validate_json(_as_json(given), strict=True)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            if problem["type"] != "missing" and problem["loc"][0] in given:
+                label = problem["loc"][0]
+                fix = f"write `... | None = None`" if given[label] is None else "change the default or the type"  # noqa: F541
+                raise DefinitionError(
+                    f"{place_of(fn)}: the default {given[label]!r} of parameter {label!r} does not fit its type: "
+                    f"{problem['msg']}. Either {fix}."
+                ) from error
+
+
+def _fitting(given: Mapping[str, Any], compiled: TypeSchema) -> set[str]:
+    """Return the names of the defaults that fit their types as they stand."""
+    try:
+        compiled.validator.validate_python(dict(given), strict=True)
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        return given.keys() - wrong
+    return set(given)
+
+
+def _as_json(values: Mapping[str, Any]) -> bytes:
+    written: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            to_json(value)
+        except (PydanticSerializationError, ValueError):
+            continue  # it has no JSON form, so the model can never send it, and Python knows what it is
+        written[name] = value
+    return to_json(written)
+
+
+def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
+    """Find the parameter whose type has no schema, for the message."""
+    for parameter in sent:
+        try:
+            machinery().compile_type(parameter.hint)
+        except UnsupportedType as cause:
+            return UnsupportedType(
+                f"{place_of(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
+                f"({cause}). Use a supported type, write the schema with `Annotated[Any, Param(schema=...)]`, "
+                "or have the application fill it with `Inject`."
+            )
+    return UnsupportedType(f"{place_of(fn)}: {error}")
+
+
+def _flattened(
+    fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, extra: Extra, strict_types: bool
+) -> Inputs:
+    if len(sent) != 1:
+        names = ", ".join(repr(parameter.name) for parameter in sent) or "none"
+        raise DefinitionError(
+            f"{place_of(fn)}: flatten=True needs exactly one parameter that the model fills, a model class; "
+            f"there are: {names}."
+        )
+    [parameter] = sent
+    try:
+        compiled = machinery().compile_type(parameter.hint)
+    except UnsupportedType as error:
+        raise _blame(fn, sent, error) from error
+    schema = resolved_root(compiled.schema)
+    if schema.get("type") != "object":
+        raise DefinitionError(
+            f"{place_of(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
+        )
+    name, validator = parameter.name, compiled.validator
+    rest: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
+    root = {
+        "properties": {},
+        "required": [],
+        **schema,
+        "additionalProperties": schema.get("additionalProperties", False),
+    }
+    return Inputs(
+        schema=root,
+        validate_json=lambda text, **how: {name: validator.validate_json(text, **how, **rest)},
+        validate_python=lambda value, **how: {name: validator.validate_python(value, **how, **rest)},
+        extra=extra,
+        strict_types=strict_types,
+        injected=injected,
+        enum_names=compiled.enum_names,
+    )
+
+
+def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, strict_types: bool) -> Inputs:
+    """Compile a hand-written JSON Schema.
+
+    Raises:
+        DefinitionError: the schema is not one, or does not describe an object.
+    """
+    if schema.get("type", "object") != "object":
+        raise DefinitionError(f"Tool {name!r}: its input schema is of type {schema['type']!r}; a tool takes an object.")
+    whole: JsonSchema = {"type": "object", "properties": {}, **schema}
+    if extra == "forbid":
+        whole.setdefault("additionalProperties", False)
+    checker = _Checker(name, whole)
+    return Inputs(whole, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
+
+
+def narrowed(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
+    """Return what a tool takes under a hand-written schema: that first, then the types of its function."""
+    by_hand = inputs_from_schema(name, schema, extra=inputs.extra, strict_types=inputs.strict_types)
+
+    def validate_json(text: str, **how: Any) -> Any:
+        by_hand.validate_json(text)
+        return inputs.validate_json(text, **how)
+
+    def validate_python(value: Any, **how: Any) -> Any:
+        by_hand.validate_python(value)
+        return inputs.validate_python(value, **how)
+
+    return replace(
+        inputs, schema=by_hand.schema, validate_json=validate_json, validate_python=validate_python, skim=None
+    )
+
+
+class _Checker:
+    """A hand-written schema as a validator; jsonschema is loaded with the first one."""
+
+    def __init__(self, name: str, schema: JsonSchema) -> None:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
+
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise DefinitionError(
+                f"Tool {name!r}: its input schema is not valid JSON Schema at {error.json_path}: {error.message}"
+            ) from error
+        self.validator: Validator = Draft202012Validator(schema)
+
+    def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
+        data = text.encode() if isinstance(text, str) else text
+        return self.validate_python(from_json(data), strict=strict)
+
+    def validate_python(self, value: Any, *, strict: bool = True) -> Any:
+        del strict
+        # A few stand for all: a list of a million wrong items would take minutes to go through.
+        if errors := list(islice(self.validator.iter_errors(value), _MOST_ERRORS)):
+            raise SchemaMisfit(sorted(errors, key=lambda error: error.json_path))
+        return dict(value)
+
+
+@lru_cache(maxsize=1)
+def machinery() -> ModuleType:
+    """Return the module that compiles types."""
+    from toolmason._core.define import schema  # noqa: PLC0415 - see above
+
+    return schema

@@ -1,0 +1,307 @@
+"""A function's signature → its parameters: what the model may send, what the application fills in.
+
+Lives here: hints, defaults, descriptions, who fills which parameter. Not here: schemas (`schema`) or calling.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+
+from pydantic_core import PydanticUndefined
+
+from toolmason._core.define.context import Inject, ProjectDir, ToolContext, find_dependency
+from toolmason._core.define.decorators import MISSING, Param, ParamSpec
+from toolmason._core.define.docstrings import read
+from toolmason._core.values.results import ToolCall
+from toolmason.errors import ConfigError, DefinitionError
+
+Filler: TypeAlias = Callable[[ToolContext[Any]], Any]
+"""Finds the value of an injected parameter."""
+
+_PLAIN: Final = Param()
+_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Parameter:
+    """One parameter of a function, as the model or the application fills it."""
+
+    name: str
+    """As Python calls it."""
+    hint: Any
+    """Its type, with the metadata that pydantic reads."""
+    param: Param = _PLAIN
+    description: str | None = None
+    default: Any = MISSING
+    factory: Callable[[], Any] | None = None
+    filler: Filler | None = None
+    """Set where the application fills it; the model never sees it."""
+    positional: bool = False
+
+    @property
+    def label(self) -> str:
+        """As the model calls it."""
+        return self.param.name or self.name
+
+    @property
+    def has_default(self) -> bool:
+        """Whether something stands in when the model leaves it out."""
+        return self.default is not MISSING or self.factory is not None
+
+    @property
+    def required(self) -> bool:
+        """Whether the model must send it."""
+        if self.param.required is not None:
+            return self.param.required
+        return not self.has_default and not admits_none(self.hint)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Signature:
+    """What a function takes and gives."""
+
+    parameters: tuple[Parameter, ...]
+    returns: Any
+    """The return type, or `MISSING` where none is written."""
+    extra_hint: Any = MISSING
+    """The type of `**keywords`, where the function takes them."""
+    text: str = ""
+    """What the docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
+
+
+def place_of(fn: Any) -> str:
+    """Return where a function is written, for messages: `function 'f' (app.py:12)`."""
+    code = getattr(inner_function(fn), "__code__", None)
+    name = name_of(fn)
+    return f"function {name!r} ({code.co_filename}:{code.co_firstlineno})" if code is not None else f"callable {name!r}"
+
+
+def name_of(fn: Any) -> str:
+    """Return the name of a function, method, partial or callable object."""
+    inner = inner_function(fn)
+    return str(getattr(fn, "__name__", None) or (type(fn).__name__ if inner.__name__ == "__call__" else inner.__name__))
+
+
+def inner_function(fn: Any) -> Any:
+    """Return the function behind a partial, a method or a callable object."""
+    while True:
+        if isinstance(fn, functools.partial):
+            fn = fn.func
+        elif isinstance(fn, staticmethod | classmethod) or inspect.ismethod(fn):
+            fn = fn.__func__
+        else:
+            call = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted, not whether there is one
+            return call if inspect.isfunction(call) and not inspect.isfunction(fn) else fn
+
+
+def read_signature(
+    fn: Any, local_names: Mapping[str, Any] | None = None, params: Sequence[ParamSpec] = ()
+) -> Signature:
+    """Read a function's signature.
+
+    Raises:
+        DefinitionError: a parameter without a type, a contradiction, a hint that cannot be read; names
+            the function, file, line, parameter and the fix.
+    """
+    hints = _hints_of(fn, local_names)
+    specs = {spec.name: spec for spec in params}
+    doc = read(inner_function(fn).__doc__)
+    documented = doc.parameters
+    hidden = _bound_by_partial(fn)
+    found: list[Parameter] = []
+    extra_hint: Any = MISSING
+    for raw in _raw_parameters(fn):
+        if raw.name in hidden:
+            continue
+        if raw.kind is raw.VAR_POSITIONAL:
+            raise DefinitionError(
+                f"{place_of(fn)}: `*{raw.name}` cannot be called by name. Write `{raw.name}: list[...]` instead."
+            )
+        spec = specs.pop(raw.name, None)
+        hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else spec.type
+        if raw.kind is raw.VAR_KEYWORD:
+            extra_hint = Any if hint is MISSING else hint
+        else:
+            found.append(_parameter(fn, raw, hint, spec, documented))
+    if specs:
+        raise DefinitionError(
+            f"{place_of(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
+        )
+    names = {parameter.name for parameter in found}
+    strays = [f"{name}: {text}" for name, text in documented.items() if name not in names]
+    text = "\n".join([doc.text, *strays]).strip() if strays else doc.text
+    return Signature(tuple(found), hints.get("return", MISSING), extra_hint, text)
+
+
+def _hints_of(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:
+    inner = inner_function(fn)
+    try:
+        return typing.get_type_hints(inner, localns=dict(local_names) if local_names else None, include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"{place_of(fn)}: the annotation names {error.name!r}, which is not known there. "
+            "Import it at run time (not only under `if TYPE_CHECKING`), or define it before the tool."
+        ) from error
+    except (TypeError, SyntaxError) as error:
+        raise DefinitionError(
+            f"{place_of(fn)}: an annotation cannot be read: {error}. Correct the annotation."
+        ) from error
+
+
+def _raw_parameters(fn: Any) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (ValueError, TypeError) as error:
+        raise DefinitionError(
+            f"{fn!r} has no signature that Python can read. Wrap it in a `def` with typed parameters, "
+            "or use `Tool.from_schema(...)`."
+        ) from error
+
+
+def _bound_by_partial(fn: Any) -> set[str]:
+    # What the developer fixed with functools.partial is fixed: a model must not be able to change it.
+    hidden: set[str] = set()
+    while isinstance(fn, functools.partial):
+        hidden.update(fn.keywords)
+        fn = fn.func
+    return hidden
+
+
+def _parameter(
+    fn: Any, raw: inspect.Parameter, hint: Any, spec: ParamSpec | None, documented: Mapping[str, str]
+) -> Parameter:
+    if hint is MISSING and raw.name != "project_dir":
+        raise DefinitionError(
+            f"{place_of(fn)}: parameter {raw.name!r} has no type. Write `{raw.name}: str` "
+            "(or whichever type fits; `Any` takes anything)."
+        )
+    filler = _filler_for(raw.name, hint)
+    positional = raw.kind is raw.POSITIONAL_ONLY
+    if filler is not None:
+        filler = filler if raw.default is raw.empty else _or_default(filler, raw.default)
+        return Parameter(raw.name, hint, filler=filler, positional=positional)
+    core, metadata = _parted(hint)
+    param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _PLAIN)
+    texts = [m for m in metadata if isinstance(m, str)]
+    infos = [m for m in metadata if _is_field(m)]
+    if _is_field(raw.default):
+        infos.append(raw.default)
+    described = [param.description, *texts, *(info.description for info in infos), documented.get(raw.name)]
+    kept = tuple(m for m in metadata if not isinstance(m, Param | str))
+    if _is_field(raw.default):
+        kept = (*kept, raw.default)
+    default, factory = _default_of(fn, raw, param, infos)
+    return Parameter(
+        raw.name,
+        Annotated[(core, *kept)] if kept else core,
+        param,
+        next((text for text in described if text), None),
+        default,
+        factory,
+        positional=positional,
+    )
+
+
+def _is_field(value: Any) -> bool:
+    # A `Field(...)` can only be there if pydantic's part for it is loaded; loading it to ask costs 20 ms of a start.
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(value, fields.FieldInfo)
+
+
+def _or_default(filler: Filler, default: Any) -> Filler:
+    def fill(context: ToolContext[Any]) -> Any:
+        try:
+            return filler(context)
+        except ConfigError:
+            return default
+
+    return fill
+
+
+def _default_of(
+    fn: Any, raw: inspect.Parameter, param: Param, infos: Sequence[Any]
+) -> tuple[Any, Callable[[], Any] | None]:
+    default: Any = MISSING
+    factory: Callable[[], Any] | None = None
+    for info in infos:
+        if info.default is not PydanticUndefined and info.default is not ...:
+            default = info.default
+        factory = typing.cast("Callable[[], Any] | None", info.default_factory) or factory
+    if raw.default is not raw.empty and not _is_field(raw.default):
+        default = raw.default
+    if param.default is not MISSING:
+        default = param.default
+    if param.required and (default is not MISSING or factory is not None):
+        raise DefinitionError(
+            f"{place_of(fn)}: parameter {raw.name!r} is required and has the default {default!r}. Drop one of the two."
+        )
+    if param.template and not isinstance(default, str):
+        raise DefinitionError(f"{place_of(fn)}: parameter {raw.name!r} is a template; its default must be a text.")
+    return default, factory
+
+
+def _filler_for(name: str, hint: Any) -> Filler | None:
+    core, metadata = _parted(hint)
+    plain = _without_none(core)
+    if name == "project_dir" or any(m is ProjectDir for m in metadata):
+        return (lambda context: str(context.project_dir)) if plain is str else (lambda context: context.project_dir)
+    for mark in metadata:
+        if mark is Inject or isinstance(mark, Inject):
+            marker = mark if isinstance(mark, Inject) else Inject()
+            return lambda context, marker=marker: find_dependency(context, marker, name, plain)  # type: ignore[misc]
+    kind = get_origin(plain) or plain
+    if isinstance(kind, type) and issubclass(kind, ToolContext):
+        return lambda context: context
+    if _is_config(kind):
+        return lambda context: context.config
+    if kind is ToolCall:
+        return lambda context: context.call
+    return None
+
+
+def _is_config(kind: Any) -> bool:
+    """Tell whether a type is `Config`. Who names it has loaded its module; others are spared 15 ms at start-up."""
+    module = sys.modules.get("toolmason._core.config.config")
+    return module is not None and kind is module.Config
+
+
+def _parted(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a hint without its `Annotated`, and what that said."""
+    return (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint
+    rest = [arg for arg in get_args(hint) if arg is not type(None)]
+    return rest[0] if len(rest) == 1 else hint
+
+
+def admits_none(hint: Any) -> bool:
+    """Tell whether `None` fits a hint."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if hint is None or hint is type(None) or hint is Any or hint is object:
+        return hint not in (Any, object)
+    if isinstance(hint, typing.TypeVar):
+        return False
+    if get_origin(hint) is typing.Literal:
+        return None in get_args(hint)
+    return get_origin(hint) in (Union, types.UnionType) and any(map(admits_none, get_args(hint)))
+
+
+def is_shared_safely(default: Any) -> bool:
+    """Tell whether one default object may serve every call, because nothing can change it."""
+    if isinstance(default, tuple | frozenset):
+        return all(map(is_shared_safely, default))
+    if isinstance(default, _ATOMS):
+        return True
+    return getattr(type(default), "__hash__", None) is not None and not isinstance(default, list | dict | set)

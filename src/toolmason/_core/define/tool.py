@@ -1,0 +1,365 @@
+"""`Tool`: a definition, its options, and a way to call it.
+
+Lives here: the abstract `Tool`, tools made from functions and from hand-written schemas.
+Not here: the policy around a call (`dispatch`), or where it runs (`execute`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import (
+    Callable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, get_args
+
+from typing_extensions import Unpack, override
+
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.decorators import (
+    MISSING,
+    Declaration,
+    ParamSpec,
+    SchemaWords,
+    ToolWords,
+    declaration_from,
+    declared_on,
+    redeclared,
+)
+from toolmason._core.define.inputs import Inputs, inputs_from_schema, inputs_of, machinery, narrowed
+from toolmason._core.define.invocation import Kind, awaited, caller_of, kind_of, standins, streams
+from toolmason._core.define.schema_nodes import TypeSchema, resolved_root
+from toolmason._core.define.signature import name_of, place_of, read_signature
+from toolmason._core.values.content import CONTENT_TYPES
+from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
+from toolmason._core.values.results import ToolReturn
+from toolmason.errors import DefinitionError
+
+
+class Tool(ABC):
+    """Something that a model may ask to have called. Subclass it, or use `from_function` and `from_schema`."""
+
+    definition: ToolDefinition
+    options: ToolOptions = ToolOptions()
+    kind: Kind = "async"
+    """Whether calling it gives an awaitable, or blocks."""
+    returns: Any = MISSING
+    """The return type, or `MISSING` where none is known."""
+    shown: tuple[str, ...] = ()
+    """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
+    open_ended: bool = False
+    """Whether it takes arguments that its schema does not name."""
+    listener: Any = None
+    """Told of each call before it runs: `await listener.tell(values, call)`; see `augment`."""
+    rendered: Callable[[Any], dict[str, Any]] | None = None
+    """What turns its value into the fields of a result, where that is not our own way."""
+    direct: Callable[..., Any] | None = None
+    """The plain function to call with the values as keywords, where nothing else has to be done."""
+
+    @abstractmethod
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        """Run the tool with arguments that fit its schema, and return its value."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self.definition.name
+
+    @property
+    def description(self) -> str:
+        """What the model reads about it."""
+        return self.definition.description
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, for messages."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What it takes, compiled from its definition."""
+        return inputs_from_schema(
+            self.name, self.definition.input_schema, extra=self.options.extra, strict_types=self.options.strict_types
+        )
+
+    @cached_property
+    def output(self) -> TypeSchema | None:
+        """Its return type, compiled, where there is one."""
+        return None
+
+    def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        """Return the values with everything that the model does not send.
+
+        Raises:
+            ConfigError: an injected value is missing.
+        """
+        del context
+        return values
+
+    def start(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+        """Call the tool with complete values: an awaitable for an async one, the value for a sync one."""
+        return self.invoke(values, context)
+
+    @property
+    def root(self) -> Tool:
+        """The tool itself, under whatever name it is known here."""
+        return self
+
+    def ready(self) -> Tool:
+        """Return the tool to call: itself, or the one that it stands for until it is loaded."""
+        return self
+
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the value that a parameter of this name has in a call."""
+        return values.get(name)
+
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        """Return what another process has to call: a function, the names it takes by position, and the values."""
+        return self.invoke, ("arguments", "context"), {"arguments": values, "context": context}
+
+    @staticmethod
+    def from_function(
+        fn: Callable[..., Any],
+        *,
+        input_schema: Mapping[str, Any] | None = None,
+        params: Sequence[ParamSpec] = (),
+        **words: Unpack[ToolWords],
+    ) -> FunctionTool:
+        """Make a tool from a function; what is given here goes over what `@tool` on it says.
+
+        `input_schema` replaces the schema that the signature gives; `params` describes parameters by name.
+        """
+        declaration = redeclared(declared_on(fn) or Declaration("tool"), words)
+        return FunctionTool(fn, declaration, schema=input_schema, params=params)
+
+    @staticmethod
+    def from_schema(
+        name: str,
+        description: str,
+        input_schema: Mapping[str, Any],
+        handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
+        **words: Unpack[SchemaWords],
+    ) -> SchemaTool:
+        """Make a tool from a hand-written schema and a handler, sync or async, that takes (arguments, context)."""
+        declaration = declaration_from({**words, "name": name, "description": description or None})
+        return SchemaTool(handler, input_schema, declaration)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was compiled does not cross to another process; it is compiled there again if needed.
+        return {name: value for name, value in self.__dict__.items() if name not in ("inputs", "output")}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class SchemaTool(Tool):
+    """A tool with a hand-written schema."""
+
+    def __init__(
+        self,
+        handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
+        schema: Mapping[str, Any],
+        declaration: Declaration,
+    ) -> None:
+        name, output = declaration.name or name_of(handler), declaration.output_schema
+        self.definition = ToolDefinition(
+            name,
+            declaration.description or in_words(name),
+            {"type": "object", **schema},
+            dict(output) if isinstance(output, Mapping) else None,
+            declaration.title,
+        )
+        self.options = declaration.options
+        self.handler, self.open_ended = handler, True
+        self.kind = kind_of(handler)
+        self.inputs  # noqa: B018 - a schema that is none is told now, not at the first call
+
+    @property
+    @override
+    def origin(self) -> str:
+        return place_of(self.handler)
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        value = self.handler(arguments, context)
+        return await value if inspect.isawaitable(value) else value
+
+    @override
+    def start(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return self.handler(values, context)
+
+    @override
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        return self.handler, ("arguments", "context"), {"arguments": values, "context": context}
+
+
+class FunctionTool(Tool):
+    """A tool made from a typed function; the schema, the validator and the plan of the call are built once."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        declaration: Declaration,
+        *,
+        description: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+        params: Sequence[ParamSpec] = (),
+    ) -> None:
+        self.fn = fn
+        self.options = options = declaration.options
+        signature = read_signature(fn, declaration.local_names, params)
+        self.parameters = signature.parameters
+        self.returns = awaited(signature.returns)
+        self.open_ended = signature.extra_hint is not MISSING
+        self.inputs = inputs_of(
+            fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
+        )
+        if schema is not None:
+            self.inputs = narrowed(self.inputs, declaration.name or name_of(fn), schema)
+        self.kind, self.start = caller_of(fn, signature.parameters)  # type: ignore[method-assign]
+        self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
+        self._standins = standins(signature.parameters, every=options.substitute_result)
+        if options.substitute_result:
+            self.shown = tuple(p.name for p in signature.parameters if p.filler is None)
+        if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not streams(fn):
+            self.direct = fn
+        own_name = declaration.name or name_of(fn)
+        self.definition = ToolDefinition(
+            own_name,
+            declaration.description or description or signature.text or in_words(own_name),
+            self.inputs.schema,
+            self._output_schema(declaration),
+            declaration.title,
+        )
+
+    @property
+    @override
+    def origin(self) -> str:
+        return place_of(self.fn)
+
+    @cached_property
+    @override
+    def output(self) -> TypeSchema | None:
+        if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _gives_content(self.returns):
+            return None
+        return machinery().compile_return(self.returns) if _hashable(self.returns) else None
+
+    def _output_schema(self, declaration: Declaration) -> JsonSchema | None:
+        if isinstance(declaration.output_schema, Mapping):
+            return dict(declaration.output_schema)
+        if not declaration.output_schema or self.options.converter is not None:
+            return None
+        if self.returns is str:
+            return _wrapped({"type": "string"})
+        if self.output is None:
+            return None
+        schema = resolved_root(self.output.schema)
+        return schema if schema.get("type") == "object" else _wrapped(schema)
+
+    @override
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        for parameter in self.parameters:
+            if name in (parameter.name, parameter.label):
+                default = None if parameter.default is MISSING else parameter.default
+                return values.get(parameter.name, default)
+        return None
+
+    @override
+    def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        for name, fill in self._fillers:
+            values[name] = fill(context)
+        for name, stand_in in self._standins:
+            if name not in values:
+                values[name] = stand_in(values, context)
+        return values
+
+    @override
+    def crossing(
+        self, values: dict[str, Any], context: ToolContext[Any]
+    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
+        return self.fn, tuple(p.name for p in self.parameters if p.positional), values
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        value = self.start(self.complete(dict(arguments), context), context)
+        return await value if inspect.isawaitable(value) else value
+
+
+class Renamed(Tool):
+    """A tool under another name; everything else is the tool's own."""
+
+    def __init__(self, tool: Tool, name: str) -> None:
+        self.tool: Tool = tool
+        self.definition = replace(tool.definition, name=name)
+        self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
+        self.shown, self.direct, self.listener = tool.shown, tool.direct, tool.listener
+        self.rendered = tool.rendered
+        self.inputs, self.output = tool.inputs, tool.output
+        self.complete, self.start, self.crossing = tool.complete, tool.start, tool.crossing  # type: ignore[method-assign]
+
+    @property
+    @override
+    def origin(self) -> str:
+        return self.tool.origin
+
+    @property
+    @override
+    def root(self) -> Tool:
+        return self.tool.root
+
+    @override
+    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+        return self.tool.value_of(name, values)
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return await self.tool.invoke(arguments, context)
+
+
+def _gives_content(hint: Any) -> bool:
+    if isinstance(hint, type) and (hint in CONTENT_TYPES or hint is ToolReturn):
+        return True
+    return any(_gives_content(arg) for arg in get_args(hint))
+
+
+def may_hold_content(hint: Any) -> bool:
+    """Tell whether a list of this type could hold images and such beside data."""
+    args = get_args(hint)
+    return not args or Any in args or object in args or _gives_content(hint)
+
+
+def _wrapped(schema: JsonSchema) -> JsonSchema:
+    inner = dict(schema)
+    defs = inner.pop("$defs", None)
+    whole: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**whole, "$defs": defs} if defs else whole
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def tool_from(item: Any, declaration: Declaration | None = None) -> Tool:
+    """Return the tool that a decorated function is, or that a plain one makes.
+
+    Raises:
+        DefinitionError: it cannot be one; says why and what to do.
+    """
+    if isinstance(item, Tool):
+        return item
+    found = declaration or declared_on(item) or Declaration("tool")
+    if found.kind == "prompt":
+        raise DefinitionError(f"{place_of(item)} is a prompt, not a tool.")
+    return FunctionTool(item, found)

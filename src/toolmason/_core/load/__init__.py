@@ -1,0 +1,1 @@
+"""Packages, plugins, manifests and resolvers as sources of tools."""

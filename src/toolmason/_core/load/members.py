@@ -1,0 +1,148 @@
+"""A module → the tools and prompts in it, each under its import path.
+
+Lives here: what counts, the same for writing a manifest and for loading from one: decorated functions, `Tool`
+objects, the tools of objects that stand in the module, and of public classes that need no arguments. What is marked
+with `@supported_for` does not: for whom it is, is known only when a program runs. Not here: files, hashes, lists.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+from toolmason._core.catalog.discovery import declared_in, tool_of
+from toolmason._core.catalog.prompts import Prompt
+from toolmason._core.define.decorators import Declaration, declared_on
+from toolmason._core.define.signature import inner_function
+from toolmason._core.define.tool import Tool
+from toolmason._core.load.supported_for import MARK
+from toolmason.errors import ConfigError
+
+Kind = Literal["tool", "prompt"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A tool or prompt of a module that is not built yet."""
+
+    qualname: str
+    """Its path within the module: `search`, or `orders.search` for a method of an object there."""
+    kind: Kind
+    item: Any
+    declaration: Declaration
+    owner: Any = None
+    """The object that it is a method of, or its class where no object stands there."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What tells it from others, under whatever name and in whatever module it is found."""
+        return (id(self.item), "") if self.owner is None else (id(self.owner), self.qualname.rpartition(".")[2])
+
+    @property
+    def written_in(self) -> str:
+        """The module whose code it is; for a method, that of its object's class."""
+        code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
+        kind = self.owner if self.of_class else type(self.owner)
+        return str(getattr(inner_function(code) if self.owner is None else kind, "__module__", ""))
+
+    @property
+    def of_class(self) -> bool:
+        """Whether its object has to be made first."""
+        return isinstance(self.owner, type)
+
+    def build(self, bundles: dict[type, Any]) -> Tool | Prompt:
+        """Return the tool or prompt; the object of a class is made once, and kept in `bundles`.
+
+        Raises:
+            DefinitionError: it cannot be one as written.
+            Exception: whatever the class raises when an object of it is made.
+        """
+        item = self.item
+        if isinstance(item, Tool | Prompt):
+            return item
+        if self.of_class:
+            if self.owner not in bundles:
+                bundles[self.owner] = self.owner()
+            item = getattr(bundles[self.owner], self.qualname.rpartition(".")[2])
+        return Prompt(item, self.declaration) if self.kind == "prompt" else tool_of(item, self.declaration)
+
+
+def members_of(module: ModuleType) -> Iterator[Member]:
+    """Yield the tools and prompts of a module, in the order it is written; one with two names once."""
+    seen: set[int] = set()
+    for name, item in list(vars(module).items()) if not is_marked(module) else ():
+        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_marked(item):
+            continue
+        seen.add(id(item))
+        if isinstance(item, type):
+            if item.__module__ == module.__name__ and not name.startswith("_") and not inspect.isabstract(item):
+                yield from _methods_of(name, item)
+        elif isinstance(item, Tool | Prompt):
+            yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
+        elif (declaration := declared_on(item)) is not None:
+            # A manifest lists what models see; resources come with their module.
+            if declaration.kind in ("tool", "prompt"):
+                yield Member(name, "tool" if declaration.kind == "tool" else "prompt", item, declaration)
+        else:
+            yield from _methods_of(name, item)
+
+
+def _methods_of(name: str, owner: Any) -> Iterator[Member]:
+    kinds: tuple[Kind, ...] = ("tool", "prompt")
+    for kind in kinds:
+        found = declared_in(owner if isinstance(owner, type) else type(owner), kind)
+        for method, declaration in ((name, said) for name, (raw, said) in found.items() if not is_marked(raw)):
+            yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
+
+
+def is_marked(item: Any) -> bool:
+    """Tell whether something is for some applications only."""
+    parts = (item, *(getattr(item, name, None) for name in ("fn", "handler", "__func__")))
+    return any(getattr(part, MARK, None) is not None for part in parts)
+
+
+def settled(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:
+    """Return the members of each module, each member once: where it is written, not where it is imported to.
+
+    A class is left out where an object of it stands somewhere, or another of the classes extends it.
+    """
+    best: dict[tuple[int, str], tuple[tuple[bool, bool, str], ModuleType, Member]] = {}
+    for module in modules:
+        for member in members_of(module):
+            rank = (member.written_in != module.__name__, hasattr(module, "__path__"), module.__name__)
+            if member.key not in best or rank < best[member.key][0]:
+                best[member.key] = (rank, module, member)
+    owners = {id(member.owner): member.owner for _, _, member in best.values() if member.owner is not None}
+    found: dict[str, list[Member]] = {}
+    for _, module, member in best.values():
+        if not (member.of_class and any(_stands_for(other, member.owner) for other in owners.values())):
+            found.setdefault(module.__name__, []).append(member)
+    return found
+
+
+def _stands_for(other: Any, cls: type) -> bool:
+    if isinstance(other, type):
+        return other is not cls and issubclass(other, cls)
+    return isinstance(other, cls)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module.
+
+    Raises:
+        ConfigError: it is not there, or its code fails; says which.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"There is no module {error.name!r} any more. Install the package again, or run `toolmason build`."
+            ) from error
+        raise ConfigError(f"Importing {name!r} failed: {error}. Install what it needs.") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"Importing {name!r} failed: {type(error).__name__}: {error}") from error

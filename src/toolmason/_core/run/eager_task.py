@@ -1,0 +1,230 @@
+"""Start an awaitable now, in a task of its own, without a turn of the event loop.
+
+Lives here: starting it, and hearing of its end as soon. A tool that finishes without waiting costs no turn of the
+loop; one that waits has its own task from its first step on, so that `asyncio.timeout`, task groups and cancel scopes
+inside it see the right task. Python 3.12 has eager tasks; for 3.11 this module carries the part of a task that it
+lacks. Whatever the tool raises is a value here: asyncio would let a SystemExit end the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Coroutine, Generator
+from contextvars import Context, copy_context
+from types import CoroutineType
+from typing import Any, TypeAlias
+
+Outcome: TypeAlias = tuple[Any, BaseException | None]
+"""What came of it: a value, or what was raised."""
+
+Started: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
+"""A task that still runs, or `None` and the outcome."""
+
+
+def end_of(task: EagerTask) -> asyncio.Future[None]:
+    """Return a future that is done as soon as a task is; a callback would come a turn of the loop later."""
+    task.waiter = waiter = task.get_loop().create_future()
+    if task.done():
+        waiter.set_result(None)
+    return waiter
+
+
+def let_go(waiter: asyncio.Future[None] | None) -> None:
+    """Wake whoever waits, unless somebody has."""
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+def _must_pass(error: BaseException) -> bool:
+    """Tell whether an exception is not the tool's: a coroutine being closed, or Ctrl-C."""
+    if isinstance(error, GeneratorExit):
+        return True
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+if sys.version_info >= (3, 12):
+
+    class EagerTask(asyncio.Task[Outcome]):
+        """A task that says at once that it is done."""
+
+        waiter: asyncio.Future[None] | None = None
+
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+        """Run an awaitable up to its first wait."""
+        task = EagerTask(_guarded(awaitable), loop=loop, eager_start=True)
+        return (None, *task.result()) if task.done() else (task, None, None)
+
+    async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
+        try:
+            return await awaitable, None
+        except BaseException as error:
+            if _must_pass(error):
+                raise
+            return None, error
+        finally:
+            # It is done before whoever is woken here has their turn.
+            let_go(getattr(asyncio.current_task(), "waiter", None))
+
+else:
+    # Asyncio documents these for tasks that are not its own, underscores and all.
+    _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
+    _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
+    _register: Any = asyncio._register_task  # noqa: SLF001 - see above
+    _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads and the two above write
+
+    _send: Any = CoroutineType.send
+
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+        """Run an awaitable up to its first wait."""
+        task = EagerTask(loop=loop)
+        coro: Coroutine[Any, Any, Any]
+        task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
+        task.context = context = copy_context()
+        outer = _current.get(loop)
+        _current[loop] = task
+        try:
+            waits_for = context.run(_send, coro, None)
+        except StopIteration as end:
+            return None, end.value, None
+        except BaseException as error:
+            if _must_pass(error):
+                raise
+            return None, None, error
+        finally:
+            if outer is None:
+                del _current[loop]
+            else:
+                _current[loop] = outer
+        _register(task)
+        context.run(task.wait_for, waits_for)
+        return task, None, None
+
+    async def _plainly(awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
+
+    class EagerTask(asyncio.Future[Outcome]):
+        """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
+
+        __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no dictionary
+        coro: Coroutine[Any, Any, Any]
+        context: Context
+        _must_cancel = False
+        _fut_waiter: asyncio.Future[Any] | None = None
+        _requests = 0
+        _name: str | None = None
+        waiter: asyncio.Future[None] | None = None
+
+        def get_coro(self) -> Coroutine[Any, Any, Any]:
+            return self.coro
+
+        def get_context(self) -> Context:
+            return self.context
+
+        def get_name(self) -> str:
+            return self._name or f"toolmason-{id(self):x}"
+
+        def set_name(self, value: object) -> None:
+            self._name = str(value)
+
+        def get_stack(self, *, limit: int | None = None) -> list[Any]:
+            del limit
+            frame = getattr(self.coro, "cr_frame", None)
+            return [] if frame is None else [frame]
+
+        def cancelling(self) -> int:
+            return self._requests
+
+        def uncancel(self) -> int:
+            self._requests = max(0, self._requests - 1)
+            return self._requests
+
+        def cancel(self, msg: Any = None) -> bool:
+            if self.done():
+                return False
+            self._requests += 1
+            if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
+                self._must_cancel = True
+            return True
+
+        def step(self, error: BaseException | None = None) -> None:
+            if self._must_cancel:
+                error, self._must_cancel = asyncio.CancelledError(), False
+            self._fut_waiter = None
+            loop = self.get_loop()
+            _enter(loop, self)
+            try:
+                waits_for = self.coro.send(None) if error is None else self.coro.throw(error)
+            except StopIteration as end:
+                self._finish((end.value, None))
+            except BaseException as failure:
+                if _must_pass(failure):
+                    self.set_exception(failure)
+                    let_go(self.waiter)
+                    raise
+                self._finish((None, failure))
+            else:
+                self.wait_for(waits_for)
+            finally:
+                _leave(loop, self)
+
+        def _finish(self, outcome: Outcome) -> None:
+            self.set_result(outcome)
+            let_go(self.waiter)
+
+        def wait_for(self, awaited: Any) -> None:
+            if awaited is None:
+                self.get_loop().call_soon(self.step, context=self.context)
+            elif getattr(awaited, "_asyncio_future_blocking", None) and awaited.get_loop() is self.get_loop():
+                awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
+                awaited.add_done_callback(self._wake, context=self.context)
+                self._fut_waiter = awaited
+                if self._must_cancel and awaited.cancel():
+                    self._must_cancel = False
+            else:
+                error = RuntimeError(f"a tool awaited {awaited!r}, which is not an asyncio future of its event loop")
+                self.get_loop().call_soon(self.step, error, context=self.context)
+
+        def _wake(self, awaited: asyncio.Future[Any]) -> None:
+            error: BaseException | None
+            try:
+                error = awaited.exception()
+            except asyncio.CancelledError as cancelled:
+                error = cancelled
+            self.step(error)
+
+
+class Rest:
+    """A coroutine that has begun and waits; await it in the same task."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._coroutine, self._waits_for = coroutine, waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step, waits_for = self._coroutine, self._waits_for
+        try:
+            while True:
+                try:
+                    sent = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - a cancel belongs to who waits inside
+                    waits_for = step.throw(error)
+                else:
+                    waits_for = step.send(sent)
+        except StopIteration as end:
+            return end.value
+
+
+def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Rest | None]:
+    """Return the value of a coroutine that needs not wait, or the rest of one that does.
+
+    Raises:
+        BaseException: whatever the coroutine raises before its first wait.
+    """
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration as end:
+        return end.value, None
+    return None, Rest(coroutine, waits_for)

@@ -1,0 +1,244 @@
+"""What goes to a model and comes back: requests, replies, and the events of a reply that is on its way.
+
+Lives here: frozen values that no provider's format shows in. Not here: the formats (`toolmason.providers`), or
+who answers (`toolmason.models`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from toolmason._core.values.definition import ToolDefinition
+from toolmason._core.values.messages import Message
+from toolmason._core.values.provider_tools import NATIVE_TYPES, Native
+from toolmason._core.values.results import ToolCall
+from toolmason.errors import ConfigError
+
+Finish: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
+"""Why a model stopped: done, wants calls, out of tokens, will not, was not let, wants to go on, something else."""
+Mode: TypeAlias = Literal["auto", "none", "required"]
+_MODES: Final = ("auto", "none", "required")
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "max_tokens": "how long the answer may be",
+    "temperature": "how much chance there is in it",
+    "top_p": "from how much of the likely words it is chosen",
+    "stop": "texts that end it",
+    "parallel": "whether the model may ask for several calls at once",
+    "strict": 'True, False or "auto": see `Toolbox.definitions`',
+    "lossy": "whether a tool may change its meaning on the way",
+    "defer": "names of tools that the provider loads only when its own search finds them",
+    "body": "fields of the provider's own, put into the request as they are",
+}
+"""What `ModelRequest.options` may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may, must or must not call, and which tools alone it may call."""
+
+    mode: Mode = "auto"
+    names: tuple[str, ...] = ()
+    """The tools that it may call; empty: any."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ConfigError(f'tool_choice={self.mode!r}: give "auto", "none", "required", or the name of a tool.')
+        given: Any = self.names
+        object.__setattr__(self, "names", (given,) if isinstance(given, str) else tuple(given))
+
+    @classmethod
+    def of(cls, wanted: ToolChoice | str | None) -> ToolChoice | None:
+        """Read a choice: one of the three words, or the name of the tool that must be called."""
+        if wanted is None or isinstance(wanted, ToolChoice):
+            return wanted
+        given: Any = wanted
+        if not isinstance(given, str):
+            raise ConfigError(f'tool_choice={given!r}: give "auto", "none", "required", or the name of a tool.')
+        return cls(wanted) if wanted in _MODES else cls("required", (wanted,))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One turn to ask of a model. `tools` takes a toolbox, or anything that a toolbox takes."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    native: tuple[Native, ...] = ()
+    """Tools that the provider runs."""
+
+    def __init__(
+        self,
+        messages: str | Message | Iterable[Message],
+        tools: Any = (),  # a toolbox or whatever gives tools
+        tool_choice: ToolChoice | str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        said: Any = options or {}
+        if not isinstance(said, Mapping):
+            raise ConfigError(f"options={options!r:.60}: give a mapping, such as {{'max_tokens': 100}}.")
+        given = dict(options or {})
+        if unknown := given.keys() - OPTIONS.keys():
+            raise ConfigError(
+                f"There is no model option {min(unknown)!r}. There are: {', '.join(OPTIONS)}. "
+                'What only one provider knows goes into options={"body": {...}}.'
+            )
+        if not isinstance(given.get("body", {}), Mapping):
+            raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: give a mapping of fields.')
+        definitions, native = _offered(tools)
+        for name, value in {
+            "messages": _messages(messages),
+            "tools": definitions,
+            "tool_choice": ToolChoice.of(tool_choice),
+            "options": given,
+            "native": native,
+        }.items():
+            object.__setattr__(self, name, value)
+
+
+def _messages(given: Any) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return (Message("user", given),)
+    several = isinstance(given, Iterable) and not isinstance(given, Mapping)
+    listed: tuple[Any, ...] = tuple(given) if several else (given,)
+    for message in listed:
+        if not isinstance(message, Message):
+            raise ConfigError(f"{message!r:.60} is no message. Give a text, or Message('user', ...).")
+    return listed
+
+
+def _offered(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[Native, ...]]:
+    definitions: dict[str, ToolDefinition] = {}
+    native: list[Native] = []
+    # A toolbox gives its tools itself, so that those of servers and `read_result` are among them.
+    named = getattr(tools, "tools", None)
+    sources = [*named, *getattr(tools, "native", ())] if isinstance(named, list) else _listed(tools)
+    for source in sources:
+        for item in [source] if isinstance(source, ToolDefinition) else _items(source):
+            if isinstance(item, NATIVE_TYPES):
+                native.append(item)
+            elif isinstance(item, ToolDefinition):
+                definitions.setdefault(item.name, item)
+    return tuple(definitions[name] for name in sorted(definitions)), tuple(native)
+
+
+def _items(source: Any) -> list[Any]:
+    # Whoever builds a model has no tools yet, and need not wait for what reads them: half the cost of a first model.
+    from toolmason._core.catalog.catalog import items_from  # noqa: PLC0415
+    from toolmason._core.define.tool import Tool  # noqa: PLC0415
+
+    return [item.definition if isinstance(item, Tool) else item for item in items_from(source, None, ())]
+
+
+def _listed(tools: Any) -> list[Any]:
+    if tools is None:
+        return []
+    return list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, counted alike for every provider: `input_tokens` includes those that came from a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input, read from a cache."""
+    cache_write_tokens: int = 0
+    """Of the input, written to a cache."""
+    reasoning_tokens: int = 0
+    """Of the output, thought and not said."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered."""
+
+    message: Message
+    """To put into the history as it is."""
+    finish: Finish = "stop"
+    usage: Usage = Usage()
+    raw: Any = field(default=None, repr=False)
+    """The provider's answer as it came."""
+
+    def __init__(
+        self,
+        message: Message,
+        calls: Iterable[ToolCall] = (),  # for a message that has none; they are kept there, and nowhere else
+        finish: Finish = "stop",
+        usage: Usage = Usage(),  # noqa: B008 - frozen, so one default serves all
+        raw: Any = None,
+    ) -> None:
+        if not message.calls and (given := tuple(calls)):
+            message = Message(message.role, message.content, given, message.results, message.provider_state)
+        for name, value in {"message": message, "finish": finish, "usage": usage, "raw": raw}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What the model wants called."""
+        return self.message.calls
+
+    @property
+    def text(self) -> str:
+        """What the model said."""
+        return self.message.text
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of what the model thinks, where the provider shows it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """The model begins a call; its arguments follow."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsDelta:
+    """A piece of the arguments of a call."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallClosed:
+    """A call is complete."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply is complete; always the last event."""
+
+    reply: ModelReply
+
+
+ModelEvent: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallClosed | Finished

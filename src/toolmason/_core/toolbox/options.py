@@ -1,0 +1,182 @@
+"""A tool in a toolbox → how its calls are treated, worked out once.
+
+Lives here: the order of policy (call > tool > toolbox > setting) as one frozen value for each tool.
+Not here: applying it (`dispatch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict
+
+from toolmason._core.call.approval import Approver, Rule, ask_for
+from toolmason._core.call.route import CallPolicy
+from toolmason._core.catalog.catalog import Resolver
+from toolmason._core.define.context import ToolContext
+from toolmason._core.remote.protocol import Asked, OnConflict
+from toolmason._core.values.definition import Naming
+from toolmason._core.values.policy import (
+    INHERIT,
+    Inherit,
+    OnError,
+    Retry,
+    Settings,
+    Timeout,
+    checked,
+    checked_policy,
+)
+from toolmason._core.values.provider_tools import Native, RemoteMcp, WebSearch
+from toolmason.errors import DefinitionError
+
+if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings
+    from toolmason._core.config.config import Config
+
+if TYPE_CHECKING:  # a tool of a provider needs no settings, and their words are many
+    from toolmason._core.config.config import Config
+
+
+class BoxWords(TypedDict, total=False):
+    """What `Toolbox(...)` takes beside its sources."""
+
+    context: ToolContext[Any] | Mapping[str, Any] | None
+    project_dir: str | Path | None
+    on_error: OnError
+    rethrow: tuple[type[BaseException], ...]
+    timeout: Timeout
+    retry: Retry | None
+    max_concurrency: int
+    resolvers: Sequence[Resolver]
+    resolution_fallback: bool
+    naming: Naming | None
+    approve: Rule
+    approver: Approver | None
+    approval_key: str | bytes | None
+    results_dir: str | Path | None
+    config: Config | Mapping[str, Any] | None
+    on_conflict: OnConflict
+    on_elicit: Asked | None
+    on_sample: Asked | None
+    roots: Sequence[str | Path]
+    eager: bool
+    settings: Settings
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BoxPolicy:
+    """How a toolbox treats its calls, where a tool or a call does not say otherwise."""
+
+    context: ToolContext[Any] = field(default_factory=ToolContext)
+    on_error: OnError = "message"
+    rethrow: tuple[type[BaseException], ...] = ()
+    timeout: Timeout = INHERIT
+    retry: Retry | None = None
+    max_concurrency: int = 0
+    """How many calls of a batch run at once; 0 where the settings say it."""
+    resolvers: tuple[Resolver, ...] = ()
+    resolution_fallback: bool | Inherit = INHERIT
+    """Whether a call may name a tool that only a resolver knows; inherited: outside of a run alone."""
+    naming: Naming | None = None
+    approve: Rule | Inherit = INHERIT
+    approver: Approver | None = None
+    approval_key: str | bytes | None = None
+    results_dir: str | Path | None = None
+    on_conflict: OnConflict = "shadow"
+    """What happens when a server offers a tool whose name is taken."""
+    on_elicit: Asked | None = None
+    """Answers what a server asks the user."""
+    on_sample: Asked | None = None
+    """Answers what a server asks a model."""
+    roots: tuple[str | Path, ...] = ()
+    """Folders that servers are told they may work in."""
+    eager: bool = True
+    """Whether `async with` connects at once, or the first need does."""
+    said_on_error: bool = False
+    """Whether the application has said what becomes of failures."""
+    capped_width: bool = False
+    """Whether `max_concurrency` was asked for, and so holds for single calls too."""
+    settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
+    experimental: bool = False
+    """Whether tools of this toolbox may use APIs that may still change."""
+    native: tuple[Native, ...] = ()
+    """What the configuration has a provider run."""
+    name: str | None = None
+
+    def for_calls(self) -> CallPolicy:
+        """Return the part that applies to each call."""
+        return CallPolicy(self.settings, self.context, self.timeout, self.retry, self.on_error, self.rethrow)
+
+    @classmethod
+    def of(cls, words: BoxWords) -> BoxPolicy:
+        """Read the keywords of `Toolbox(...)`.
+
+        Raises:
+            DefinitionError: a keyword or value that makes no sense.
+        """
+        given: dict[str, Any] = dict(words)
+        known = {item.name for item in fields(cls)} - {"capped_width", "experimental", "native", "said_on_error"} | {
+            "project_dir",
+            "config",
+        }
+        if unknown := given.keys() - known:
+            raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
+        config = given.pop("config", None)
+        config = _settings_in(config)
+        folder = given.pop("project_dir", None) or (config.project_dir if config is not None else None)
+        context = ToolContext[Any]().merged(given.pop("context", None))
+        given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
+        given.update({key: tuple(given[key]) for key in ("resolvers", "roots") if key in given})
+        if config is not None:
+            given = {**_from_config(config), **given}
+        if given.get("max_concurrency", 1) < 1:
+            raise DefinitionError(f"max_concurrency={given['max_concurrency']!r}: give 1 or more.")
+        checked(given.get("timeout", INHERIT))
+        checked_policy(given.get("on_error", "message"))
+        settings: Settings = given.get("settings", Settings())
+        given["capped_width"] = "max_concurrency" in given
+        given["said_on_error"] = "on_error" in given
+        given.setdefault("max_concurrency", settings.max_concurrency)
+        if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
+            raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')
+        for root in map(str, given.get("roots", ())):
+            if "://" in root and not root.startswith("file://"):
+                raise DefinitionError(
+                    f"roots: {root!r} is not a folder. Give paths, or addresses that begin with file://."
+                )
+        if not callable(approver := given.get("approver") or ask_for):
+            raise DefinitionError(f"approver={approver!r}: give a function of the request.")
+        if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
+            raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
+        return cls(**given)
+
+
+def _settings_in(config: Any) -> Any:
+    if config is None:
+        return None
+    from toolmason._core.config.config import Config  # noqa: PLC0415 - see above
+
+    return Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
+
+
+def _from_config(config: Config) -> dict[str, Any]:
+    found: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
+    if config.experimental:
+        found["experimental"] = True
+    if (limits := config.limits) is not None:
+        found["settings"] = limits
+    if native := tuple(native_from(config)):
+        found["native"] = native
+    return found
+
+
+def native_from(config: Config) -> Iterator[Native]:
+    """Yield what the settings switch on: `WebSearchTool.*`, and the groups `MCP*.` with `native=true`."""
+    if (search := config.web_search) is not None:
+        yield WebSearch(type=search.type, city=search.city, country=search.country, region=search.region)
+    for server in config.servers:
+        if server.native and server.url is not None:
+            yield RemoteMcp(server.name, server.url, authorization=server.authorization, description=server.description)

@@ -1,0 +1,131 @@
+"""What travels along the path of a call: calls in, results out, and the parts of a result.
+
+Lives here: frozen values. Not here: how a result is made from a tool's return value (`result`), or
+how it looks on a provider's wire.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text in a result or message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a result or message."""
+
+    data: bytes = field(repr=False)
+    mime_type: str = "image/png"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Image:
+        """Read an image file; the type comes from its suffix."""
+        return cls(Path(path).read_bytes(), _mime_type(path, "image/png"))
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound in a result or message."""
+
+    data: bytes = field(repr=False)
+    mime_type: str = "audio/wav"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Audio:
+        """Read a sound file; the type comes from its suffix."""
+        return cls(Path(path).read_bytes(), _mime_type(path, "audio/wav"))
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLink:
+    """A pointer to something that the reader can fetch for itself."""
+
+    uri: str
+    name: str = ""
+    mime_type: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResource:
+    """A resource with its contents, as text or as bytes."""
+
+    uri: str
+    text: str | None = None
+    data: bytes | None = field(default=None, repr=False)
+    mime_type: str | None = None
+
+
+Content: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource
+CONTENT_TYPES = frozenset({Text, Image, Audio, ResourceLink, EmbeddedResource})
+_KINDS: dict[str, type[Content]] = {
+    "text": Text,
+    "image": Image,
+    "audio": Audio,
+    "resource_link": ResourceLink,
+    "resource": EmbeddedResource,
+}
+_KIND_OF = {kind: word for word, kind in _KINDS.items()}
+
+
+def _mime_type(path: str | Path, otherwise: str) -> str:
+    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, for programs that read files
+
+    return mimetypes.guess_type(str(path))[0] or otherwise
+
+
+def says_the_same(text: str, structured: Any) -> bool:
+    """Tell whether the structured form of a result holds what its text says."""
+    if structured in (text, {"result": text}):
+        return True
+    try:
+        read = from_json(text)
+    except ValueError:
+        return False
+    return structured in (read, {"result": read})
+
+
+def dump_part(part: Content) -> dict[str, Any]:
+    """Return a content part as plain JSON data; bytes become base64."""
+    fields = {name: getattr(part, name) for name in part.__slots__}
+    if isinstance(fields.get("data"), bytes):
+        fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
+    return {"type": _KIND_OF[type(part)], **{name: value for name, value in fields.items() if value is not None}}
+
+
+def load_part(data: Mapping[str, Any]) -> Content:
+    """Read back what `dump_part` wrote."""
+    fields = {name: value for name, value in data.items() if name != "type"}
+    if isinstance(fields.get("data"), str):
+        fields["data"] = base64.b64decode(fields["data"])
+    return _KINDS[data["type"]](**fields)
+
+
+def note_of(part: Content) -> str:
+    """Return the text that stands for a part where only text can go; base64 never lands in text."""
+    match part:
+        case Text(text):
+            return text
+        case ResourceLink(uri, name):
+            return f"[resource {name or uri}: {uri}]"
+        case EmbeddedResource(uri, text) if text is not None:
+            return text
+        case EmbeddedResource(uri, _, data, mime_type):
+            return f"[resource {uri}: {mime_type or 'binary'}, {len(data or b'')} bytes]"
+        case Image(data, mime_type) | Audio(data, mime_type):
+            return f"[{_KIND_OF[type(part)]}: {mime_type}, {len(data)} bytes]"

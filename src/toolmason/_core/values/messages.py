@@ -1,0 +1,132 @@
+"""What a conversation is made of: messages, as frozen values that go to JSON and back.
+
+Lives here: `Message`. Not here: how a provider writes one, or who keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from pydantic_core import from_json, to_jsonable_python
+
+from toolmason._core.values.content import Content, Text, dump_part, load_part, note_of
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.errors import ToolCallError
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class _Recorded(ToolCallError):
+    """A failure read back from JSON; what it was is in `code` and the message."""
+
+    def __init__(self, form: Mapping[str, Any]) -> None:
+        super().__init__(
+            str(form.get("message", "")), tool=str(form.get("tool", "")), retryable=bool(form.get("retryable"))
+        )
+        self.form = dict(form)
+        self.__dict__["code"] = str(form.get("code", "tool_call_error"))
+
+    def to_model(self) -> dict[str, Any]:
+        return {"error": self.form}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation. `content` may be given as a text; it is kept as a tuple of parts."""
+
+    role: Role
+    content: tuple[Content, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    """What the model asked for in this message."""
+    results: tuple[ToolResult, ...] = ()
+    """The answers to the calls of the message before."""
+    provider_state: Mapping[str, Any] | None = None
+    """Items that must go back to the provider they came from, and to no other."""
+
+    def __init__(
+        self,
+        role: Role,
+        content: str | Content | Iterable[str | Content] = (),
+        calls: Iterable[ToolCall] = (),
+        results: Iterable[ToolResult] = (),
+        provider_state: Mapping[str, Any] | None = None,
+    ) -> None:
+        parts = (content,) if isinstance(content, str) or not isinstance(content, Iterable) else content
+        set_field = object.__setattr__
+        set_field(self, "role", role)
+        set_field(self, "content", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+        set_field(self, "calls", tuple(calls))
+        set_field(self, "results", tuple(results))
+        set_field(self, "provider_state", provider_state)
+
+    @property
+    def text(self) -> str:
+        """The content as text; a part that is not text is named in brackets."""
+        return "\n".join(map(note_of, self.content))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as plain JSON data."""
+        data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
+        if self.calls:
+            data["calls"] = [{"id": c.id, "name": c.name, "arguments": _plain(c.arguments)} for c in self.calls]
+        if self.results:
+            data["results"] = [dump_result(result) for result in self.results]
+        if self.provider_state is not None:
+            data["provider_state"] = dict(self.provider_state)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Message:
+        """Read back what `to_dict` wrote."""
+        return cls(
+            data["role"],
+            [load_part(part) for part in data.get("content", ())],
+            [ToolCall(**call) for call in data.get("calls", ())],
+            [load_result(result) for result in data.get("results", ())],
+            data.get("provider_state"),
+        )
+
+
+def _plain(arguments: Any) -> Any:
+    return arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
+
+
+def dump_result(result: ToolResult) -> dict[str, Any]:
+    """Return a result as plain JSON data: what a model and a conversation need of it."""
+    data: dict[str, Any] = {"call_id": result.call_id, "name": result.name}
+    if result.error is not None:
+        data["error"] = _shown_error(result, result.error)
+    data["content"] = [dump_part(part) for part in result.content]
+    if result.structured is not None:
+        data["structured"] = result.structured
+        if (result.structured_from or "").startswith("wrapped"):
+            data["wrapped"] = True
+    if result.return_direct:
+        data["return_direct"] = True
+    return data
+
+
+def _shown_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
+    # What the model was shown, and no more: a redacted failure stays redacted in the history.
+    try:
+        form = from_json(result.text)["error"]
+    except (ValueError, KeyError, TypeError):
+        form = {"code": error.code, "message": result.text, "tool": error.tool, "retryable": error.retryable}
+    return dict(form)
+
+
+def load_result(data: Mapping[str, Any]) -> ToolResult:
+    """Read back what `dump_result` wrote."""
+    fields: dict[str, Any] = {"content": tuple(load_part(part) for part in data["content"])}
+    fields["text"] = "\n".join(map(note_of, fields["content"]))
+    if "error" in data:
+        fields["error"] = _Recorded(data["error"])
+    if "structured" in data:
+        fields["structured"] = data["structured"]
+        fields["value"] = data["structured"]["result"] if data.get("wrapped") else data["structured"]
+        fields["structured_from"] = "wrapped json" if data.get("wrapped") else None
+    else:
+        fields["value"] = fields["text"]
+    return ToolResult(data["call_id"], data["name"], return_direct=data.get("return_direct", False), **fields)

@@ -1,0 +1,179 @@
+"""What travels along the path of a call: calls in, results out, and the parts of a result.
+
+Lives here: frozen values. Not here: how a result is made from a tool's return value (`result`), or
+how it looks on a provider's wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import FrozenInstanceError, dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, overload
+
+from pydantic_core import from_json, to_json
+from typing_extensions import Self  # noqa: UP035 - ty and pyright read it from here for 3.11
+
+from toolmason._core.values.content import NOTHING, Content, Text, note_of
+
+if TYPE_CHECKING:
+    from toolmason.errors import ToolCallError
+
+
+Arguments: TypeAlias = str | bytes | Mapping[str, Any] | None
+"""A call's arguments: JSON as it came from a model, or a mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One request of a model to have a tool called."""
+
+    id: str
+    name: str
+    arguments: Arguments = None
+    """JSON text as the model wrote it, or a mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One argument that was read as what it clearly meant."""
+
+    path: str
+    """Where, as a JSON path: `$.items[2]`."""
+    rule: str
+    """Which rule did it, e.g. `numeric text`."""
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturn:
+    """Return it from a tool to give the application something that the model does not see."""
+
+    value: Any = None
+    """The tool's value, as if it had been returned."""
+    content: str | Content | Sequence[str | Content] | None = None
+    """What the model reads, where it is not simply the value."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """For the application alone; ends in `result.meta`."""
+
+
+_new, _set = object.__new__, object.__setattr__
+_T = TypeVar("_T")
+
+
+class lazy(Generic[_T]):  # noqa: N801 - used as a decorator, like `property`
+    """A field that is made when it is first asked for. `functools.cached_property` takes a lock in Python 3.11."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> _T: ...
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        value = owner.__dict__[self.name] = self.make(owner)
+        return value
+
+
+class ToolResult:
+    """What one call came to, good or bad. Frozen; `text`, `content` and `structured` are made when asked for."""
+
+    call_id: str
+    name: str
+    value: Any = None
+    """What the tool returned, as it is."""
+    error: ToolCallError | None = None
+    repairs: tuple[Repair, ...] = ()
+    """Arguments that were read leniently."""
+    attempts: int = 1
+    duration: float = 0.0
+    """Seconds, retries included."""
+    return_direct: bool = False
+    meta: Mapping[str, Any] = NOTHING
+    """What the tool meant for the application, not for the model."""
+    whole: str | None = None
+    """SHA-256 of the whole text, where only a part of it is shown."""
+    structured_from: str | None = None
+    """How `structured` follows from `text`: `"json"`, `"wrapped json"`, `"wrapped text"` or not at all."""
+
+    def __init__(self, call_id: str, name: str, **fields: Any) -> None:
+        _set(self, "__dict__", {**fields, "call_id": call_id, "name": name})
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool ran and its result can be used."""
+        return self.error is None
+
+    @lazy
+    def text(self) -> str:
+        """What the model reads, as text."""
+        if self.error is not None:
+            return to_json(self.error.to_model()).decode()
+        return "\n".join(map(note_of, self.content))
+
+    @lazy
+    def content(self) -> tuple[Content, ...]:
+        """The parts of the result, in order."""
+        return (Text(self.text),)
+
+    @lazy
+    def structured(self) -> Any:
+        """The value as JSON data where the tool declares an output schema, else `None`."""
+        if self.structured_from is None or self.error is not None:
+            return None
+        try:
+            value = self.text if self.structured_from == "wrapped text" else from_json(self.text)
+        except ValueError:
+            value = self.value  # a whole number of more than 4,300 digits, which no parser reads back
+        return value if self.structured_from == "json" else {"result": value}
+
+    def unwrap(self) -> Any:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}: a ToolResult is frozen")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}: a ToolResult is frozen")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolResult) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.call_id, self.name))
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.call_id, self.name, self.text, self.error and self.error.code, self.content)
+
+    def __repr__(self) -> str:
+        outcome = f"text={self.text[:80]!r}" if self.error is None else f"error={self.error.code!r}"
+        return f"ToolResult(call_id={self.call_id!r}, name={self.name!r}, ok={self.ok}, {outcome})"
+
+
+_set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
+
+
+def call_of(call_id: str, name: str, arguments: Arguments) -> ToolCall:
+    """Make a call; half the cost of a frozen dataclass, whose constructor guards each field."""
+    call = _new(ToolCall)
+    _set_id(call, call_id)
+    _set_name(call, name)
+    _set_arguments(call, arguments)
+    return call
+
+
+fill: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
+"""Give a new result its fields; class defaults stand in for what is not there."""
+
+
+def result_of(fields: dict[str, Any]) -> ToolResult:
+    """Make a result out of its fields, without a copy: a quarter of the cost of thirteen guarded assignments."""
+    result = _new(ToolResult)
+    fill(result, fields)
+    return result

@@ -1,0 +1,1 @@
+"""`toolmason check`: rules, findings, reports, and the pytest plugin."""

@@ -1,0 +1,139 @@
+"""What a check says: a finding with its code, its place and its words.
+
+Lives here: the frozen values that every rule yields and every report prints. Not here: the rules (`rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, Literal, TypeAlias
+
+from toolmason.build.check.ruletexts import TEXTS, RuleText
+from toolmason.errors import ConfigError
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+"""Errors fail a check, warnings fail a strict one, notes fail none."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something is written; line and column count from 1."""
+
+    path: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One mistake, at one place."""
+
+    place: Place
+    code: str
+    message: str
+    severity: Severity
+    hint: str = ""
+    """What to do about it."""
+    tool: str = ""
+    """The tool that it is about, by the name the model sees."""
+    owner: int = 0
+    """The line of the `def`, where an ignore comment counts too; 0 where there is none."""
+
+    @property
+    def order(self) -> tuple[Place, str, str]:
+        """Sorts findings by place, then by code."""
+        return self.place, self.code, self.message
+
+
+PAGES: Final = "docs/reference/rules"
+"""Where each rule has its page, as `TM101.md`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of mistake."""
+
+    code: str
+    name: str
+    severity: Severity
+    what: str
+    why: str
+    fix: str
+    dynamic: bool = False
+    """Whether it needs the tools themselves, and so only runs where a target is loaded."""
+
+    @property
+    def page(self) -> str:
+        """Its docs page, from the root of the repository."""
+        return f"{PAGES}/{self.code}.md"
+
+
+def _rule(text: RuleText) -> Rule:
+    code, severity, name, *loads = text.head.split()
+    return Rule(code, name, _SEVERITIES[severity], text.what, text.why, text.fix, dynamic=bool(loads))
+
+
+_SEVERITIES: Final[dict[str, Severity]] = {"error": "error", "warning": "warning", "note": "note"}
+
+RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_rule, TEXTS)}
+"""Every rule, by code."""
+
+_LONGEST_MESSAGE: Final = 400
+"""Messages quote the source, and a default or a name may be a megabyte long."""
+
+UNREADABLE, NOT_LOADED, UNUSED_IGNORE = "TM100", "TM198", "TM199"
+
+
+def finding(code: str, place: Place, message: str, *, tool: str = "", owner: int = 0) -> Finding:
+    """Return a finding of a rule, with the rule's severity and advice."""
+    rule = RULES[code]
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]}…"
+    return Finding(
+        place=place, code=code, message=message, severity=rule.severity, hint=rule.fix, tool=tool, owner=owner
+    )
+
+
+def codes_in(selectors: Iterable[str], origin: str) -> frozenset[str]:
+    """Return the codes that selectors such as `TM101`, `TM1` or `ALL` stand for.
+
+    Raises:
+        ConfigError: a selector stands for none; names it and where it was given.
+    """
+    chosen: set[str] = set()
+    for selector in selectors:
+        wanted = selector.strip().upper()
+        known = [code for code in RULES if wanted == "ALL" or (wanted.startswith("TM") and code.startswith(wanted))]
+        if not known:
+            near = get_close_matches(wanted, RULES, n=1)
+            hint = (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else "Give a code such as 'TM101', a family such as 'TM1', or 'ALL'."
+            )
+            raise ConfigError(f"{origin}: no rule matches {selector!r}. {hint}")
+        chosen.update(known)
+    return frozenset(chosen)
+
+
+def index_page() -> str:
+    """Return the docs page that lists every rule, as Markdown."""
+    families = {"1": "Definition", "2": "Providers", "3": "Safety", "4": "Tokens"}
+    lines = ["# Rules of `toolmason check`", "", "```console", "$ toolmason check --explain TM101", "TM101"]
+    lines += ["...", "```", "", "This page is made from the table in the source. An *error* fails a check, a *warning*"]
+    lines += [
+        "fails one with `--strict`, a *note* fails none. A rule marked *loads* needs the tools themselves: it runs"
+    ]
+    lines += ["where a target is loaded (`module:name`, or `--dynamic`)."]
+    for digit, family in families.items():
+        lines += ["", f"## {family}: `TM{digit}xx`", "", "| Rule | Name | Severity | Finds |", "|---|---|---|---|"]
+        for rule in RULES.values():
+            if rule.code[2] == digit:
+                kind = f"{rule.severity}, loads" if rule.dynamic else rule.severity
+                lines.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {kind} | {rule.what} |")
+    return "\n".join(lines) + "\n"

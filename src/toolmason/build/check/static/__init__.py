@@ -1,0 +1,1 @@
+"""Rules that read the source without importing it."""

@@ -1,0 +1,1 @@
+"""Compare lists of tools: schema differences, the lock file."""

@@ -1,0 +1,139 @@
+"""`toolmason.lock`: the definitions that were seen and found good, each with its digest.
+
+Lives here: reading, comparing, approving and writing a lock. Own tools stand under `tools`, those of a remote server
+under `servers`, by the server's name. Not here: connecting to servers (`toolmason.mcp`), printing (`cli.lock`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from toolmason._core.load.json_forms import object_in
+from toolmason.build.compare.comparison import ToolDiff
+from toolmason.build.compare.comparison import compare as compare_tools
+from toolmason.build.compare.listing import LOCK, Listing, Listings, listings_of, parsed, tools_in
+from toolmason.build.manifest.package_manifest import write_file
+from toolmason.errors import ConfigError, clip
+
+FILE: Final = "toolmason.lock"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What was approved."""
+
+    targets: tuple[str, ...] = ()
+    """Where the own tools come from, so that the lock can be checked without naming them again."""
+    tools: Mapping[str, Listing] = field(default_factory=dict)
+    """The own tools, by name."""
+    servers: Mapping[str, Mapping[str, Listing]] = field(default_factory=dict)
+    """The tools of each remote server, by the server's name and theirs."""
+
+    def part(self, server: str | None = None) -> Mapping[str, Listing]:
+        """Return the own tools, or those of a server; empty for one that is not known."""
+        return self.tools if server is None else self.servers.get(server, {})
+
+    def dump(self) -> bytes:
+        """Return the lock as it is written: JSON, the same for the same definitions, a line for each fact."""
+        form = {
+            "format": LOCK,
+            "version": VERSION,
+            "targets": list(self.targets),
+            "tools": _forms(self.tools),
+            "servers": {name: {"tools": _forms(self.servers[name])} for name in sorted(self.servers)},
+        }
+        return (json.dumps(form, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _forms(listings: Mapping[str, Listing]) -> dict[str, Any]:
+    return {name: {k: v for k, v in listings[name].form().items() if k != "name"} for name in sorted(listings)}
+
+
+def load(path: str | Path = FILE) -> Lock:
+    """Read a lock.
+
+    Raises:
+        ConfigError: there is none, or it is damaged or was edited; names the part.
+    """
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"There is no lock at {str(path)!r}: {error.strerror}. Write it with `toolmason lock`."
+        ) from error
+    return parse(text, repr(str(path)))
+
+
+def parse(text: bytes, place: str) -> Lock:
+    """Read a lock from its bytes.
+
+    Raises:
+        ConfigError: it is damaged or was edited; names the part.
+    """
+    form = parsed(text, place)
+    if form["format"] != LOCK or form.get("version") != VERSION:
+        raise ConfigError(
+            f"{place} is not a lock of version {VERSION}: it says {form['format']!r}, version "
+            f"{clip(repr(form.get('version')))}. Write it again with `toolmason lock`."
+        )
+    targets = form.get("targets", [])
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise ConfigError(f"{place}: 'targets' must be a list of texts, not {clip(repr(targets))}.")
+    servers = object_in({"servers": {}, **form}, "servers", place)
+    remote: dict[str, Listings] = {}
+    for name in servers:
+        where = f"{place}: server {clip(name)!r}"
+        remote[name] = tools_in(object_in({"tools": {}, **object_in(servers, name, place)}, "tools", where), where)
+    return Lock(tuple(targets), tools_in(object_in({"tools": {}, **form}, "tools", place), place), remote)
+
+
+def compare(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> list[ToolDiff]:
+    """Return how the tools that were found differ from the locked ones; an empty list where nothing does."""
+    return compare_tools(lock.part(server), found)
+
+
+def approve(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> Lock:
+    """Return a lock in which the tools that were found are the approved ones; other parts stay as they are."""
+    if server is None:
+        return replace(lock, tools=dict(found))
+    return replace(lock, servers={**lock.servers, server: dict(found)})
+
+
+def forget(lock: Lock, server: str) -> Lock:
+    """Return a lock without a server."""
+    return replace(lock, servers={name: tools for name, tools in lock.servers.items() if name != server})
+
+
+def retarget(lock: Lock, targets: Sequence[str]) -> Lock:
+    """Return a lock that names where the own tools come from."""
+    return replace(lock, targets=tuple(targets))
+
+
+def write(lock: Lock, path: str | Path = FILE) -> bool:
+    """Write a lock; tell whether the file changed.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    return write_file(Path(path), lock.dump())
+
+
+__all__ = [
+    "FILE",
+    "Listing",
+    "Lock",
+    "ToolDiff",
+    "approve",
+    "compare",
+    "forget",
+    "listings_of",
+    "load",
+    "parse",
+    "retarget",
+    "write",
+]

@@ -1,0 +1,1 @@
+"""Write the manifest of a package, and find out if it is stale."""

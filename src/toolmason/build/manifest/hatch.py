@@ -1,0 +1,77 @@
+"""The build hook for hatch: wheels carry a fresh manifest.
+
+    [tool.hatch.build.targets.wheel.hooks.toolmason]
+    packages = ["src/shop"]
+
+Lives here: what hatch asks of a plugin. Not here: building the manifest (`manifest`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from toolmason._core.load.manifest import FILE
+from toolmason.build.manifest.package_manifest import Built, build_for_wheel
+from toolmason.errors import ConfigError
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.plugin import hookimpl
+except ImportError as missing:
+    raise ImportError("The build hook for hatch needs hatchling: pip install hatchling") from missing
+
+
+class ManifestHook(BuildHookInterface[Any]):
+    """Puts the manifest of each package into the wheel; the source tree stays as it is."""
+
+    PLUGIN_NAME = "toolmason"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the manifests, before hatch collects the files."""
+        if version == "editable":
+            return  # the source itself is what is imported; `toolmason build` writes there
+        folder = tempfile.TemporaryDirectory(prefix="toolmason-")
+        self.folder = folder
+        for place in self._packages():
+            built = build_for_wheel(Path(self.root) / place, self.config.get("exclude", ()), tell=self.app.display_info)
+            if self._is_packed(Path(place) / FILE, built):
+                continue
+            file = Path(folder.name) / f"{built.form['package']}.json"
+            file.write_bytes(built.data)
+            inside = Path(*built.form["package"].split(".")) / FILE
+            build_data["force_include"][str(file)] = inside.as_posix()
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Drop what was made for the wheel."""
+        del version, build_data, artifact_path
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    def _is_packed(self, place: Path, built: Built) -> bool:
+        """Tell whether hatch packs a manifest that is in the source; a second one would clash with it.
+
+        Raises:
+            ConfigError: it is out of date.
+        """
+        if not built.file.is_file() or not self.build_config.include_path(place.as_posix()):
+            return False
+        if built.file.read_bytes() != built.data:
+            raise ConfigError(f"{place.as_posix()!r} is out of date. Run `toolmason build {place.parent.as_posix()}`.")
+        return True
+
+    def _packages(self) -> list[str]:
+        packages: Any = self.config.get("packages", self.build_config.packages)
+        if not isinstance(packages, list) or not packages or not all(isinstance(place, str) for place in packages):
+            raise ConfigError(
+                f"The hook of toolmason has packages = {packages!r}. Give the folders of the packages: "
+                '`[tool.hatch.build.targets.wheel.hooks.toolmason] packages = ["src/shop"]`.'
+            )
+        return packages
+
+
+@hookimpl
+def hatch_register_build_hook() -> type[ManifestHook]:
+    """Tell hatch of the hook."""
+    return ManifestHook

@@ -1,0 +1,59 @@
+"""Encode effects as JSON for the journal, and reconcile calls that were interrupted."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any, Final
+
+from toolmason._core.call.admission import plain_arguments
+from toolmason._core.define.context import ToolContext
+from toolmason._core.toolbox.exchange import ModelReply, Usage
+from toolmason._core.values.definition import ToolOptions
+from toolmason._core.values.messages import Message, dump_result, load_result
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.chat.durable.effects import Ask, NotDone, Reconciled, WasDone
+from toolmason.chat.durable.journal import result_with
+from toolmason.chat.durable.runtime import Form
+from toolmason.errors import ApprovalRequired
+
+
+def _dump_reply(reply: ModelReply) -> dict[str, Any]:
+    usage = {name: getattr(reply.usage, name) for name in Usage.__slots__}
+    return {"message": reply.message.to_dict(), "finish": reply.finish, "usage": usage}
+
+
+def _load_reply(data: dict[str, Any]) -> ModelReply:
+    return ModelReply(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
+
+
+def _dump_result(result: ToolResult) -> dict[str, Any] | None:
+    # A call that waits for a human was not made. It is asked about again, with a request that this process signs.
+    return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
+
+
+REPLY: Final = Form(_dump_reply, _load_reply)
+RESULT: Final = Form(_dump_result, load_result)
+
+_log = logging.getLogger("toolmason")
+
+
+def asker(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Ask | None:
+    """Return what finds out about a call, where its tool has a way to."""
+    reconcile = None if options is None else options.reconcile
+    if reconcile is None:
+        return None
+
+    async def ask() -> Reconciled | None:
+        try:
+            given = (plain_arguments(call), context or ToolContext[Any]())
+            said = reconcile(*given[: len(inspect.signature(reconcile).parameters)])
+            said = await said if inspect.isawaitable(said) else said
+        except Exception as error:  # noqa: BLE001 - foreign code; what it cannot tell is not known
+            _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
+            return None
+        if isinstance(said, WasDone):
+            return WasDone(result_with(call.name, said.value, call.id))
+        return said if isinstance(said, NotDone) else None
+
+    return ask

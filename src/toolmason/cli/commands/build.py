@@ -1,0 +1,64 @@
+"""`toolmason build PACKAGE`: write the manifest of a package, or check that it is up to date."""
+
+from __future__ import annotations
+
+import click
+
+from toolmason.build.compare.drift import Drift, drift_of
+from toolmason.build.manifest.package_manifest import Built, build_at, locate, write_file
+from toolmason.cli.main import DRIFT, NOT_FOUND
+from toolmason.cli.output import counted, print_json, print_rows
+from toolmason.cli.targets import fail, is_importable
+from toolmason.errors import ConfigError
+
+
+@click.command("build")
+@click.argument("package")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if the manifest is out of date.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Modules not to look into, e.g. 'shop.tests.*'.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: bool) -> None:
+    """Write the manifest of PACKAGE, a name or a folder, into the package."""
+    try:
+        name, folder = locate(package)
+    except ConfigError as error:
+        fail(str(error), NOT_FOUND)
+    if not is_importable(name, folder):
+        fail(f"There is no package {package!r}. Check the spelling, or run from the project's folder.", NOT_FOUND)
+    built = build_at(package, exclude)
+    drift = drift_of(built)
+    if not check:
+        write_file(built.file, built.data)
+    if as_json:
+        print_json(_report(built, drift, check=check))
+    else:
+        _print(built, drift, check=check)
+    if check and drift:
+        raise click.exceptions.Exit(DRIFT)
+
+
+def _report(built: Built, drift: list[Drift], *, check: bool) -> dict[str, object]:
+    form = built.form
+    return {
+        "package": form["package"],
+        "file": str(built.file),
+        "tools": len(form["tools"]),
+        "prompts": len(form["prompts"]),
+        "modules": len(form["modules"]),
+        "notes": built.notes,
+        "written": not check and bool(drift),
+        "changes": [one.form() for one in drift],
+    }
+
+
+def _print(built: Built, drift: list[Drift], *, check: bool) -> None:
+    for note in built.notes:
+        click.echo(f"Note: {note}", err=True)
+    size = f"{counted(len(built.form['tools']), 'tool')} from {counted(len(built.form['modules']), 'module')}"
+    if not drift:
+        click.echo(f"{built.file.name} of {built.form['package']} is up to date: {size}.")
+    elif not check:
+        click.echo(f"Wrote {built.file.name} of {built.form['package']}: {size}.")
+    else:
+        print_rows(("What", "How it changed"), [(one.name, one.words) for one in drift])
+        click.echo(f"The manifest is out of date. Run `toolmason build {built.form['package']}`.", err=True)

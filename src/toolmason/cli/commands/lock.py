@@ -1,0 +1,77 @@
+"""`toolmason lock`: write down the definitions that are approved, or check that none has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from toolmason._core.catalog.catalog import Catalog
+from toolmason._core.config.config import Config
+from toolmason.build.compare.comparison import ToolDiff
+from toolmason.build.compare.listing import listings_of
+from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
+from toolmason.cli.commands.diff import print_changes
+from toolmason.cli.main import DRIFT, NOT_FOUND
+from toolmason.cli.output import counted, print_json
+from toolmason.cli.targets import fail, servers_at, toolbox_at
+from toolmason.mcp_client.source import McpServer
+
+
+@click.command("lock")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition is not the locked one.")
+@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
+@click.option("--approve", "servers", multiple=True, metavar="SERVER", help="Approve what a server offers now.")
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
+def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, check: bool, as_json: bool) -> None:
+    """Write the definitions of the tools of each TARGET into the lock.
+
+    Without a TARGET, those that the lock names, or the tools of installed plugins. With --approve, a TARGET is a
+    configuration of MCP servers, or a toolbox in code: mcp.json, app.py:box.
+    """
+    if servers:
+        from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - for those who have servers
+
+        approve_servers(_servers_of(targets), servers, file)
+        return
+    if check and not Path(file).is_file():
+        fail(f"There is no lock at {file!r}. Write it with `toolmason lock TARGET`.", NOT_FOUND)
+    before = load(file) if Path(file).exists() else Lock()
+    wanted = targets or before.targets
+    catalog = Catalog()
+    for target in wanted or (None,):
+        for tool in toolbox_at(target):
+            catalog.add(tool)
+    if not catalog.tools and not wanted:
+        raise click.UsageError("Name a target: the lock names none yet, and no tools are installed.")
+    found = listings_of(catalog)
+    changes = compare(before, found)
+    written = False if check else write(retarget(approve(before, found), wanted), file)
+    if as_json:
+        report = {"file": file, "tools": len(found), "written": written, "changes": [one.form() for one in changes]}
+        print_json(report)
+    else:
+        _print(file, len(found), changes, check=check)
+    if check and changes:
+        raise click.exceptions.Exit(DRIFT)
+
+
+def _servers_of(targets: Sequence[str]) -> list[McpServer]:
+    found = [one for target in targets for one in servers_at(target)]
+    found = found if targets else McpServer.from_config(Config.find())
+    if not found:
+        fail("No servers. Name the file that has them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
+    return found
+
+
+def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -> None:
+    if changes:
+        print_changes(changes)
+    if not check:
+        click.echo(f"Locked {counted(count, 'tool')} in {file}.")
+    elif changes:
+        click.echo("The lock is out of date. Look at the changes, then run `toolmason lock`.", err=True)
+    else:
+        click.echo(f"{file} is up to date: {counted(count, 'tool')}.")

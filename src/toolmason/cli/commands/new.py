@@ -1,0 +1,165 @@
+"""`toolmason new NAME`: write a starter project: a tool, its test, and the entry point that offers it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from toolmason.cli.main import USAGE
+from toolmason.cli.output import print_json
+
+LONGEST: Final = 64
+
+_PYPROJECT: Final = """\
+[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "0.1.0"
+description = "Tools for language models."
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["toolmason"]
+
+[project.optional-dependencies]
+dev = ["pytest", "toolmason[cli]"]
+
+# Installed, these tools show up in `toolmason list` and in `toolmason.discover()`.
+[project.entry-points."toolmason.tools"]
+{module} = "{module}.tools"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/{module}"]
+
+[tool.pytest.ini_options]
+pythonpath = ["src"]
+testpaths = ["tests"]
+"""
+
+_INIT: Final = '''\
+"""Tools for language models."""
+'''
+
+_TOOLS: Final = '''\
+"""The tools of this project. Every function with `@tool` is one."""
+
+from typing import Annotated, Literal
+
+from toolmason import Toolbox, ToolError, tool
+
+STOCK = {{"tea": 12, "coffee": 3}}
+
+
+@tool(read_only=True)
+def count_stock(article: Annotated[str, "What to count, e.g. tea"]) -> int:
+    """Count how many of an article are in stock."""
+    if article not in STOCK:
+        raise ToolError(f"There is no {{article!r}}. There are: {{', '.join(STOCK)}}.")
+    return STOCK[article]
+
+
+@tool(read_only=True)
+def greet(name: str, language: Literal["en", "cs"] = "en") -> str:
+    """Greet somebody.
+
+    Args:
+        name: Who is greeted.
+        language: In which language.
+    """
+    return f"Hello {{name}}!" if language == "en" else f"Ahoj {{name}}!"
+
+
+box = Toolbox(count_stock, greet)
+'''
+
+_TESTS: Final = '''\
+"""The tools, called as a model calls them: by name, with JSON."""
+
+from {module}.tools import box, greet
+
+
+def test_a_tool_is_still_a_function():
+    assert greet("Ada") == "Hello Ada!"
+
+
+def test_a_call_gives_a_result():
+    result = box.call_sync("count_stock", '{{"article": "tea"}}')
+
+    assert result.value == 12
+
+
+def test_a_model_that_asks_for_too_much_is_told_what_there_is():
+    result = box.call_sync("count_stock", {{"article": "milk"}})
+
+    assert not result.ok
+    assert "coffee" in result.text
+'''
+
+_README: Final = """\
+# {name}
+
+Tools for language models, made with Toolmason.
+
+```sh
+pip install -e '.[dev]'
+pytest
+toolmason list {module}.tools
+toolmason call {module}.tools count_stock article=tea
+```
+
+The tools are in `src/{module}/tools.py`. The entry point in `pyproject.toml` offers them to every application
+that calls `toolmason.discover()`.
+"""
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
+def command(name: str, *, as_json: bool) -> None:
+    """Write a starter project into the new folder NAME."""
+    module = module_of(name)
+    files = {
+        "pyproject.toml": _PYPROJECT,
+        "README.md": _README,
+        f"src/{module}/__init__.py": _INIT,
+        f"src/{module}/tools.py": _TOOLS,
+        "tests/test_tools.py": _TESTS,
+    }
+    folder = Path(name)
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise click.UsageError(
+            f"{name!r} is there already, and is not overwritten. Give another name, or move it away."
+        )
+    try:
+        for place, text in files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # "x": a file that came up in between is not overwritten either.
+            with path.open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text.format(name=name, module=module))
+    except OSError as error:
+        click.echo(f"Error: cannot write the project: {error}. Check the folder.", err=True)
+        raise click.exceptions.Exit(USAGE) from None
+    written = [str(folder / place) for place in files]
+    if as_json:
+        print_json({"name": name, "module": module, "files": written})
+    else:
+        click.echo("\n".join(written))
+
+
+def module_of(name: str) -> str:
+    """Return the name of the package for a project; one that cannot be installed or imported is a usage error."""
+    module = re.sub(r"[-.]+", "_", name).lower()
+    fits = re.fullmatch(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?", name) is not None and len(name) <= LONGEST
+    if not fits or keyword.iskeyword(module):
+        raise click.UsageError(f"{name!r} cannot be the name of a project. Write letters, digits and dashes: my-tools.")
+    if module in sys.stdlib_module_names or module in ("toolmason", "tests"):
+        raise click.UsageError(f"{name!r} is the name of a module that is there already. Give another name.")
+    return module

@@ -1,0 +1,154 @@
+"""Text, tables and results → a terminal, or a pipe.
+
+Lives here: how things look where someone looks: colour, width, and no escape sequence that a tool slipped in.
+Not here: what is printed (the subcommands).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from toolmason._core.run.progress import OnProgress, ProgressReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def console(*, err: bool = False) -> Console:
+    """Return a console for standard output or standard error; it takes every text as it is."""
+    from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
+
+    # Rich would still print bold and dim under NO_COLOR; without a colour system it prints text.
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(stderr=err, markup=False, emoji=False, highlight=False, color_system=None if plain else "auto")
+
+
+def is_terminal() -> bool:
+    """Tell whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def harmless(text: str) -> str:
+    """Return a text that cannot steer a terminal: escape and control characters are shown, not obeyed."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def print_text(text: str) -> None:
+    """Print a result: as it is into a pipe, harmless and with JSON in colour on a terminal."""
+    if not is_terminal():
+        # Not `click.echo`: it would drop escape sequences, and a pipe gets what the tool gave.
+        sys.stdout.write(f"{text}\n")
+        return
+    shown = harmless(text)
+    if shown[:1] in ("{", "[") and _is_json(shown):
+        from rich.json import JSON  # noqa: PLC0415 - as above
+
+        console().print(JSON(shown))
+    else:
+        console().print(shown, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_error(text: str) -> None:
+    """Print what went wrong on standard error."""
+    click.echo(f"Error: {harmless(text) if sys.stderr.isatty() else text}", err=True)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@contextmanager
+def progress_bar() -> Generator[OnProgress | None]:
+    """Give a callback that draws progress on standard error, from the first report on; none where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = _Bar()
+    try:
+        yield bar
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    """A bar that appears with the first report."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, report: ProgressReport) -> None:
+        text, total = harmless(str(report.message or report.tool)), _finite(report.total)
+        if self._progress is None or self._task is None:
+            self._progress = progress = _new_bar()
+            self._task = progress.add_task(text, total=total)
+            progress.start()
+        self._progress.update(self._task, completed=_finite(report.done) or 0.0, total=total, description=text)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _finite(number: float | None) -> float | None:
+    """Return a number that a bar can be drawn of; a tool may report anything."""
+    try:
+        found = float(number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - see above
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _new_bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - as above
+
+    name = TextColumn("{task.description}", markup=False)
+    return Progress(name, BarColumn(), MofNCompleteColumn(), console=console(err=True), transient=True)
+
+
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows; on a terminal under their headings, in columns."""
+    if not is_terminal():
+        for row in rows:
+            click.echo("  ".join(cell for cell in row if cell))
+        return
+    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(harmless(cell), style=_STYLES.get(cell, "")) for cell in row))
+    console().print(table)
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: `1 tool`, `2 tools`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+_STYLES = {"breaking": "bold red", "compatible": "green"}

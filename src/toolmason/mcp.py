@@ -1,0 +1,47 @@
+"""MCP on both sides: servers as sources of tools, a toolbox served to clients, and the sign-in of each."""
+
+from typing import TYPE_CHECKING
+
+from toolmason._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolmason._core.config.mcp_json import ServerSettings
+    from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
+    from toolmason._core.remote.protocol import Health
+    from toolmason.mcp_client.oauth import FileTokens, client_credentials
+    from toolmason.mcp_client.source import McpServer
+    from toolmason.mcp_server.http.app import asgi_app
+    from toolmason.mcp_server.http.guard import Bearer, token_is
+    from toolmason.mcp_server.serve import serve
+
+__all__ = [
+    "Bearer",
+    "Client",
+    "Elicit",
+    "Elicited",
+    "FileTokens",
+    "Health",
+    "McpServer",
+    "Question",
+    "Roots",
+    "Sample",
+    "ServerSettings",
+    "asgi_app",
+    "client_credentials",
+    "serve",
+    "token_is",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "toolmason._core.config.mcp_json": ("ServerSettings",),
+        "toolmason._core.define.mcp_client": ("Client", "Elicit", "Elicited", "Question", "Roots", "Sample"),
+        "toolmason._core.remote.protocol": ("Health",),
+        "toolmason.mcp_client.oauth": ("FileTokens", "client_credentials"),
+        "toolmason.mcp_client.source": ("McpServer",),
+        "toolmason.mcp_server.http.app": ("asgi_app",),
+        "toolmason.mcp_server.http.guard": ("Bearer", "token_is"),
+        "toolmason.mcp_server.serve": ("serve",),
+    },
+)

@@ -1,1 +1,0 @@
-"""MCP: servers as sources of tools. What needs the SDK is loaded with the first connection."""

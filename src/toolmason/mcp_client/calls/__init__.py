@@ -1,0 +1,1 @@
+"""Requests to and from a server: tools, tasks, callbacks, forwarding, output validation."""

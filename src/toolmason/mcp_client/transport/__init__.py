@@ -1,0 +1,1 @@
+"""Bytes from and to a server: stdio, HTTP, framing, sanitizing, SSRF checks."""

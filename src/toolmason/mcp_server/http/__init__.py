@@ -1,0 +1,1 @@
+"""The ASGI application: guard, identity, quotas, replay, and the fast path for plain calls."""

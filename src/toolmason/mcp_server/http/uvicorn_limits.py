@@ -1,0 +1,251 @@
+"""Connections that come in → requests: uvicorn, with limits for slow and many senders.
+
+Lives here: how long a header may take, how many connections there may be, and the server that runs the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from typing_extensions import override
+
+from toolmason.mcp_server.http.app import McpApp
+from toolmason.mcp_server.http.session_quota import UNCOUNTED
+from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS
+
+try:
+    import httptools
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as missing:
+    raise ImportError("Serving over HTTP needs its server: pip install 'toolmason[serve]'") from missing
+
+HEADER_SECONDS: Final = 10.0
+HEADER_BYTES: Final = 64 * 1024
+READ_SECONDS: Final = 60.0
+"""How long a client may leave an answer unread."""
+CONNECTIONS: Final = 512
+PEER_CONNECTIONS: Final = 256
+"""How many of them may come from one other machine."""
+KEEP_ALIVE_SECONDS: Final = 30
+_OF_UPGRADE: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
+
+
+class _Patient(HttpToolsProtocol):
+    """A connection that has to say what it wants, soon and in few words."""
+
+    _due: float | None = None
+    """Until when the head of a request has to be here; `None` while one is answered."""
+    _look: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _in_head = False
+    _chunk = _lead = _size = _read_until = 0
+    """How long the piece at hand is, how much of it may be the head that begins in it, and how much has come that is
+    neither done nor a body: a head so far, or what stands around the pieces of a body."""
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) <= PEER_CONNECTIONS:
+            return
+        ours = [other for other in self.connections if isinstance(other, _Patient)]
+        if len(ours) > CONNECTIONS:
+            self._make_room(ours)
+        elif self.machine not in UNCOUNTED:
+            same = [other for other in ours if other.machine == self.machine]
+            if len(same) > PEER_CONNECTIONS:
+                self._make_room(same)
+
+    def _make_room(self, among: list[_Patient]) -> None:
+        """Cut off whoever has waited longest without a request; the newcomer, where all are busy."""
+        next((other for other in among if other.is_idle and other is not self), self).transport.abort()
+
+    @property
+    def machine(self) -> str:
+        """Where the connection comes from."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered here."""
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete)
+
+    def _wait(self) -> None:
+        # One timer that looks now and then: to set and cancel one for each request costs more than the rest of this.
+        self._due = self.loop.time() + HEADER_SECONDS
+        if self._look is None:
+            self._look = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._look = None
+        if self._due is None:
+            return
+        left = self._due - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:
+            self._look = self.loop.call_later(left, self._give_up)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        before: Any = self.cycle
+        self._chunk = len(data)
+        # What follows another request in the same piece was not sent by somebody who is slow to end a head.
+        self._lead = 0 if before is not None and before.more_body else self._chunk
+        self._size += self._chunk
+        self._feed(data)
+        after: Any = self.cycle
+        if self._size > HEADER_BYTES and (self._in_head or (after is not None and after.more_body)):
+            self.transport.abort()
+        # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
+        # must not end the patience with it. To close at once would lose the answer on its way.
+        if self._due is None and self.is_idle and not self.transport.is_closing():
+            self._wait()
+
+    def _feed(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        left = memoryview(data)
+        try:
+            while not self._read(left):
+                left = left[self._read_until :]
+        except httptools.HttpParserError:
+            if not self.transport.is_closing():
+                self.logger.warning("Invalid HTTP request received.")
+                self.send_400_response("Invalid HTTP request received.")
+
+    def _read(self, left: memoryview) -> bool:
+        """Have the parser read; `False` where it stopped at the end of a head, and goes on as if it had not."""
+        try:
+            self.parser.feed_data(left)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_until = upgrade.args[0]
+        else:
+            return True
+        self._stay()
+        return False
+
+    def _stay(self) -> None:
+        """Take a request that would like to go on in another protocol for one of this protocol.
+
+        The HTTP client of Java asks for HTTP/2 that way, with the whole request; the parser would lose its body.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise httptools.HttpParserError("this is no proxy")
+        named = b",".join(value for name, value in self.headers if name == b"connection").lower()
+        head = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
+        head += [name + b": " + value for name, value in self.headers if name not in _OF_UPGRADE]
+        if b"close" in [word.strip() for word in named.split(b",")]:
+            head.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"\r\n".join((*head, b"", b"")))
+
+    @override
+    def on_message_begin(self) -> None:
+        self._in_head, self._size, self._lead = True, self._lead, 0
+        self._wait()
+        super().on_message_begin()
+
+    @override
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._in_head, self._due = False, None
+        headers = self.headers
+        if max(self._size, self._chunk) > HEADER_BYTES:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in headers)
+            if size > HEADER_BYTES:
+                self.transport.abort()
+                raise httptools.HttpParserError("the head is too long")
+        self._size = 0
+        if any(value[-1:] in b" \t" for _, value in headers):
+            # The space around a value is not part of it; the parser leaves it at the end.
+            headers[:] = [(name, value.strip(b" \t")) for name, value in headers]
+        super().on_headers_complete()
+        # What stands behind a body is no header: nobody has checked it.
+        self.headers = []
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._size = 0
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    @override
+    def timeout_keep_alive_handler(self) -> None:
+        # To close would wait until the rest is read, which may be never.
+        self.transport.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._look, self._unread):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+
+class _Announced(uvicorn.Server):
+    """A server that says where it listens."""
+
+    started_at: Callable[[int], None] | None = None
+    """Called with the port, when connections come in."""
+    hang_up: Callable[[], None] = staticmethod(lambda: None)
+    """Ends the streams of those who only listen: they would wait for us, and we for them."""
+
+    @override
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.started_at is not None:
+            self.started_at(self.servers[0].sockets[0].getsockname()[1])
+
+    @override
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        self.hang_up()
+        await super().shutdown(sockets)
+
+
+def server_for(
+    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, started: Callable[[int], None] | None = None
+) -> uvicorn.Server:
+    """Return the server that runs an application; `started` is told the port, which is another where it was 0."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=_Patient,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=1024,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(grace),
+    )
+    server = _Announced(config)
+    server.started_at = started
+    if isinstance(app, McpApp):
+        server.hang_up = app.hang_up
+    return server

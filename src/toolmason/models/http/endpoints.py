@@ -1,0 +1,88 @@
+"""A provider, a model and a key → where requests go, and with which headers.
+
+Lives here: addresses, headers, the environment variables that the providers' own SDKs read.
+Not here: sending (`transport`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from toolmason.errors import ConfigError
+from toolmason.models.http.sender import Endpoint
+
+_MCP_BETA: Final = "mcp-client-2025-11-20"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is known of a provider before a model is named."""
+
+    base_url: str
+    url_variable: str
+    key_variables: tuple[str, ...]
+
+
+PLACES: Final[Mapping[str, Place]] = {
+    "openai": Place("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
+    "openai-chat": Place("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
+    "anthropic": Place("https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY",)),
+    "gemini": Place(
+        "https://generativelanguage.googleapis.com/v1beta", "GEMINI_BASE_URL", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    ),
+}
+
+
+def endpoint_of(provider: str, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
+    """Return where a model is found.
+
+    Raises:
+        ConfigError: there is no key for a provider that wants one.
+    """
+    place = PLACES[provider]
+    base = (base_url or os.environ.get(place.url_variable) or place.base_url).rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise ConfigError(f"base_url={base!r} is not an address. Write http://… or https://….")
+    key = api_key or next((os.environ[name] for name in place.key_variables if os.environ.get(name)), "")
+    if not key and base == place.base_url:
+        names = " or ".join(place.key_variables)
+        raise ConfigError(f"{provider} wants a key, and {names} is not set. Set it, or give `api_key=`.")
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"The key for {provider} holds characters that no key has. Check how it was copied.")
+    return _MAKERS[provider](provider, model, base, key)
+
+
+def _openai(provider: str, _: str, base: str, key: str) -> Endpoint:
+    url = f"{base}/{'responses' if provider == 'openai' else 'chat/completions'}"
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key)
+
+
+def _anthropic(provider: str, _: str, base: str, key: str) -> Endpoint:
+    url = f"{base.removesuffix('/v1')}/v1/messages"
+    headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key, flags=anthropic_flags)
+
+
+def anthropic_flags(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers that what a body holds asks for."""
+    return {"anthropic-beta": _MCP_BETA} if body.get("mcp_servers") else {}
+
+
+def _gemini(provider: str, model: str, base: str, key: str) -> Endpoint:
+    path = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
+    # The key goes into a header: an address ends up in logs.
+    return Endpoint(
+        provider=provider,
+        url=f"{base}/{path}:generateContent",
+        stream_url=f"{base}/{path}:streamGenerateContent?alt=sse",
+        headers={"x-goog-api-key": key} if key else {},
+        secret=key,
+    )
+
+
+_MAKERS: Final = {"openai": _openai, "openai-chat": _openai, "anthropic": _anthropic, "gemini": _gemini}

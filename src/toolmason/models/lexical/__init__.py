@@ -1,0 +1,1 @@
+"""Words without a model: similarity, search index, extraction of values from text."""

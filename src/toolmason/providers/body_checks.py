@@ -1,0 +1,222 @@
+"""A request body of any provider → what its API will refuse, though its types allow it.
+
+Lives here: ids of calls and results, names, the rules of strict mode. Use it in tests of what you send.
+Not here: the shape of a body, which the providers' own types tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from toolmason.providers.conversation import Flaw
+from toolmason.providers.registry import codec
+from toolmason.providers.schema.dialects import OPENAI_STRICT
+
+_OPENAI_IDS, _ANTHROPIC_IDS = re.compile(r".{1,64}", re.DOTALL), re.compile(r"[A-Za-z0-9_-]+")
+_KEPT: Final = (OPENAI_STRICT.keywords or frozenset()) | {"description", "title"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One thing that happens in a conversation."""
+
+    kind: Literal["call", "result", "user", "assistant"]
+    place: str
+    id: Any = None
+    name: Any = None
+
+
+def check_body(provider: str, body: Mapping[str, Any]) -> list[Flaw]:
+    """Return everything in a body that its provider refuses and no type shows; empty where there is nothing.
+
+    Raises:
+        UnsupportedProvider: there is no such provider; names those there are.
+    """
+    made = codec(provider)
+    tools = list(_TOOLS[made.name](body))
+    found = list(_check_tools(tools, made.terms.rule))
+    found += _check_choice(body, {name for name, _, _ in tools})
+    found += _check_steps(_STEPS[made.name](body), made.name)
+    return found
+
+
+def _check_tools(tools: list[tuple[Any, Any, bool]], rule: str) -> Iterator[Flaw]:
+    seen: set[Any] = set()
+    for number, (name, schema, strict) in enumerate(tools):
+        place = f"tool {number}"
+        if not isinstance(name, str) or not re.fullmatch(rule, name):
+            yield Flaw(place, "name", f"the name {name!r} is refused")
+        if name in seen:
+            yield Flaw(place, "duplicate tool", f"two tools are named {name!r}")
+        seen.add(name)
+        if isinstance(schema, Mapping):
+            if schema.get("type") != "object":
+                yield Flaw(place, "schema", f"the parameters are of type {schema.get('type')!r}, not an object")
+            if strict:
+                yield from _check_strict(schema, f"{place} $")
+
+
+def _check_strict(node: Any, place: str) -> Iterator[Flaw]:
+    """Yield what OpenAI's strict mode refuses in a schema."""
+    if not isinstance(node, Mapping):
+        return
+    if "properties" in node or node.get("type") == "object":
+        properties = node.get("properties") or {}
+        if node.get("additionalProperties") is not False:
+            yield Flaw(place, "strict", "additionalProperties is not false")
+        if set(node.get("required") or ()) != set(properties):
+            yield Flaw(place, "strict", "not every property is required")
+    for keyword in node.keys() - _KEPT:
+        yield Flaw(place, "strict", f"`{keyword}` has no place in strict mode")
+    if "$ref" in node and len(node) > 1:
+        yield Flaw(place, "strict", "something stands beside a reference")
+    if not node.keys() & {"type", "anyOf", "$ref", "enum", "const"}:
+        yield Flaw(place, "strict", "nothing says what it is")
+    for part, inner in _inside(node, place):
+        yield from _check_strict(part, inner)
+
+
+def _inside(node: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
+    for key in ("properties", "$defs"):
+        yield from ((part, f"{place}.{name}") for name, part in (node.get(key) or {}).items())
+    yield from ((part, place) for part in node.get("anyOf") or ())
+    yield node.get("items"), f"{place}[*]"
+
+
+def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
+    config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    choice = body.get("tool_choice", config.get("mode"))
+    if choice is not None and not body.get("tools"):
+        yield Flaw("tool_choice", "choice", "there is a choice, and there are no tools")
+    wanted = list(config.get("allowedFunctionNames") or ())
+    if isinstance(choice, Mapping):
+        held = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), Mapping) else choice
+        listed = (held or {}).get("tools") or [choice]
+        wanted += [(part.get("function") or part).get("name") for part in listed if isinstance(part, Mapping)]
+    for name in wanted:
+        if name is not None and name not in names:
+            yield Flaw("tool_choice", "choice", f"{name!r} is chosen, and not offered")
+
+
+def _check_steps(steps: Iterator[_Step], provider: str) -> list[Flaw]:
+    found: list[Flaw] = []
+    # Gemini's calls need no ids: those of one name are answered in order.
+    open_calls: dict[Any, list[_Step]] = {}
+    seen: set[Any] = set()
+    rule = _ANTHROPIC_IDS if provider == "anthropic" else _OPENAI_IDS
+    for step in steps:
+        unnamed = provider == "gemini" and step.id is None
+        key = step.name if unnamed else step.id
+        if step.kind in ("user", "assistant"):
+            found += [Flaw(step.place, "unanswered", f"call {i!r} has no result before this") for i in open_calls]
+            open_calls = {}
+        elif not unnamed and (not isinstance(step.id, str) or not rule.fullmatch(step.id)):
+            found.append(Flaw(step.place, "id", f"the id {step.id!r} is refused"))
+        elif step.kind == "call":
+            if key in seen and not unnamed:
+                found.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
+            seen.add(key)
+            # An id that was used twice is told above, and is one call still.
+            open_calls[key] = [*open_calls.get(key, ()), step] if unnamed else [step]
+        elif not (calls := open_calls.pop(key, [])):
+            found.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
+        else:
+            call = calls.pop(0)
+            if calls:
+                open_calls[key] = calls
+            if step.name is not None and call.name != step.name:
+                found.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
+    found += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
+    return found
+
+
+def _listed(held: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the objects of a list; a list that is none is for the types to tell."""
+    found = held.get(key)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def _responses_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
+    for number, item in enumerate(_listed(body, "input")):
+        place, kind = f"input {number}", item.get("type", "message")
+        if kind == "function_call":
+            yield _Step("call", place, item.get("call_id"), item.get("name"))
+        elif kind == "function_call_output":
+            yield _Step("result", place, item.get("call_id"))
+        elif kind == "message" and item.get("role") == "user":
+            yield _Step("user", place)
+
+
+def _chat_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
+    for number, message in enumerate(_listed(body, "messages")):
+        place = f"message {number}"
+        if message.get("role") == "tool":
+            yield _Step("result", place, message.get("tool_call_id"))
+            continue
+        yield _Step("assistant" if message.get("role") == "assistant" else "user", place)
+        for call in _listed(message, "tool_calls"):
+            yield _Step("call", place, call.get("id"), (call.get("function") or {}).get("name"))
+
+
+def _messages_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
+    for number, message in enumerate(_listed(body, "messages")):
+        place, blocks = f"message {number}", _listed(message, "content")
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        if not results or blocks[0].get("type") != "tool_result":
+            yield _Step("assistant" if message.get("role") == "assistant" else "user", place)
+        for block in results:
+            yield _Step("result", place, block.get("tool_use_id"))
+        if results:
+            yield _Step("user", place)
+        for block in blocks:
+            if block.get("type") == "tool_use":
+                yield _Step("call", place, block.get("id"), block.get("name"))
+
+
+def _gemini_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
+    for number, content in enumerate(_listed(body, "contents")):
+        place, parts = f"content {number}", _listed(content, "parts")
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        if not results:
+            yield _Step("assistant" if content.get("role") == "model" else "user", place)
+        for part in results:
+            yield _Step("result", place, part.get("id"), part.get("name"))
+        for part in parts:
+            if "functionCall" in part:
+                yield _Step("call", place, part["functionCall"].get("id"), part["functionCall"].get("name"))
+
+
+def _openai_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _listed(body, "tools"):
+        if tool.get("type") == "function":
+            held = tool.get("function") or tool
+            yield held.get("name"), held.get("parameters"), held.get("strict") is True
+
+
+def _anthropic_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _listed(body, "tools"):
+        if "mcp_server_name" not in tool:
+            yield tool.get("name"), tool.get("input_schema"), False
+
+
+def _gemini_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _listed(body, "tools"):
+        for held in _listed(tool, "functionDeclarations"):
+            yield held.get("name"), held.get("parametersJsonSchema"), False
+
+
+_TOOLS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, Any, bool]]]]] = {
+    "openai": _openai_tools,
+    "openai-chat": _openai_tools,
+    "anthropic": _anthropic_tools,
+    "gemini": _gemini_tools,
+}
+_STEPS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Step]]]] = {
+    "openai": _responses_steps,
+    "openai-chat": _chat_steps,
+    "anthropic": _messages_steps,
+    "gemini": _gemini_steps,
+}

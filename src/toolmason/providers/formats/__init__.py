@@ -1,0 +1,1 @@
+"""One module per wire format: requests, replies and streams as plain dicts."""

@@ -1,0 +1,117 @@
+"""Tools that a provider runs itself → how each provider writes them, or a clear error.
+
+Lives here: web search, MCP servers and passed-on tools, for every provider.
+Not here: the values (`toolmason._core.values.provider_tools`), which this module gives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from toolmason._core.values.provider_tools import Native, NativeTool, RemoteMcp, WebSearch
+from toolmason.errors import DefinitionError, UnsupportedProvider
+
+__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "anthropic_servers", "each_once", "native_tool"]
+
+_SEARCHES: Final = {
+    "openai": (
+        "web_search",
+        ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
+    ),
+    "anthropic": ("web_search_20260318", ("web_search_20250305", "web_search_20260209", "web_search_20260318")),
+    "gemini": ("googleSearch", ("googleSearch", "google_search")),
+}
+"""Provider → its current web search, and every name of one."""
+_SERVERS: Final = ("openai", "anthropic", "gemini")
+_PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini")
+
+
+def native_tool(item: Native, provider: str) -> dict[str, Any] | None:
+    """Return a tool as a provider writes it; nothing for one that is another provider's.
+
+    Raises:
+        DefinitionError: the provider has no such tool; says which have.
+        UnsupportedProvider: a tool is of a provider that nobody knows, and would be left out for ever.
+    """
+    if isinstance(item, NativeTool):
+        owner = str(item.provider).strip().lower().replace("_", "-")
+        if owner not in _PROVIDERS:
+            raise UnsupportedProvider(str(item.provider), _PROVIDERS)
+        return dict(item.spec) if owner == provider else None
+    return _search(item, provider) if isinstance(item, WebSearch) else _server(item, provider)
+
+
+def _search(item: WebSearch, provider: str) -> dict[str, Any]:
+    if provider not in _SEARCHES:
+        raise DefinitionError(
+            f"{provider} has no web search of its own. Leave WebSearch out, or use one of: {', '.join(_SEARCHES)}."
+        )
+    current, known = _SEARCHES[provider]
+    kind = current if item.type == "default" else item.type
+    if kind not in known:
+        raise DefinitionError(
+            f"WebSearch(type={item.type!r}): {provider} has no such search. "
+            f"Give 'default', or one of: {', '.join(known)}."
+        )
+    place = {"user_location": {"type": "approximate", **item.location}} if item.location else {}
+    if provider == "openai":
+        return {"type": kind, **place}
+    if provider == "anthropic":
+        return {"type": kind, "name": "web_search", **place}
+    if place:
+        raise DefinitionError(
+            f"WebSearch({', '.join(item.location)}=…): gemini takes no place for a search. Leave it out."
+        )
+    return {"googleSearch": {}}
+
+
+def _server(item: RemoteMcp, provider: str) -> dict[str, Any]:
+    if provider not in _SERVERS:
+        raise DefinitionError(
+            f"{provider} does not call MCP servers. Use `McpServer` for {item.name!r}, or one of: "
+            f"{', '.join(_SERVERS)}."
+        )
+    if provider == "openai":
+        tool: dict[str, Any] = {"type": "mcp", "server_label": item.name, "server_url": item.url}
+        if item.description:
+            tool["server_description"] = item.description
+        if item.authorization:
+            tool["authorization"] = item.authorization
+        if item.require_approval is not None:
+            tool["require_approval"] = item.require_approval
+        return tool
+    if item.require_approval == "always":
+        raise DefinitionError(
+            f"RemoteMcp({item.name!r}, require_approval='always'): {provider} calls servers without asking. "
+            "Use `McpServer` with approval, or openai."
+        )
+    if provider == "anthropic":
+        return {"type": "mcp_toolset", "mcp_server_name": item.name}
+    transport: dict[str, Any] = {"url": item.url}
+    if item.authorization:
+        transport["headers"] = {"Authorization": item.authorization}
+    return {"mcpServers": [{"name": item.name, "streamableHttpTransport": transport}]}
+
+
+def each_once(items: Iterable[Native]) -> tuple[Native, ...]:
+    """Return tools without those that are said twice; of two searches, or servers of one name, the later one holds."""
+    kept: dict[Any, Native] = {}
+    for item in items:
+        key = ("spec", repr(item)) if isinstance(item, NativeTool) else (type(item), item.name)
+        kept[key] = item
+    return tuple(kept.values())
+
+
+def anthropic_servers(items: tuple[Native, ...]) -> list[dict[str, Any]]:
+    """Return what Anthropic is told of MCP servers beside the tools."""
+    return [
+        {
+            "type": "url",
+            "name": item.name,
+            "url": item.url,
+            **({"authorization_token": item.authorization.removeprefix("Bearer ")} if item.authorization else {}),
+        }
+        for item in items
+        if isinstance(item, RemoteMcp)
+    ]

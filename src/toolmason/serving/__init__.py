@@ -1,1 +1,0 @@
-"""A toolbox → a server that speaks MCP, over stdio or HTTP."""

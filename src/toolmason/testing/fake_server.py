@@ -1,0 +1,91 @@
+"""An MCP server for tests that answers badly by plan, in a real process.
+
+Lives here: `FakeMcpServer`, what a test says of it, and what it was asked. Not here: the process itself (`standin`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from typing_extensions import Unpack
+
+from toolmason._core.remote.protocol import Host, Remote
+from toolmason._core.values.results import ToolCall
+from toolmason.errors import ConfigError
+from toolmason.mcp_client.server_options import ServerWords
+from toolmason.mcp_client.source import McpServer
+from toolmason.testing import fake_server_process
+
+MCP_FAULTS: Final = tuple(fake_server_process.FAULTS)
+"""What can go wrong with a call, by name."""
+_STARTS: Final = (None, "banner", "dies", "silent")
+_LISTINGS: Final = (None, "bad definition", "fails")
+_ANYTHING: Final = {"type": "object"}
+_numbers = count(1)
+
+
+class FakeMcpServer:
+    """A server to put into a toolbox: `Toolbox(FakeMcpServer({"echo": "pong"}, faults=["dies"]))`.
+
+    `tools` says what each tool answers: a text, or a mapping for structured content. `faults` has a fault for each call
+    that comes, in order; afterwards it answers as it should. A server that died is started again by the toolbox, and
+    goes on with its plan. `start` and `listing` make it fail before that.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Any],
+        faults: Sequence[str] = (),
+        *,
+        name: str = "fake",
+        start: str | None = None,
+        listing: str | None = None,
+        **words: Unpack[ServerWords],
+    ) -> None:
+        if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
+            raise ConfigError(f"A server has no fault {unknown[0]!r}. There are: {', '.join(MCP_FAULTS)}.")
+        if start not in _STARTS or listing not in _LISTINGS:
+            raise ConfigError(f"start={start!r}, listing={listing!r}: give one of {_STARTS}, and one of {_LISTINGS}.")
+        self._log = _folder() / f"{next(_numbers)}.jsonl"
+        plan = {
+            "tools": {tool: _described(tool, answer) for tool, answer in tools.items()},
+            "faults": list(faults),
+            "start": start,
+            "listing": listing,
+        }
+        command = [str(fake_server_process.__file__), json.dumps(plan), str(self._log)]
+        self.source = McpServer.stdio(name, sys.executable, command, **words)
+        """The server as a toolbox knows it."""
+
+    def __remote__(self, host: Host) -> Remote:
+        """Return a connection for one toolbox."""
+        return self.source.__remote__(host)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What it was asked, in order, also by processes that are gone."""
+        if not self._log.exists():
+            return ()
+        lines = map(json.loads, self._log.read_text("utf-8").splitlines())
+        return tuple(ToolCall(str(n), line["name"], line["arguments"]) for n, line in enumerate(lines, 1))
+
+
+@lru_cache(maxsize=1)
+def _folder() -> Path:
+    # Until the end of this process: a toolbox may use a server longer than the test holds it.
+    folder = tempfile.mkdtemp(prefix="toolmason-fake-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _described(name: str, answer: Any) -> dict[str, Any]:
+    return {"description": f"Answer as {name} would.", "input_schema": _ANYTHING, "answer": answer}
