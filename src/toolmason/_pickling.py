@@ -22,20 +22,20 @@ def rebuild(kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], ca
     return error
 
 
-def picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
+def make_picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with a text for each that cannot be pickled."""
     import pickle  # noqa: PLC0415 - 10 ms at start-up; whoever gets here has loaded it already
 
-    kept = dict(fields)
+    pickled_fields = dict(fields)
     for name, value in fields.items():
         try:
             pickle.dumps(value)
         except Exception:  # noqa: BLE001 - whatever a foreign __reduce__ raises, the error must still travel
-            kept[name] = repr(value)
-    return kept
+            pickled_fields[name] = repr(value)
+    return pickled_fields
 
 
-def picklable_cause(cause: BaseException | None) -> BaseException | None:
+def make_cause_picklable(cause: BaseException | None) -> BaseException | None:
     """Return the cause, or its text where it cannot be pickled."""
     import pickle  # noqa: PLC0415 - as above
 

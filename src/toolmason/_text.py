@@ -31,7 +31,7 @@ def clip(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def text_of(error: BaseException) -> str:
+def safe_str(error: BaseException) -> str:
     """Return `str(error)`, also for an exception whose own `__str__` fails or cannot be encoded."""
     try:
         return str(error).encode("utf-8", "backslashreplace").decode("utf-8")

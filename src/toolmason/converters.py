@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolmason._core.call.render import check_finite, json_bytes
+from toolmason._core.call.render import check_finite, to_json_bytes
 
 __all__ = ["as_json", "quoted_json", "text"]
 
@@ -31,6 +31,6 @@ def quoted_json(value: Any, return_type: Any) -> str:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    data = json_bytes(value, indent)
+    data = to_json_bytes(value, indent)
     check_finite(value, data)
     return data.decode()

@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolmason._pickling import picklable, picklable_cause, rebuild
+from toolmason._pickling import make_picklable, make_cause_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
-from toolmason._text import text_of as text_of  # noqa: PLC0414 - as above
+from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,10 +74,10 @@ __all__ = [
     "UnsupportedType",
 ]
 
-NAMES_SHOWN = 20
+MAX_NAMES_SHOWN = 20
 """How many tool names an `UnknownTool` message lists, so that a large toolbox does not fill the context."""
 
-PROBLEMS_SHOWN = 20
+MAX_PROBLEMS_SHOWN = 20
 """How many argument problems the model is told at once; `problems` has them all."""
 
 
@@ -86,7 +86,7 @@ class ToolmasonError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A tool may run in another process: an error that cannot be pickled is lost there.
-        return rebuild, (type(self), self.args, picklable(self.__dict__), picklable_cause(self.__cause__))
+        return rebuild, (type(self), self.args, make_picklable(self.__dict__), make_cause_picklable(self.__cause__))
 
 
 class StaleManifest(UserWarning):
@@ -117,9 +117,9 @@ class LossyDefinition(DefinitionError):
 
     def __init__(self, tool: str, provider: str, losses: Iterable[Any]) -> None:
         self.tool, self.provider, self.losses = tool, provider, tuple(losses)
-        told = "; ".join(str(loss) for loss in self.losses[:PROBLEMS_SHOWN])
+        descriptions = "; ".join(str(loss) for loss in self.losses[:MAX_PROBLEMS_SHOWN])
         super().__init__(
-            f"Tool {tool!r} cannot be said to {provider} without a change of meaning: {told}. "
+            f"Tool {tool!r} cannot be said to {provider} without a change of meaning: {descriptions}. "
             'Change its schema, use strict="auto", or allow it with lossy=True.'
         )
 
@@ -171,8 +171,8 @@ class ModelError(ToolmasonError):
         """Whether the same request may succeed later."""
         self.retry_after: float | None = None
         """How many seconds the provider asked us to wait."""
-        answer = f" answered {status}" if status is not None else ""
-        super().__init__(f"{provider}{answer}: {clip(reason, 500)}")
+        status_text = f" answered {status}" if status is not None else ""
+        super().__init__(f"{provider}{status_text}: {clip(reason, 500)}")
 
 
 class ExperimentalError(ToolmasonError):
@@ -224,8 +224,8 @@ class UnknownTool(ToolCallError):
         elif not self.known:
             hint = "There are no tools here."
         else:
-            shown = ", ".join(self.known[:NAMES_SHOWN])
-            more = f" and {len(self.known) - NAMES_SHOWN} more" if len(self.known) > NAMES_SHOWN else ""
+            shown = ", ".join(self.known[:MAX_NAMES_SHOWN])
+            more = f" and {len(self.known) - MAX_NAMES_SHOWN} more" if len(self.known) > MAX_NAMES_SHOWN else ""
             hint = f"There are: {shown}{more}."
         super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
 
@@ -239,8 +239,8 @@ class InvalidArguments(ToolCallError):
         self.problems = tuple(problems)
         self.raw = raw
         """The text as it came, where it could not be read as JSON."""
-        lines = [f"{path}: {message}" for path, message, _, _ in self.problems[:PROBLEMS_SHOWN]]
-        if (more := len(self.problems) - PROBLEMS_SHOWN) > 0:
+        lines = [f"{path}: {message}" for path, message, _, _ in self.problems[:MAX_PROBLEMS_SHOWN]]
+        if (more := len(self.problems) - MAX_PROBLEMS_SHOWN) > 0:
             lines.append(f"and {more} more")
         super().__init__(f"The arguments do not fit: {'; '.join(lines)}", tool=tool, retryable=True)
 
@@ -251,9 +251,9 @@ class InvalidArguments(ToolCallError):
 
     def to_model(self) -> dict[str, Any]:
         """Return the JSON object that the model reads, with one entry for each problem."""
-        form = super().to_model()
-        form["error"]["parameters"] = [problem.to_dict() for problem in self.problems[:PROBLEMS_SHOWN]]
-        return form
+        payload = super().to_model()
+        payload["error"]["parameters"] = [problem.to_dict() for problem in self.problems[:MAX_PROBLEMS_SHOWN]]
+        return payload
 
 
 CUT_OFF = "the rest of the JSON text"
@@ -271,7 +271,7 @@ class ToolError(ToolCallError):
     def __init__(self, message: str, *, retryable: bool = False, data: Any = None) -> None:
         super().__init__(message, retryable=retryable)
         self.data = data
-        self.rest: dict[str, Any] = {}
+        self.result_fields: dict[str, Any] = {}
         """What its result holds beside the text: `content`, `structured`, `meta`."""
 
 
@@ -281,7 +281,7 @@ class ExecutionError(ToolCallError):
     code = "execution_error"
 
     def __init__(self, tool: str, cause: BaseException, *, retryable: bool = False) -> None:
-        detail = text_of(cause)
+        detail = safe_str(cause)
         message = f"{tool} failed: {type(cause).__name__}" + (f": {detail}" if detail else "")
         super().__init__(message, tool=tool, retryable=retryable)
         self.__cause__ = cause
@@ -388,11 +388,11 @@ class RemoteError(ToolCallError):
         """What is at the root of it, in words."""
         self.stderr = stderr
         """The last line that the server wrote to its standard error."""
-        last = f" Its last words: {clip(stderr, 200)}" if stderr else ""
-        super().__init__(f"Server {server!r}, {phase}: {reason}.{last}", tool=tool, retryable=retryable)
+        stderr_text = f" Its last words: {clip(stderr, 200)}" if stderr else ""
+        super().__init__(f"Server {server!r}, {phase}: {reason}.{stderr_text}", tool=tool, retryable=retryable)
 
     def to_model(self) -> dict[str, Any]:
         """Return the JSON object that the model reads; what a process wrote to its standard error is not for it."""
-        form = super().to_model()
-        form["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
-        return form
+        payload = super().to_model()
+        payload["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
+        return payload

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolmason._core.load.resolvers import EntryPointResolver, ImportResolver, StaticResolver
     from toolmason._core.run.progress import ProgressReport
     from toolmason._core.toolbox.approvals import DryRun
-    from toolmason._core.values.policy import INHERIT, Settings
+    from toolmason._core.values.policy import INHERIT, EngineSettings
     from toolmason.build.manifest.setuptools import BuildPy
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "Prompt",
     "Resolver",
     "SchemaTool",
-    "Settings",
+    "EngineSettings",
     "StaticResolver",
     "Tool",
     "ToolSource",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolmason.build.compare.schema_diff import MOST, differences
+from toolmason.build.compare.schema_diff import MAX_DIFFERENCES, compare_schemas
 from toolmason.errors import DefinitionError
 
 S, INT, N, B, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
@@ -167,7 +167,7 @@ TABLE = {
 
 
 def judged(old, new):
-    found = differences(old, new)
+    found = compare_schemas(old, new)
     return tuple(any(difference.breaks(side) for difference in found) for side in ("input", "output"))
 
 
@@ -227,10 +227,10 @@ def test_the_way_back_has_the_opposite_effect(case):
     ],
 )
 def test_a_difference_says_where_and_what(old, new, path, words):
-    [found] = differences(old, new)
+    [found] = compare_schemas(old, new)
 
     assert found.path == path
-    assert words in found.words
+    assert words in found.message
 
 
 def test_a_type_that_contains_itself_is_compared():
@@ -238,7 +238,7 @@ def test_a_type_that_contains_itself_is_compared():
         return {"$ref": "#/$defs/T", "$defs": {"T": obj({"next": {"$ref": "#/$defs/T"}, "leaf": leaf})}}
 
     assert judged(tree(INT), tree(INT)) == (False, False)
-    assert [found.path for found in differences(tree(INT), tree(N))] == ["$.leaf"]
+    assert [found.path for found in compare_schemas(tree(INT), tree(N))] == ["$.leaf"]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_a_type_that_contains_itself_is_compared():
     ],
 )
 def test_schemas_that_make_no_sense_are_compared_without_an_error(old, new):
-    assert differences(old, new)
-    assert differences(new, old)
+    assert compare_schemas(old, new)
+    assert compare_schemas(new, old)
 
 
 def test_a_schema_that_doubles_with_each_reference_is_compared_in_time():
@@ -266,18 +266,18 @@ def test_a_schema_that_doubles_with_each_reference_is_compared_in_time():
         }
         return {"$ref": "#/$defs/L0", "$defs": {**parts, "L60": leaf}}
 
-    found = differences(doubled(S), doubled(INT))
+    found = compare_schemas(doubled(S), doubled(INT))
 
-    assert 0 < len(found) <= MOST + 1
+    assert 0 < len(found) <= MAX_DIFFERENCES + 1
 
 
 def test_a_thousand_alternatives_are_not_compared_one_by_one():
     old = either(*(obj({f"a{n}": S}, [f"a{n}"]) for n in range(500)))
     new = either(*(obj({f"b{n}": S}, [f"b{n}"]) for n in range(500)))
 
-    [found] = differences(old, new)
+    [found] = compare_schemas(old, new)
 
-    assert "too many to be compared" in found.words
+    assert "too many to be compared" in found.message
 
 
 def test_a_schema_that_is_nested_without_end_is_an_error():
@@ -286,7 +286,7 @@ def test_a_schema_that_is_nested_without_end_is_an_error():
         deep, other = array(deep), array(other)
 
     with pytest.raises(DefinitionError, match="nested too deeply"):
-        differences(deep, other)
+        compare_schemas(deep, other)
 
 
 SCHEMAS = st.recursive(
@@ -303,11 +303,11 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS)
 def test_no_schema_differs_from_its_copy(schema):
-    assert [found for found in differences({"x": 1, **schema}, copy.deepcopy(schema)) if found.effect != "words"] == []
+    assert [found for found in compare_schemas({"x": 1, **schema}, copy.deepcopy(schema)) if found.effect != "words"] == []
 
 
 @given(SCHEMAS, SCHEMAS)
 def test_any_two_schemas_can_be_compared(old, new):
-    breaks = [difference.breaks("input") or difference.breaks("output") for difference in differences(old, new)]
+    breaks = [difference.breaks("input") or difference.breaks("output") for difference in compare_schemas(old, new)]
 
     assert all(isinstance(one, bool) for one in breaks)

@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from toolmason import Tool
-from toolmason.build.check.static.typenames import UNSUPPORTED
+from toolmason.build.check.static.typenames import UNSUPPORTED_TYPES
 from toolmason.errors import UnsupportedType
 
 HEAD = """from typing import Annotated, Any, Literal, Optional, Union
@@ -218,7 +218,7 @@ def act(x: {hint}):
     )
 
 
-@pytest.mark.parametrize("path", sorted(UNSUPPORTED))
+@pytest.mark.parametrize("path", sorted(UNSUPPORTED_TYPES))
 def test_a_type_that_a_check_refuses_is_refused_at_run_time(path):
     module, _, name = path.rpartition(".")
     found = getattr(__import__(module or "builtins", fromlist=[name]), name)

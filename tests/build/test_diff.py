@@ -14,7 +14,7 @@ def listing(name="find", *, schema=None, output=None, description="Find.", title
 
 def told(old, new):
     return [
-        (diff.name, diff.status, [change.words for change in diff.changes], diff.breaking) for diff in compare(old, new)
+        (diff.name, diff.status, [change.message for change in diff.changes], diff.breaking) for diff in compare(old, new)
     ]
 
 
@@ -109,7 +109,7 @@ def test_a_read_only_tool_that_becomes_destructive_breaks():
     [diff] = compare(old, new)
 
     assert diff.breaking
-    assert [change.words for change in diff.changes] == [
+    assert [change.message for change in diff.changes] == [
         "read_only is not said instead of true",
         "destructive is true instead of not said",
     ]
@@ -118,7 +118,7 @@ def test_a_read_only_tool_that_becomes_destructive_breaks():
 def test_a_difference_is_plain_json():
     [diff] = compare(listing(), {})
 
-    assert diff.form() == {
+    assert diff.to_dict() == {
         "tool": "find",
         "status": "removed",
         "breaking": True,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.shop import ORDERS, STOCK, forget
-from toolmason.build.compare.drift import drift_of
+from toolmason.build.compare.drift import find_drift
 from toolmason.build.manifest.package_manifest import build, write_file
 
 
@@ -13,14 +13,14 @@ from toolmason.build.manifest.package_manifest import build, write_file
 def shop(make_package):
     folder = make_package(orders=ORDERS, stock=STOCK)
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     return folder
 
 
 def drift():
     forget("shop")
-    return [(one.name, one.words) for one in drift_of(build("shop"))]
+    return [(one.name, one.message) for one in find_drift(build("shop"))]
 
 
 def test_a_manifest_that_is_up_to_date_has_no_drift(shop):

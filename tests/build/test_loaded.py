@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from toolmason import Tool, Toolbox, ToolDefinition
-from toolmason.build.check.portability import verdicts_on
-from toolmason.build.check.provider_limits import PROVIDERS, refused_by
+from toolmason.build.check.portability import check_providers
+from toolmason.build.check.provider_limits import PROVIDERS, find_refusing_providers
 from toolmason.errors import ConfigError
 
 APP = '''
@@ -217,7 +217,7 @@ def definition(schema, name="act"):
     ids=["empty", "no object", "union at the top", "odd key", "null in an enum", "bare array", "length"],
 )
 def test_a_schema_is_accepted_lossy_or_rejected(schema, statuses):
-    assert tuple(verdict.status for verdict in verdicts_on(definition(schema))) == statuses
+    assert tuple(verdict.status for verdict in check_providers(definition(schema))) == statuses
 
 
 def closed(**properties):
@@ -247,7 +247,7 @@ def closed(**properties):
     ids=["closed", "reference", "anything", "any key", "minimum", "length", "any item", "large enum"],
 )
 def test_strict_mode_is_possible_or_the_reason_is_told(schema, openai, anthropic):
-    verdicts = {verdict.provider: verdict for verdict in verdicts_on(definition(schema))}
+    verdicts = {verdict.provider: verdict for verdict in check_providers(definition(schema))}
 
     assert (verdicts["openai"].not_strict, verdicts["anthropic"].not_strict) == (openai, anthropic)
     assert verdicts["openai"].strict is (openai == "")
@@ -259,7 +259,7 @@ def test_a_schema_of_many_levels_is_looked_through():
     for _ in range(2_000):
         schema = closed(x=schema)
 
-    assert verdicts_on(definition(schema))[0].not_strict.startswith("it is more than 10 levels deep")
+    assert check_providers(definition(schema))[0].not_strict.startswith("it is more than 10 levels deep")
 
 
 def test_a_type_that_contains_itself_is_looked_at_once():
@@ -275,7 +275,7 @@ def test_a_type_that_contains_itself_is_looked_at_once():
     act.__annotations__ = {"node": Node}
     globals()["Node"] = Node
     try:
-        verdicts = verdicts_on(Tool.from_function(act).definition)
+        verdicts = check_providers(Tool.from_function(act).definition)
     finally:
         del globals()["Node"]
 
@@ -284,16 +284,16 @@ def test_a_type_that_contains_itself_is_looked_at_once():
 
 @pytest.mark.parametrize("name", ["shop.quote", "a b", "größe", "x" * 300, "1st", "💡", "\udc80"], ids=repr)
 def test_an_alias_is_taken_by_every_provider(name):
-    sent = [verdict.alias or name for verdict in verdicts_on(definition({"type": "object"}, name))]
+    sent = [verdict.alias or name for verdict in check_providers(definition({"type": "object"}, name))]
 
-    assert [refused_by(alias) for alias in sent[:2]] == [[], []] or name == "1st"
-    assert "gemini" not in refused_by(sent[2])
+    assert [find_refusing_providers(alias) for alias in sent[:2]] == [[], []] or name == "1st"
+    assert "gemini" not in find_refusing_providers(sent[2])
 
 
 def test_an_alias_is_the_name_that_is_sent():
     names = ["a.b", "a_b", "a b", "c d", "a" * 70]
     box = Toolbox([Tool.from_schema(name, "Do it.", {"type": "object"}, print) for name in names])
 
-    told = [verdicts_on(tool.definition, names)[1].alias or tool.name for tool in box.tools]
+    told = [check_providers(tool.definition, names)[1].alias or tool.name for tool in box.tools]
 
     assert told == [made["name"] for made in box.definitions("anthropic")]

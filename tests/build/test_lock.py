@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolmason import Tool, ToolDefinition
-from toolmason.build.compare.listing import Listing, listings_in, listings_of
+from toolmason.build.compare.listing import Listing, parse_listings, listings_of
 from toolmason.build.compare.lock_file import Lock, approve, compare, forget, load, parse, retarget, write
 from toolmason.errors import ConfigError
 
@@ -66,12 +66,12 @@ def test_to_approve_one_part_leaves_the_others():
     changed = approve(LOCK, {}, server="github")
 
     assert changed.tools == LOCK.tools
-    assert changed.part("github") == {}
+    assert changed.get_tools("github") == {}
     assert forget(changed, "github").servers == {}
 
 
 def test_the_own_tools_of_a_lock_can_be_listed_for_a_comparison():
-    assert listings_in(LOCK.dump(), "the lock") == OWN
+    assert parse_listings(LOCK.dump(), "the lock") == OWN
 
 
 def test_a_lock_that_is_not_there_says_how_to_write_one(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolmason.build.manifest.package_manifest import build, build_at, locate, write_file
+from toolmason.build.manifest.package_manifest import build, build_target, locate_package, write_file
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 ORDERS = '''
@@ -42,20 +42,20 @@ def test_a_tool_is_written_with_its_definition_options_path_and_source_hash(make
 
     built = build("shop")
 
-    [found] = built.form["tools"]
+    [found] = built.content["tools"]
     assert found["path"] == "shop.orders:find"
     assert (found["name"], found["title"], found["description"]) == ("find", "Find", "Find orders.")
     assert found["input_schema"]["properties"]["text"] == {"type": "string", "description": "What"}
     assert found["output_schema"]["properties"]["result"] == {"type": "array", "items": {"type": "string"}}
     assert found["options"] == {"read_only": True, "tags": ["a", "b"], "timeout": 5}
-    assert list(built.form["modules"]) == ["shop.orders"]
-    assert len(built.form["modules"]["shop.orders"]) == 64
+    assert list(built.content["modules"]) == ["shop.orders"]
+    assert len(built.content["modules"]["shop.orders"]) == 64
 
 
 def test_a_prompt_is_written_with_its_role(make_package):
     make_package(orders=ORDERS)
 
-    [found] = build("shop").form["prompts"]
+    [found] = build("shop").content["prompts"]
 
     assert found["path"] == "shop.orders:greet"
     assert (found["name"], found["role"], found["description"]) == ("greet", "user", "Greet someone.")
@@ -126,7 +126,7 @@ def test_every_module_is_looked_into_and_a_tool_is_listed_where_it_is_written(ma
 
     built = build("shop")
 
-    assert [tool["path"] for tool in built.form["tools"]] == ["shop.inner.deep:deep", "shop.orders:find"]
+    assert [tool["path"] for tool in built.content["tools"]] == ["shop.inner.deep:deep", "shop.orders:find"]
 
 
 def test_tool_objects_and_the_tools_of_objects_are_listed(make_package):
@@ -151,7 +151,7 @@ def test_tool_objects_and_the_tools_of_objects_are_listed(make_package):
 
     built = build("shop")
 
-    paths = {tool["name"]: tool["path"] for tool in built.form["tools"]}
+    paths = {tool["name"]: tool["path"] for tool in built.content["tools"]}
     assert paths == {
         "other": "shop.made:renamed",
         "by_hand": "shop.made:by_hand",
@@ -178,7 +178,7 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
 
     built = build("shop")
 
-    assert [tool["path"] for tool in built.form["tools"]] == ["shop.made:Child.size"]
+    assert [tool["path"] for tool in built.content["tools"]] == ["shop.made:Child.size"]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_a_manifest_says_whether_tools_are_left_out_for_some_applications(make_p
 
     partial, whole = build("shop"), build("other")
 
-    assert (partial.form["partial"], names(partial)) == (True, [])
-    assert (whole.form["partial"], names(whole)) == (False, ["find"])
+    assert (partial.content["partial"], names(partial)) == (True, [])
+    assert (whole.content["partial"], names(whole)) == (False, ["find"])
 
 
 def test_a_program_is_not_run_to_look_into_it(make_package):
@@ -281,7 +281,7 @@ def test_code_is_named_and_not_stored(make_package):
         """
     )
 
-    [found] = build("shop").form["tools"]
+    [found] = build("shop").content["tools"]
 
     assert found["options"] == {
         "approval": {"code": "shop.made:ask"},
@@ -369,7 +369,7 @@ def test_a_namespace_package_in_one_folder_is_built(make_package, tmp_path):
     built = build("shop")
 
     assert names(built) == ["find"]
-    assert built.file == tmp_path / "shop" / "_toolmason.json"
+    assert built.path == tmp_path / "shop" / "_toolmason.json"
 
 
 def test_a_namespace_package_in_two_folders_is_an_error(make_package, tmp_path, monkeypatch):
@@ -401,7 +401,7 @@ def test_a_module_without_source_is_listed_with_a_note(make_package):
 
     built = build("shop")
 
-    assert built.form["modules"] == {"shop.orders": None}
+    assert built.content["modules"] == {"shop.orders": None}
     assert built.notes == ["shop.orders: has no Python source, so that a change of it will not be noticed"]
 
 
@@ -409,10 +409,10 @@ def test_a_folder_is_built_by_its_path_wherever_it_is(make_package, tmp_path, mo
     folder = make_package("shop.inner", orders=ORDERS)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(tmp_path)])
 
-    assert locate(str(folder)) == ("shop.inner", tmp_path)
-    built = build_at(str(folder))
+    assert locate_package(str(folder)) == ("shop.inner", tmp_path)
+    built = build_target(str(folder))
 
-    assert built.form["package"] == "shop.inner"
+    assert built.content["package"] == "shop.inner"
     assert str(tmp_path) not in sys.path
 
 
@@ -423,7 +423,7 @@ def test_another_package_of_the_same_name_is_noticed(make_package, tmp_path):
     (tmp_path / "copy" / "shop" / "__init__.py").touch()
 
     with pytest.raises(ConfigError, match="Python finds 'shop' at"):
-        build_at(str(tmp_path / "copy" / "shop"))
+        build_target(str(tmp_path / "copy" / "shop"))
 
 
 def test_a_file_is_written_whole_and_only_when_it_changes(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from toolmason.build.check.report import as_json, as_sarif, summary_of, table_lines
+from toolmason.build.check.report import format_json, format_sarif, format_summary, format_table
 from toolmason.build.check.rules import RULES
 from toolmason.build.check.run_checks import Report
 
@@ -29,7 +29,7 @@ def test_findings_are_sorted_by_place_and_code_and_the_same_in_every_run(folder,
 
 
 def test_json_has_stable_fields(report):
-    entry = json.loads(as_json(report))
+    entry = json.loads(format_json(report))
 
     assert set(entry) == {"findings", "tools", "summary"}
     assert entry["summary"] == {"files": 3, "tools": 4, "errors": 7, "warnings": 4, "notes": 0, "tokens": 0}
@@ -51,7 +51,7 @@ def test_json_has_what_providers_make_of_loaded_tools(folder):
     source = "from toolmason import *\n@tool(name='a.b')\ndef f(x: dict[str, int]): 'Do.'\nbox = Toolbox(f)\n"
     folder.write({"json_app.py": source})
 
-    [tool] = json.loads(as_json(folder.check("json_app.py:box", mode="auto")))["tools"]
+    [tool] = json.loads(format_json(folder.check("json_app.py:box", mode="auto")))["tools"]
 
     assert {key: tool[key] for key in ("name", "path", "line")} == {"name": "a.b", "path": "json_app.py", "line": 3}
     assert tool["tokens"] > 0
@@ -68,25 +68,25 @@ def test_json_has_what_providers_make_of_loaded_tools(folder):
 
 
 def test_sarif_fits_its_official_schema(report):
-    assert list(Draft7Validator(SCHEMA).iter_errors(json.loads(as_sarif(report)))) == []
+    assert list(Draft7Validator(SCHEMA).iter_errors(json.loads(format_sarif(report)))) == []
 
 
 def test_sarif_of_nothing_fits_too():
-    log = json.loads(as_sarif(Report()))
+    log = json.loads(format_sarif(Report()))
 
     assert list(Draft7Validator(SCHEMA).iter_errors(log)) == []
     assert log["runs"][0]["results"] == []
 
 
 def test_the_official_schema_refuses_what_is_not_sarif(report):
-    log = json.loads(as_sarif(report))
+    log = json.loads(format_sarif(report))
     log["runs"][0]["results"][0]["level"] = "fatal"
 
     assert list(Draft7Validator(SCHEMA).iter_errors(log)) != []
 
 
 def test_sarif_tells_rule_place_and_level(report):
-    run = json.loads(as_sarif(report))["runs"][0]
+    run = json.loads(format_sarif(report))["runs"][0]
 
     result = run["results"][1]
     assert (result["ruleId"], result["level"]) == ("TM103", "error")
@@ -110,7 +110,7 @@ def test_a_fingerprint_of_sarif_outlives_a_move_and_is_not_used_twice(folder):
 
 
 def fingerprints(report):
-    results = json.loads(as_sarif(report))["runs"][0]["results"]
+    results = json.loads(format_sarif(report))["runs"][0]["results"]
     return [result["partialFingerprints"]["toolmason/v1"] for result in results]
 
 
@@ -119,7 +119,7 @@ def test_the_table_is_aligned_and_ends_in_reasons(folder):
         {"table_app.py": "from toolmason import *\n@tool\ndef f(x: dict): 'Do.'\n@tool\ndef longer(): 'Do.'\n"}
     )
 
-    lines = table_lines(folder.check("table_app.py", mode="dynamic"))
+    lines = format_table(folder.check("table_app.py", mode="dynamic"))
 
     assert len(lines) == 6
     assert lines[0].startswith("f       ~")
@@ -138,4 +138,4 @@ def test_the_table_is_aligned_and_ends_in_reasons(folder):
 def test_the_summary_counts(folder, source, summary):
     folder.write({"app.py": source})
 
-    assert summary_of(folder.check("app.py")) == summary
+    assert format_summary(folder.check("app.py")) == summary

@@ -8,7 +8,7 @@ import pytest
 
 from house.source import ROOT
 from toolmason import Toolbox
-from toolmason.build.check.rules import RULES, UNUSED_IGNORE, codes_in, index_page
+from toolmason.build.check.rules import RULES, UNUSED_IGNORE, parse_codes, make_index_page
 from toolmason.errors import ConfigError, DefinitionError
 
 PAGES = ROOT / "docs" / "reference" / "rules"
@@ -72,7 +72,7 @@ def test_the_page_of_a_rule_says_what_the_table_says(code):
 
 def test_every_page_is_of_a_rule_and_the_index_is_made_from_the_table():
     assert {path.stem for path in PAGES.glob("TM*.md")} == set(RULES)
-    assert (PAGES / "README.md").read_text("utf-8") == index_page()
+    assert (PAGES / "README.md").read_text("utf-8") == make_index_page()
 
 
 @pytest.mark.parametrize("code", RULES)
@@ -104,14 +104,14 @@ def test_what_a_check_calls_an_error_is_refused_at_run_time(code):
     ("selectors", "count"), [(["TM101"], 1), (["tm101", "TM102"], 2), (["ALL"], len(RULES)), ([], 0)], ids=str
 )
 def test_codes_are_chosen_by_code_or_family(selectors, count):
-    assert len(codes_in(selectors, "--select")) == count
+    assert len(parse_codes(selectors, "--select")) == count
 
 
 def test_a_family_chooses_all_of_its_codes():
-    assert codes_in(["TM3"], "--select") == {code for code in RULES if code.startswith("TM3")}
+    assert parse_codes(["TM3"], "--select") == {code for code in RULES if code.startswith("TM3")}
 
 
 @pytest.mark.parametrize("selector", ["TM999", "X", "", "T", "101"], ids=repr)
 def test_a_selector_that_matches_nothing_is_named(selector):
     with pytest.raises(ConfigError, match=re.escape(f"--select: no rule matches {selector!r}")):
-        codes_in([selector], "--select")
+        parse_codes([selector], "--select")

@@ -6,7 +6,7 @@ import pytest
 
 from toolmason import Config
 from toolmason.build.check.rules import RULES
-from toolmason.build.check.settings import CheckSettings, changed, settings_from
+from toolmason.build.check.settings import CheckSettings, override_settings, read_settings
 from toolmason.errors import ConfigError
 
 EVERY = """
@@ -36,7 +36,7 @@ def write(tmp_path, monkeypatch):
 
 
 def load_settings(path, environ):
-    return settings_from(Config.load(path, environ=environ))
+    return read_settings(Config.load(path, environ=environ))
 
 
 def test_every_key_is_read(write):
@@ -101,7 +101,7 @@ def test_the_policy_on_descriptions_may_be_a_switch(write, value, policy):
 
 
 def test_the_command_line_goes_over_the_file():
-    settings = changed(CheckSettings(budget=5), budget=7, select=("TM1,TM2",), ignore=(), exclude=("a", "b,c"))
+    settings = override_settings(CheckSettings(budget=5), budget=7, select=("TM1,TM2",), ignore=(), exclude=("a", "b,c"))
 
     assert (settings.budget, settings.exclude) == (7, ("a", "b", "c"))
     assert settings.select == {code for code in RULES if code[2] in "12"}
@@ -117,6 +117,6 @@ def test_the_command_line_goes_over_the_file():
 )
 def test_a_wrong_option_is_named(words, message):
     with pytest.raises(ConfigError) as caught:
-        changed(CheckSettings(), **words)
+        override_settings(CheckSettings(), **words)
 
     assert str(caught.value).startswith(message)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from toolmason.build.check.static import source_file
-from toolmason.build.check.static.imports import read_names
+from toolmason.build.check.static.imports import read_imports
 from toolmason.build.check.static.source_file import Source, parse
 
 TOOL = b"from toolmason import tool\n@tool\ndef act(x): 'Do.'\n"
@@ -119,7 +119,7 @@ def test_a_file_name_that_is_not_utf_8_is_printed_all_the_same(folder):
 
 
 def test_a_file_that_is_too_large_is_told_and_not_read(folder, monkeypatch):
-    monkeypatch.setattr(source_file, "MOST_BYTES", 10)
+    monkeypatch.setattr(source_file, "MAX_FILE_BYTES", 10)
     (folder.path / "app.py").write_text("x = 12345678", "utf-8")
 
     [found] = folder.check("app.py").findings
@@ -174,4 +174,4 @@ def test_imports_are_followed_from_where_they_stand(module, is_package, line, me
     read = parse(line, "app.py", module, is_package=is_package)
 
     assert isinstance(read, Source)
-    assert read_names(read).meaning == meaning
+    assert read_imports(read).paths == meaning

@@ -31,7 +31,7 @@ def project(folder):
 
 def shown(target, exclude=()):
     found = find_target(target, exclude)
-    return [file.shown for file in found.files], found.name
+    return [file.display_path for file in found.files], found.name
 
 
 PACKAGE = ["pkg/__init__.py", "pkg/a.py", "pkg/sub/__init__.py", "pkg/sub/b.py"]
@@ -69,7 +69,7 @@ def test_nothing_is_imported_to_find_a_module(project):
 
 
 def test_the_module_of_a_file_is_told_by_the_packages_around_it(project):
-    modules = {file.shown: file.module for file in find_target(".").files}
+    modules = {file.display_path: file.module for file in find_target(".").files}
 
     assert modules["pkg/sub/b.py"] == "pkg.sub.b"
     assert modules["pkg/sub/__init__.py"] == "pkg.sub"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from toolmason import Chat, SqliteMemory, Toolbox, tool
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import Ledger
+from toolmason.chat.durable.sqlite_file import SqliteFile
 from toolmason.errors import RunTaken
 from toolmason.models.scripted import ScriptedModel
 
@@ -24,7 +24,7 @@ FOLDER, POINT = Path(sys.argv[1]), int(sys.argv[2])
 STEPS = 6
 _points = count(1)
 _lock = threading.Lock()
-_writing = Ledger.writing
+_writing = SqliteFile.write_transaction
 
 
 def point() -> None:
@@ -91,7 +91,7 @@ async def sent(chat, text, run):
 
 
 async def main() -> None:
-    Ledger.writing = writing
+    SqliteFile.write_transaction = writing
     model = ScriptedModel([answer] * 20)
     runtime, memory = SqliteRuntime(FOLDER / "runs.db"), SqliteMemory(FOLDER / "chat.db", 100)
     chat = Chat(model, Toolbox(look, pay), runtime=runtime, memory=memory)

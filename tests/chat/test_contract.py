@@ -22,7 +22,7 @@ from toolmason import (
 )
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.events import CallFinished, CallStarted, StepFinished
-from toolmason.chat.loop import ToolLoop, Turn, before_loop
+from toolmason.chat.loop import ToolLoop, ModelTurn, before_loop
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
 from toolmason.models import ModelReply, ModelRequest
@@ -85,7 +85,7 @@ async def test_a_guard_also_answers_for_results_that_go_to_the_caller():
 
 async def test_a_tool_that_an_advisor_takes_out_of_the_request_cannot_run():
     async def hide(turn, following):
-        return await following(Turn(ModelRequest(turn.messages), turn.number, turn.conversation, turn.run))
+        return await following(ModelTurn(ModelRequest(turn.messages), turn.number, turn.conversation, turn.run))
 
     reply = await Chat(ScriptedModel([ASKED, "No."]), [add], advisors=[hide]).send("1 + 2?")
 

@@ -5,19 +5,19 @@ import sys
 
 import pytest
 
-from toolmason.chat.durable.process_identity import is_gone, this_process
+from toolmason.chat.durable.process_identity import is_dead, get_process_identity
 
 
 def test_this_process_is_there():
-    assert not is_gone(this_process())
-    assert this_process() == this_process()
+    assert not is_dead(get_process_identity())
+    assert get_process_identity() == get_process_identity()
 
 
 def test_a_number_that_was_given_again_is_another_process():
     """A lease must not be held by whoever got the number of the process that took it."""
-    place, pid, began = this_process().split()
+    place, pid, began = get_process_identity().split()
 
-    assert is_gone(f"{place} {pid} {int(began) - 1}")
+    assert is_dead(f"{place} {pid} {int(began) - 1}")
 
 
 def test_a_process_that_ended_is_gone_also_while_nobody_has_asked_for_its_end():
@@ -25,11 +25,11 @@ def test_a_process_that_ended_is_gone_also_while_nobody_has_asked_for_its_end():
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
         process.stdout.read()  # its end; it is a zombie until `wait`
-        while not is_gone(name):
+        while not is_dead(name):
             pass
     process.wait(10)
 
-    assert is_gone(name)
+    assert is_dead(name)
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_process_that_ended_is_gone_also_while_nobody_has_asked_for_its_end():
     ],
 )
 def test_what_cannot_be_known_counts_until_its_lease_ends(holder):
-    assert not is_gone(holder)
+    assert not is_dead(holder)

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
-from toolmason.chat.durable.journal import NotDone, SqliteRuntime, WasDone
-from toolmason.chat.durable.process_identity import this_process
+from toolmason.chat.durable.journal import NotExecuted, SqliteRuntime, Completed
+from toolmason.chat.durable.process_identity import get_process_identity
 from toolmason.errors import ConfigError, ModelError, RunTaken
 from toolmason.models.scripted import ScriptedModel
 from toolmason.providers.conversation import check_conversation
@@ -74,7 +74,7 @@ async def test_someone_may_say_that_it_was_done(runtime):
     bank = Bank()
     await bank.interrupt(runtime)
 
-    runtime.reconcile("r", "1/0/pay", WasDone("paid 5, says the bank"))
+    runtime.reconcile("r", "1/0/pay", Completed("paid 5, says the bank"))
     reply = await bank.chat(runtime).send("go", run="r", conversation="c")
 
     assert bank.paid == [5]
@@ -86,7 +86,7 @@ async def test_someone_may_say_that_it_was_not_done(runtime):
     bank = Bank()
     await bank.interrupt(runtime)
 
-    runtime.reconcile("r", "1/0/pay", NotDone())
+    runtime.reconcile("r", "1/0/pay", NotExecuted())
     reply = await bank.chat(runtime).send("go", run="r", conversation="c")
 
     assert bank.paid == [5, 5]
@@ -97,9 +97,9 @@ async def test_someone_may_say_that_it_was_not_done(runtime):
 @pytest.mark.parametrize(
     ("said", "paid", "text"),
     [
-        (lambda arguments: WasDone(arguments["n"] * 2), [5], "10"),
-        (lambda arguments, context: WasDone(f"{arguments['n']} for {context['user']}"), [5], "5 for ada"),
-        (lambda arguments: NotDone(), [5, 5], "paid 5"),
+        (lambda arguments: Completed(arguments["n"] * 2), [5], "10"),
+        (lambda arguments, context: Completed(f"{arguments['n']} for {context['user']}"), [5], "5 for ada"),
+        (lambda arguments: NotExecuted(), [5, 5], "paid 5"),
     ],
     ids=["it was done", "with the context", "it was not done"],
 )
@@ -115,7 +115,7 @@ async def test_a_tool_may_find_out_itself(runtime, said, paid, text):
 async def test_a_tool_may_ask_somebody(runtime):
     async def ask(arguments):
         await asyncio.sleep(0)
-        return WasDone({"receipt": arguments["n"]})
+        return Completed({"receipt": arguments["n"]})
 
     bank = Bank(reconcile=ask)
     await bank.interrupt(runtime)
@@ -146,7 +146,7 @@ async def test_what_the_model_was_told_is_not_changed_afterwards(runtime):
     first = await bank.chat(runtime).send("go", run="r", conversation="c")
 
     with pytest.raises(ConfigError, match="is 'unknown', not interrupted"):
-        runtime.reconcile("r", "1/0/pay", NotDone())
+        runtime.reconcile("r", "1/0/pay", NotExecuted())
     second = await bank.chat(runtime).send("go", run="r", conversation="c")
 
     assert first.text == second.text
@@ -159,14 +159,14 @@ async def test_what_cannot_be_reconciled_is_said(runtime):
     await bank.chat(runtime).send("go", run="r")
 
     with pytest.raises(KeyError, match="no run 'x'"):
-        runtime.reconcile("x", "1/0/pay", NotDone())
+        runtime.reconcile("x", "1/0/pay", NotExecuted())
     with pytest.raises(KeyError, match="no call '9/9/pay'"):
-        runtime.reconcile("r", "9/9/pay", NotDone())
+        runtime.reconcile("r", "9/9/pay", NotExecuted())
     with pytest.raises(ConfigError, match="is 'done', not interrupted"):
-        runtime.reconcile("r", "1/0/pay", NotDone())
+        runtime.reconcile("r", "1/0/pay", NotExecuted())
     async with runtime.drive("r"):
         with pytest.raises(RunTaken):
-            runtime.reconcile("r", "1/0/pay", NotDone())
+            runtime.reconcile("r", "1/0/pay", NotExecuted())
 
 
 async def test_a_call_that_may_be_repeated_is_made_again(runtime):
@@ -283,12 +283,12 @@ async def test_calls_of_another_process_count_towards_the_limits(runtime):
 async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
     first, second = SqliteRuntime(tmp_path / "runs.db"), SqliteRuntime(tmp_path / "runs.db")
 
-    async with first.drive("r"):
+    async with first.execute("r"):
         with pytest.raises(RunTaken):
-            async with second.drive("r"):
+            async with second.execute("r"):
                 pass
         assert second.run("r").state == "running"
-    async with second.drive("r"):
+    async with second.execute("r"):
         pass
     first.close()
     second.close()
@@ -297,8 +297,8 @@ async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
 @pytest.mark.parametrize(
     ("holder", "until"),
     [
-        pytest.param(this_process, -1.0, id="the lease ran out"),
-        pytest.param(lambda: this_process().rpartition(" ")[0] + " 1", 1000.0, id="its number was given again"),
+        pytest.param(get_process_identity, -1.0, id="the lease ran out"),
+        pytest.param(lambda: get_process_identity().rpartition(" ")[0] + " 1", 1000.0, id="its number was given again"),
     ],
 )
 async def test_a_run_whose_driver_is_gone_is_taken_over(runtime, holder, until):
@@ -331,7 +331,7 @@ async def test_a_driver_that_was_overtaken_writes_nothing_more(runtime, tmp_path
 
 async def test_a_lease_is_renewed_while_a_run_goes_on(tmp_path):
     runtime, other = SqliteRuntime(tmp_path / "runs.db", lease=0.2), SqliteRuntime(tmp_path / "runs.db")
-    async with runtime.drive("r"):
+    async with runtime.execute("r"):
         [before] = until(other)
         while until(other) == [before]:  # noqa: ASYNC110 - the file tells of it, and the test's time-out bounds it
             await asyncio.sleep(0)

@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
-from toolmason.chat.durable.effects import RESULT, Effect
+from toolmason.chat.durable.effects import RESULT, RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.sqlite_file import MEMORY, Ledger
+from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel
@@ -31,8 +31,8 @@ async def test_a_journal_and_a_memory_may_share_a_file(tmp_path):
 
 
 async def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
-    old = Ledger(tmp_path / "chat.db", "conversations", MEMORY[:1])
-    with old.writing() as db:
+    old = SqliteFile(tmp_path / "chat.db", "conversations", MEMORY_MIGRATIONS[:1])
+    with old.write_transaction() as db:
         db.execute("""INSERT INTO messages (conversation, message) VALUES ('c', '{"role": "user", "content": []}')""")
     old.close()
 
@@ -45,8 +45,8 @@ async def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
 
 
 def test_a_file_of_a_later_version_is_left_alone(tmp_path):
-    new = Ledger(tmp_path / "runs.db", "runs", ("CREATE TABLE a (b)", "CREATE TABLE c (d)"))
-    with new.writing():
+    new = SqliteFile(tmp_path / "runs.db", "runs", ("CREATE TABLE a (b)", "CREATE TABLE c (d)"))
+    with new.write_transaction():
         pass
     new.close()
 
@@ -64,12 +64,12 @@ def test_what_is_no_such_file_is_said(tmp_path, path):
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
-    ledger = Ledger(tmp_path / "x.db", "x", ("CREATE TABLE a (b UNIQUE)",))
+    ledger = SqliteFile(tmp_path / "x.db", "x", ("CREATE TABLE a (b UNIQUE)",))
 
-    with pytest.raises(sqlite3.IntegrityError), ledger.writing() as db:
+    with pytest.raises(sqlite3.IntegrityError), ledger.write_transaction() as db:
         db.executemany("INSERT INTO a VALUES (?)", [(1,), (1,)])
 
-    with ledger.reading() as db:
+    with ledger.read_connection() as db:
         assert db.execute("SELECT count(*) FROM a").fetchone() == (0,)
     ledger.close()
 
@@ -132,14 +132,14 @@ async def test_whoever_is_cancelled_before_a_call_is_written_down_has_not_begun_
         made.append(1)
 
     async with runtime.drive("r") as driven:
-        effect = Effect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
+        effect = RunEffect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
         await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT), times)
 
     assert (made, runtime.effects("r"), runtime.unknown("r")) == ([], [], [])
 
 
 async def test_an_attempt_that_was_not_begun_is_not_counted(runtime):
-    effect = Effect("r", "1/0/look", "tool", "look", {})
+    effect = RunEffect("r", "1/0/look", "tool", "look", {})
 
     async def dies():
         raise KeyboardInterrupt

@@ -10,7 +10,7 @@ import pytest
 
 from toolmason import Message, ToolCall, ToolResult, tool
 from toolmason.chat.chat import Chat
-from toolmason.chat.memory import SqliteMemory, WindowMemory, windowed
+from toolmason.chat.memory import SqliteMemory, WindowMemory, take_window
 from toolmason.errors import ConfigError
 from toolmason.models import ModelRequest
 from toolmason.models.scripted import ScriptedModel
@@ -37,7 +37,7 @@ def turn(number: int) -> list[Message]:
 def test_a_window_never_parts_a_call_from_its_result(most):
     messages = [message for number in range(5) for message in turn(number)]
 
-    shown = windowed(messages, most, None)
+    shown = take_window(messages, most, None)
 
     assert shown
     assert shown[0].role == "user"
@@ -48,7 +48,7 @@ def test_a_window_never_parts_a_call_from_its_result(most):
 def test_a_window_may_be_measured_in_tokens():
     messages = [message for number in range(50) for message in turn(number)]
 
-    assert len(windowed(messages, 1000, 400)) < len(windowed(messages, 1000, 4000)) < 200
+    assert len(take_window(messages, 1000, 400)) < len(take_window(messages, 1000, 4000)) < 200
 
 
 @pytest.fixture(params=["window", "sqlite"])
@@ -131,7 +131,7 @@ async def test_the_end_of_a_long_conversation_is_shown_as_if_all_of_it_were_read
         for n in range(0, len(said), 7):
             await kept.append("c", said[n : n + 7])
 
-    expected = windowed(repair(said), most, tokens)
+    expected = take_window(repair(said), most, tokens)
     assert list(await inside.load("c")) == expected
     assert list(await file.load("c")) == expected
     file.close()

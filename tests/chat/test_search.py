@@ -6,7 +6,7 @@ import pytest
 
 from toolmason import Allow, Chat, Message, Toolbox, ToolResult, WindowMemory, tool
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.search import Search, found_in
+from toolmason.chat.search import Search, collect_found_names
 from toolmason.errors import ConfigError, DefinitionError
 from toolmason.models import ScriptedModel
 from toolmason.models.lexical.index import ToolIndex
@@ -203,13 +203,13 @@ async def test_a_kept_tool_that_is_not_there_is_refused():
 def test_a_result_that_is_no_list_of_tools_finds_nothing(text):
     messages = [Message("tool", results=[ToolResult("1", "find_tools", text=text)])]
 
-    assert found_in(messages) == []
+    assert collect_found_names(messages) == []
 
 
 def test_the_index_ranks_by_rare_words_and_knows_words_that_mean_the_same():
     index = ToolIndex(each.definition for each in box())
 
     assert [found.name for found in index.find("erase my order")] == ["cancel_order"]
-    assert [found.name for found in index.find("get_weather", most=1)] == ["get_weather"]
-    assert index.find("weather", most=0) == []
+    assert [found.name for found in index.find("get_weather", limit=1)] == ["get_weather"]
+    assert index.find("weather", limit=0) == []
     assert ToolIndex([]).find("anything") == []

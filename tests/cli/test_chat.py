@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from toolmason.cli.commands.chat import KEYS, chosen_model
+from toolmason.cli.commands.chat import MODEL_BY_VARIABLE, choose_model
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"
 COMMAND = str(Path(sys.executable).with_name("toolmason"))
-PLAIN = {key: value for key, value in os.environ.items() if key not in KEYS}
+PLAIN = {key: value for key, value in os.environ.items() if key not in MODEL_BY_VARIABLE}
 
 
 OFFLINE = ("--model", "offline")
@@ -65,15 +65,15 @@ def test_a_local_model_that_is_not_there_is_said(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", KEYS, ids=str)
+@pytest.mark.parametrize("name", MODEL_BY_VARIABLE, ids=str)
 def test_a_key_or_an_address_in_the_environment_comes_before_the_local_model(name, monkeypatch):
-    for other in KEYS:
+    for other in MODEL_BY_VARIABLE:
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, "x")
 
-    chosen, why = chosen_model()
+    chosen, why = choose_model()
 
-    assert chosen == KEYS[name]
+    assert chosen == MODEL_BY_VARIABLE[name]
     assert name in why
 
 

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from toolmason import Chat, Limits, Toolbox, tool
-from toolmason.cli.commands.chat import answered, tell
+from toolmason.cli.commands.chat import send_and_show, print_reply
 from toolmason.testing import ScriptedModel
 
 
@@ -22,10 +22,10 @@ def look(place: str) -> str:
 )
 def test_a_run_that_ends_at_a_limit_says_which_and_fails(limits: Limits, told: str, capsys: pytest.CaptureFixture[Any]):
     chat = Chat(ScriptedModel([[("look", {"place": "a"})], [("look", {"place": "b"})]]), Toolbox(look), limits=limits)
-    reply = asyncio.run(answered(chat, "Look.", yes=False, quiet=True))
+    reply = asyncio.run(send_and_show(chat, "Look.", yes=False, quiet=True))
 
     with pytest.raises(click.exceptions.Exit) as ended:
-        tell(reply, chat.policy.limits, as_json=False)
+        print_reply(reply, chat.policy.limits, as_json=False)
 
     assert ended.value.exit_code == 1
     assert f"used up its limits before the model answered: {told}." in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 
 from cli.office import COMMAND, environment
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.process_identity import this_process
+from toolmason.chat.durable.process_identity import get_process_identity
 
 ROOT = Path(__file__).parents[2]
 SHOP = f"{ROOT / 'examples' / 'shop.py'}:box"
@@ -202,8 +202,8 @@ def test_what_cannot_be_resumed_is_said(command, killed, words, code, told):
 
 def test_a_run_that_another_process_drives_is_left_alone(command, killed):
     runtime = SqliteRuntime(killed / "runs.db")
-    with runtime.ledger.writing() as db:
-        db.execute("UPDATE runs SET holder=?, until=9e9", (this_process(),))
+    with runtime.file.write_transaction() as db:
+        db.execute("UPDATE runs SET holder=?, until=9e9", (get_process_identity(),))
     runtime.close()
 
     listed = command("runs", "list").stdout

@@ -42,6 +42,6 @@ def shop(make_package):
     """A package with two modules of tools and a manifest; nothing of it is loaded."""
     folder = make_package(orders=ORDERS, stock=STOCK)
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     return folder

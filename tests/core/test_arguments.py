@@ -10,7 +10,7 @@ import pytest
 from core.takers import Colour, Item, refused, seen_by, take
 from toolmason import Param, Tool, Toolbox, ToolContext, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 # --- every problem at once ---------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ async def test_whatever_a_validator_raises_becomes_a_result(raised, kind):
 
 
 async def test_arguments_over_the_limit_are_refused_with_its_name_and_number():
-    box = Toolbox(take, settings=Settings(argument_bytes=100))
+    box = Toolbox(take, settings=EngineSettings(argument_bytes=100))
 
     error = await refused(box, "take", json.dumps({"text": "x" * 200}))
 

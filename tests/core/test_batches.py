@@ -19,7 +19,7 @@ from toolmason import (
     tool,
 )
 from toolmason.errors import DefinitionError, ToolTimeout
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 # --- one result for each call ------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ async def test_sync_tools_run_side_by_side():
         (Parallel(), {"max_concurrency": 2}, 2),
         (Parallel(limit=5), {"max_concurrency": 2}, 2),
         (Parallel(limit=2), {"max_concurrency": 5}, 2),
-        (Parallel(), {"settings": Settings(max_concurrency=3)}, 3),
+        (Parallel(), {"settings": EngineSettings(max_concurrency=3)}, 3),
         (Parallel(), {"config": {"limits": {"max_concurrency": 3}}}, 3),
     ],
     ids=[

@@ -8,7 +8,7 @@ import pytest
 
 from toolmason import Abort, Tool, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 
 @tool
@@ -440,7 +440,7 @@ async def test_the_nearest_level_decides_the_timeout(setting, of_box, of_tool, o
     async def left(ctx: ToolContext) -> float | None:
         return None if ctx.deadline is None else ctx.deadline - time.monotonic()
 
-    box = Toolbox(left, settings=Settings(call_timeout=setting), **given(of_box))
+    box = Toolbox(left, settings=EngineSettings(call_timeout=setting), **given(of_box))
 
     result = await box.call("left", **given(of_call))
 

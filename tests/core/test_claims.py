@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason._core.catalog.uri_templates import closeness
+from toolmason._core.catalog.uri_templates import measure_specificity
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from toolmason._core.catalog.uri_templates import closeness
     ],
 )
 def test_an_address_fits(template, uri):
-    assert closeness(template, uri)
+    assert measure_specificity(template, uri)
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_an_address_fits(template, uri):
     ],
 )
 def test_an_address_does_not_fit(template, uri):
-    assert closeness(template, uri) is None
+    assert measure_specificity(template, uri) is None
 
 
 def test_the_template_that_says_more_is_closer():
-    assert closeness("a://b/{x}", "a://b/c") > closeness("a://{+x}", "a://b/c")
+    assert measure_specificity("a://b/{x}", "a://b/c") > measure_specificity("a://{+x}", "a://b/c")
 
 
 def test_a_template_of_very_many_places_is_read_once():
     template = "a://" + "{+x}a" * 20_000 + "b"
 
-    assert closeness(template, "a://" + "ca" * 200_000) is None
+    assert measure_specificity(template, "a://" + "ca" * 200_000) is None

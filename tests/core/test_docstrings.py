@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolmason._core.define.docstrings import Docstring, read
+from toolmason._core.define.docstrings import Docstring, parse_docstring
 
 GOOGLE = """Move a file.
 
@@ -57,7 +57,7 @@ SPHINX = """Move a file.
     ],
 )
 def test_each_style_is_split_the_same_way(doc: str, returns: str):
-    found = read(doc)
+    found = parse_docstring(doc)
 
     assert found.parameters == {"source": "Where it is.", "target": "Where it goes, with its name."}
     assert found.text == f"Move a file.\n\nIt must exist.\n\n{returns}"
@@ -77,7 +77,7 @@ def test_each_style_is_split_the_same_way(doc: str, returns: str):
     ],
 )
 def test_a_docstring_without_sections_is_its_own_text(doc: str | None, text: str):
-    assert read(doc) == Docstring(text, {})
+    assert parse_docstring(doc) == Docstring(text, {})
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_docstring_without_sections_is_its_own_text(doc: str | None, text: str
     ["Args", "Arguments", "Parameters", "Params", "Keyword Args", "Keyword Arguments", "Other Parameters", "args"],
 )
 def test_every_title_of_a_parameter_section_is_known(title: str):
-    assert read(f"{title}:\n    x: The x.") == Docstring("", {"x": "The x."})
-    assert read(f"{title}\n{'-' * len(title)}\nx : int\n    The x.") == Docstring("", {"x": "The x."})
+    assert parse_docstring(f"{title}:\n    x: The x.") == Docstring("", {"x": "The x."})
+    assert parse_docstring(f"{title}\n{'-' * len(title)}\nx : int\n    The x.") == Docstring("", {"x": "The x."})
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_every_title_of_a_parameter_section_is_known(title: str):
     ],
 )
 def test_a_google_entry_gives_name_and_description(entry: str, parameters: dict[str, str]):
-    assert read(f"Do.\n\nArgs:\n    {entry}\n    last: The last.") == Docstring(
+    assert parse_docstring(f"Do.\n\nArgs:\n    {entry}\n    last: The last.") == Docstring(
         "Do.", parameters | {"last": "The last."}
     )
 
@@ -132,7 +132,7 @@ def test_a_google_entry_gives_name_and_description(entry: str, parameters: dict[
     ],
 )
 def test_a_numpy_entry_gives_name_and_description(entry: str, parameters: dict[str, str]):
-    assert read(f"Do.\n\nParameters\n----------\n{entry}\n\nNotes\n-----\nEnd.") == Docstring(
+    assert parse_docstring(f"Do.\n\nParameters\n----------\n{entry}\n\nNotes\n-----\nEnd.") == Docstring(
         "Do.\n\nNotes\n-----\nEnd.", parameters
     )
 
@@ -151,7 +151,7 @@ def test_a_numpy_entry_gives_name_and_description(entry: str, parameters: dict[s
     ],
 )
 def test_a_sphinx_field_gives_name_and_description(field: str, parameters: dict[str, str]):
-    assert read(f"Do.\n\n{field}\n") == Docstring("Do.", parameters)
+    assert parse_docstring(f"Do.\n\n{field}\n") == Docstring("Do.", parameters)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_sphinx_field_gives_name_and_description(field: str, parameters: dict[
 def test_a_long_description_becomes_a_paragraph_that_keeps_its_structure(body: str, description: str):
     doc = "Args:\n    x: " + body.replace("\n", "\n    ")
 
-    assert read(doc) == Docstring("", {"x": description})
+    assert parse_docstring(doc) == Docstring("", {"x": description})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_long_description_becomes_a_paragraph_that_keeps_its_structure(body: s
     ],
 )
 def test_what_is_no_parameter_stays_in_the_text(doc: str, text: str):
-    assert read(doc) == Docstring(text, {"x": "X."})
+    assert parse_docstring(doc) == Docstring(text, {"x": "X."})
 
 
 @pytest.mark.parametrize(
@@ -215,23 +215,23 @@ def test_what_is_no_parameter_stays_in_the_text(doc: str, text: str):
     ],
 )
 def test_what_only_looks_like_a_section_stays_in_the_text(doc: str):
-    assert read(doc) == Docstring(doc, {})
+    assert parse_docstring(doc) == Docstring(doc, {})
 
 
 def test_styles_may_be_mixed_in_one_docstring():
     doc = "Do.\n\nArgs:\n    a: A.\n\n:param b: B.\n\nOther Parameters\n----------------\nc : int\n    C.\n\nEnd."
 
-    assert read(doc) == Docstring("Do.\n\nEnd.", {"a": "A.", "b": "B.", "c": "C."})
+    assert parse_docstring(doc) == Docstring("Do.\n\nEnd.", {"a": "A.", "b": "B.", "c": "C."})
 
 
 def test_tabs_and_windows_line_ends_change_nothing():
     doc = "Do.\r\n\r\n\tArgs:\r\n\t\tx (int): The\r\n\t\t\tx.\r\n\t\ty: The y.\r\n"
 
-    assert read(doc) == Docstring("Do.", {"x": "The x.", "y": "The y."})
+    assert parse_docstring(doc) == Docstring("Do.", {"x": "The x.", "y": "The y."})
 
 
 def test_a_docstring_is_frozen_and_crosses_processes():
-    found = read(GOOGLE)
+    found = parse_docstring(GOOGLE)
 
     with pytest.raises(FrozenInstanceError):
         found.text = ""
@@ -256,7 +256,7 @@ def test_a_hundred_kilobytes_of_anything_are_read(unit: str):
         "Parameters\n---\nx : int\n  " + many,
         ":param " + many,
     ):
-        assert isinstance(read(doc), Docstring)
+        assert isinstance(parse_docstring(doc), Docstring)
 
 
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta", "(see", "below)", "it's", "e.g.", "50%", "größe"])
@@ -288,7 +288,7 @@ DOCSTRINGS = st.lists(st.tuples(st.sampled_from(["", "    ", "        ", "\t", "
 def test_every_word_of_a_docstring_survives(lines: list[tuple[str, str]]):
     doc = "\n".join(indent + line for indent, line in lines)
 
-    found = read(doc)
+    found = parse_docstring(doc)
 
     left = " ".join([found.text, *found.parameters, *found.parameters.values()])
     for word in (
@@ -312,4 +312,4 @@ def test_every_word_of_a_docstring_survives(lines: list[tuple[str, str]]):
 @settings(deadline=None)
 @given(st.text(st.sampled_from("ab:(),-=`*\\ \t\r\n") | st.characters(), max_size=200))
 def test_no_text_makes_reading_fail(text: str):
-    assert isinstance(read(f"Args:\n  a: b\n{text}\n:param c: {text}"), Docstring)
+    assert isinstance(parse_docstring(f"Args:\n  a: b\n{text}\n:param c: {text}"), Docstring)

@@ -10,7 +10,7 @@ from toolmason._core.run import eager_task
 var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="outside")
 
 
-def start(awaitable) -> eager_task.Started:
+def start(awaitable) -> eager_task.StartResult:
     return eager_task.start(awaitable, asyncio.get_running_loop())
 
 
@@ -21,7 +21,7 @@ def started(awaitable) -> asyncio.Task:
     return task
 
 
-async def end_of(task: asyncio.Task) -> eager_task.Outcome:
+async def end_of(task: asyncio.Task) -> eager_task.TaskOutcome:
     async with asyncio.timeout(5):
         return await task
 
@@ -395,7 +395,7 @@ def test_it_works_in_debug_mode():
         await asyncio.sleep(0)
         return 1
 
-    async def main() -> eager_task.Outcome:
+    async def main() -> eager_task.TaskOutcome:
         return await started(waits())
 
     assert asyncio.run(main(), debug=True) == (1, None)
@@ -406,7 +406,7 @@ def test_it_works_from_a_callback_where_no_task_is_running():
         await asyncio.sleep(0)
         return 1
 
-    async def main() -> eager_task.Outcome:
+    async def main() -> eager_task.TaskOutcome:
         loop = asyncio.get_running_loop()
         made = loop.create_future()
         loop.call_soon(lambda: made.set_result(eager_task.start(waits(), loop)))
@@ -428,7 +428,7 @@ async def test_whoever_waits_for_the_end_is_woken_when_the_task_is_done(error):
         return 1
 
     task = started(waits())
-    await eager_task.end_of(task)
+    await eager_task.watch_completion(task)
 
     assert task.done()
     assert task.result() == ((1, None) if error is None else (None, error))
@@ -441,7 +441,7 @@ async def test_the_end_of_what_is_done_is_now():
     task = started(waits())
     await end_of(task)
 
-    assert eager_task.end_of(task).done()
+    assert eager_task.watch_completion(task).done()
 
 
 async def test_nobody_need_wait_for_the_end_any_more():
@@ -450,7 +450,7 @@ async def test_nobody_need_wait_for_the_end_any_more():
         return 1
 
     task = started(waits())
-    eager_task.end_of(task).cancel()
+    eager_task.watch_completion(task).cancel()
 
     assert await end_of(task) == (1, None)
 
@@ -468,7 +468,7 @@ async def test_the_end_is_heard_of_without_a_turn_of_the_loop_between():
         await awaited
 
     task = started(waits())
-    waiter = eager_task.end_of(task)
+    waiter = eager_task.watch_completion(task)
     awaited.set_result(None)
     loop.call_soon(count)
     await waiter

@@ -4,8 +4,8 @@ import pytest
 
 from core.shop import ORDERS, edit, loaded
 from toolmason import Toolbox
-from toolmason._core.load.manifest import LARGEST, parse_manifest
-from toolmason.build.compare.listing import listings_in
+from toolmason._core.load.manifest import MAX_MANIFEST_BYTES, parse_manifest
+from toolmason.build.compare.listing import parse_listings
 from toolmason.build.manifest.package_manifest import build, write_file
 from toolmason.errors import ConfigError, DuplicateTool
 
@@ -76,7 +76,7 @@ async def test_only_what_is_declared_as_a_tool_is_called(make_package, path):
     called = "import os\ndef helper(**given):\n    raise AssertionError('called')\n"
     folder = make_package(orders=called + "\n".join(line[4:] for line in ORDERS.splitlines()))
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     edit(folder, redirect(path))
 
     result = await Toolbox.from_manifest("shop").call("drop", {"order": "x"})
@@ -121,7 +121,7 @@ def test_two_tools_of_one_name_cannot_be_compared(shop):
     file = edit(shop, lambda form: form["tools"].append(dict(form["tools"][0])))
 
     with pytest.raises(ConfigError, match="lists two tools named 'count'"):
-        listings_in(file.read_bytes(), "the manifest")
+        parse_listings(file.read_bytes(), "the manifest")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_two_tools_of_one_name_cannot_be_compared(shop):
         pytest.param(b"[" * 100_000, "is not JSON", id="deep"),
         pytest.param(b"[]", "is not a manifest", id="a list"),
         pytest.param(b'"text"', "is not a manifest", id="a text"),
-        pytest.param(b" " * (LARGEST + 1), "a manifest has at most", id="huge"),
+        pytest.param(b" " * (MAX_MANIFEST_BYTES + 1), "a manifest has at most", id="huge"),
     ],
 )
 def test_a_damaged_manifest_is_an_error(data, words):

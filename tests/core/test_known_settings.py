@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolmason import Config, Toolbox, tool
 from toolmason.errors import ConfigError
-from toolmason.extend import Settings, WebSearchSettings
+from toolmason.extend import EngineSettings, WebSearchSettings
 
 
 def config(**groups) -> Config:
@@ -162,7 +162,7 @@ def test_a_switch_that_is_neither_is_refused_with_key_value_place_and_fix(tmp_pa
 def test_limits_are_settings():
     assert config().limits is None
     found = config(limits={"call_timeout": "2.5", "threads": "8", "approval_seconds": "none"}).limits
-    assert found == Settings(call_timeout=2.5, threads=8, approval_seconds=None)
+    assert found == EngineSettings(call_timeout=2.5, threads=8, approval_seconds=None)
 
 
 @pytest.mark.parametrize("value", ["-1", 0, "nan", "inf", True, 1.5, "1e9999", "9" * 5000], ids=lambda v: str(v)[:8])

@@ -2,17 +2,17 @@
 
 import pytest
 
-from toolmason._core.call.approval_text import arguments_shown, legible
+from toolmason._core.call.approval_text import format_arguments, escape_hidden
 
 
 def test_short_arguments_are_shown_as_they_are():
-    shown = arguments_shown({"path": "/srv/é 猫", "n": 1, "deep": {"a": [True, None, 1.5]}})
+    shown = format_arguments({"path": "/srv/é 猫", "n": 1, "deep": {"a": [True, None, 1.5]}})
 
     assert shown == '{"path": "/srv/é 猫", "n": 1, "deep": {"a": [true, null, 1.5]}}'
 
 
 def test_a_long_value_says_so_and_hides_no_other():
-    shown = arguments_shown({"note": "n" * 3000, "path": "p", "in": {"note": "m" * 3000, "path": "q"}, "x" * 9000: 1})
+    shown = format_arguments({"note": "n" * 3000, "path": "p", "in": {"note": "m" * 3000, "path": "q"}, "x" * 9000: 1})
 
     assert "2500 of 3000 characters left out" in shown
     assert '"path": "p"' in shown
@@ -22,21 +22,21 @@ def test_a_long_value_says_so_and_hides_no_other():
 
 
 def test_both_ends_of_a_long_value_are_shown():
-    shown = arguments_shown({"path": "begin" + "x" * 3000 + "end"})
+    shown = format_arguments({"path": "begin" + "x" * 3000 + "end"})
 
     assert shown.startswith('{"path": "begin')
     assert shown.endswith('end"}')
 
 
 def test_a_long_list_says_how_many_there_are():
-    shown = arguments_shown({"paths": [str(number) for number in range(1000)], "force": True})
+    shown = format_arguments({"paths": [str(number) for number in range(1000)], "force": True})
 
     assert "950 more of 1000 items" in shown
     assert '"force": true' in shown
 
 
 def test_a_long_number_says_so():
-    assert "4500 of 5000 characters left out" in arguments_shown({"n": [1] * 2 + ["9" * 5000]})
+    assert "4500 of 5000 characters left out" in format_arguments({"n": [1] * 2 + ["9" * 5000]})
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_a_long_number_says_so():
     ],
 )
 def test_what_is_not_seen_is_shown_by_its_number(hidden: str):
-    shown = arguments_shown({f"k{hidden}": f"a{hidden}b"})
+    shown = format_arguments({f"k{hidden}": f"a{hidden}b"})
 
     assert hidden not in shown
-    assert hidden not in legible(hidden)
+    assert hidden not in escape_hidden(hidden)
     assert f"{ord(hidden):04x}" in shown.lower()
 
 
 def test_what_only_looks_like_the_note_stays_inside_its_quotes():
-    shown = arguments_shown({"a": 'x", "path": "safe'})
+    shown = format_arguments({"a": 'x", "path": "safe'})
 
     assert shown == '{"a": "x\\", \\"path\\": \\"safe"}'

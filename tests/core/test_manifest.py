@@ -105,7 +105,7 @@ def test_a_thousand_tools_of_a_hundred_modules_are_listed_and_one_module_is_load
     )
     make_package(**{f"part_{n}": source.format(n=n) for n in range(100)})
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     box = Toolbox.from_manifest("shop")
 
@@ -154,7 +154,7 @@ def test_a_listed_tool_answers_like_the_real_one(shop):
     assert listed.kind == "sync"
     assert listed.inputs.validate_json('{"text": "a"}', strict=True) == {"text": "a"}
     assert listed.output.schema == {"type": "array", "items": {"type": "string"}}
-    assert listed.value_of("limit", {}) == 3
+    assert listed.get_argument("limit", {}) == 3
     assert "shop.orders:find" in listed.origin
 
 
@@ -181,7 +181,7 @@ async def test_methods_share_their_object(make_package, kind):
         + ("\n        counter = Counter()\n" if kind == "object" else "")
     )
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     box = Toolbox.from_manifest("shop")
 
@@ -206,7 +206,7 @@ async def test_an_object_that_cannot_be_made_costs_the_call(make_package, monkey
     make_package(made=source)
     monkeypatch.setenv("SHOP_URL", "x")
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     monkeypatch.delenv("SHOP_URL")
     box = Toolbox.from_manifest("shop")
@@ -250,7 +250,7 @@ def test_what_a_changed_module_imports_from_another_is_not_listed_twice(make_pac
         init="from toolmason import tool\n@tool\ndef top() -> None: ...\n", orders=ORDERS, stock=STOCK
     )
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     (folder / "__init__.py").write_text(
         "from shop.orders import find\nfrom toolmason import tool\n@tool\ndef top() -> None: ...\n", "utf-8"
@@ -277,7 +277,7 @@ async def test_a_definition_that_changed_elsewhere_is_noticed_at_the_call(make_p
         "    return str(order)\n",
     )
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     (folder / "models.py").write_text(
         "from pydantic import BaseModel\nclass Order(BaseModel):\n    name: str\n", "utf-8"
@@ -380,7 +380,7 @@ def test_a_manifest_is_found_by_its_path_and_by_its_folder(shop):
 def test_a_package_inside_another_is_found_without_importing_either(make_package):
     make_package("shop.inner", stock=STOCK)
     built = build("shop.inner")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
 
     box = Toolbox.from_manifest("shop.inner")
@@ -500,7 +500,7 @@ def test_a_plugin_that_is_for_some_applications_is_loaded_after_all(make_package
     source = "from toolmason import supported_for, tool\n@supported_for('desk')\n@tool\ndef write() -> None: ...\n"
     folder = make_package(init=source)
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     offered(folder)
 

@@ -90,7 +90,7 @@ async def test_every_policy_holds_as_after_introspection(make_package, case, app
     kind = "async def" if "await" in body else "def"
     make_package(work=f"{HEAD}\n@tool({options})\n{kind} work(n: int):\n    '''Work.'''\n    {body}\n")
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     listed = await everything(Toolbox.from_manifest("shop", approver=approver))
     forget("shop")
@@ -128,7 +128,7 @@ async def test_a_decision_on_a_listed_tool_can_be_taken_in_another_process(shop)
 async def test_limits_are_shared_by_the_views_of_a_listed_tool(make_package):
     make_package(work=f"{HEAD}\n@tool(max_calls=2)\ndef work(n: int) -> int:\n    return n\n")
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
     box = Toolbox.from_manifest("shop")
 
@@ -145,7 +145,7 @@ async def test_limits_are_shared_by_the_views_of_a_listed_tool(make_package):
 def test_options_that_are_code_can_be_asked_before_the_tool_is_called(make_package):
     make_package(work=f"{HEAD}\n@tool(approval=ask)\ndef work(n: int) -> int:\n    return n\n")
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
 
     options = Toolbox.from_manifest("shop")["work"].options
@@ -161,7 +161,7 @@ def test_listed_options_are_those_of_the_tool(make_package):
         "def work(n: int) -> int: ...\n"
     )
     built = build("shop")
-    write_file(built.file, built.data)
+    write_file(built.path, built.data)
     forget("shop")
 
     listed = Toolbox.from_manifest("shop")["work"].options

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolmason._core.config.properties import BadEscape, properties_of
+from toolmason._core.config.properties import BadEscape, parse_properties
 
 
 def read(text: str) -> dict[str, str]:
-    return {key: value for _, key, value in properties_of(text)}
+    return {key: value for _, key, value in parse_properties(text)}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_any_text_is_read_or_refused_with_its_line(text):
     lines = []
 
     try:
-        lines += [item.line for item in properties_of(text)]
+        lines += [item.line for item in parse_properties(text)]
     except BadEscape as bad:
         lines.append(bad.line)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolmason import Config
-from toolmason._core.config.mcp_json import servers_in
+from toolmason._core.config.mcp_json import read_mcp_json
 from toolmason.errors import ConfigError
 from toolmason.mcp import ServerSettings
 
@@ -19,7 +19,7 @@ def read(tmp_path):
     def read(data, environ=ENVIRON) -> tuple[ServerSettings, ...]:
         path = tmp_path / "mcp.json"
         path.write_text(data if isinstance(data, str) else json.dumps(data), "utf-8")
-        return servers_in(path, environ)
+        return read_mcp_json(path, environ)
 
     return read
 
@@ -214,7 +214,7 @@ def test_any_json_is_read_or_refused_by_an_error_of_ours(tmp_path_factory, data)
     found: tuple[ServerSettings, ...] = ()
 
     try:
-        found, told = servers_in(path, {}), "mcp.json"
+        found, told = read_mcp_json(path, {}), "mcp.json"
     except ConfigError as error:
         told = str(error)
 

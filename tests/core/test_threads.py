@@ -6,14 +6,14 @@ import logging
 import threading
 
 from toolmason import Toolbox, tool
-from toolmason._core.run.threads import Job, Workers
+from toolmason._core.run.threads import Job, ThreadPool
 from toolmason.errors import ToolTimeout
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 BOUND = 5.0
 
 
-def submit(pool: Workers, work) -> Job:
+def submit(pool: ThreadPool, work) -> Job:
     job = Job(work, contextvars.copy_context(), asyncio.get_running_loop())
     pool.submit(job)
     return job
@@ -30,7 +30,7 @@ async def until(condition) -> None:
 
 
 async def test_a_job_gives_its_value_or_its_error():
-    pool = Workers(2)
+    pool = ThreadPool(2)
     failure = ValueError("x")
 
     def fail() -> None:
@@ -41,7 +41,7 @@ async def test_a_job_gives_its_value_or_its_error():
 
 
 async def test_an_idle_thread_is_used_again():
-    pool = Workers(8)
+    pool = ThreadPool(8)
     idents = set()
 
     for _ in range(100):
@@ -53,7 +53,7 @@ async def test_an_idle_thread_is_used_again():
 
 
 async def test_there_are_never_more_threads_than_the_limit():
-    pool = Workers(3)
+    pool = ThreadPool(3)
     release = threading.Event()
     now, most, lock = 0, 0, threading.Lock()
 
@@ -76,13 +76,13 @@ async def test_there_are_never_more_threads_than_the_limit():
 
 
 async def test_a_job_given_up_while_it_waits_never_runs():
-    pool = Workers(1)
+    pool = ThreadPool(1)
     release = threading.Event()
     ran = []
 
     blocker = submit(pool, lambda: release.wait(BOUND))
     waiting = submit(pool, lambda: ran.append(1))
-    pool.give_up(waiting)
+    pool.abandon(waiting)
     release.set()
     await blocker.future
     await submit(pool, lambda: None).future
@@ -91,7 +91,7 @@ async def test_a_job_given_up_while_it_waits_never_runs():
 
 
 async def test_a_thread_given_up_is_replaced_for_those_that_wait():
-    pool = Workers(1)
+    pool = ThreadPool(1)
     begun, release = threading.Event(), threading.Event()
 
     def stuck() -> None:
@@ -101,7 +101,7 @@ async def test_a_thread_given_up_is_replaced_for_those_that_wait():
     blocker = submit(pool, stuck)
     waiting = submit(pool, lambda: "ran")
     await until(begun.is_set)
-    pool.give_up(blocker)
+    pool.abandon(blocker)
     async with asyncio.timeout(BOUND):
         outcome = await waiting.future
     release.set()
@@ -110,7 +110,7 @@ async def test_a_thread_given_up_is_replaced_for_those_that_wait():
 
 
 async def test_the_value_of_a_thread_given_up_is_dropped_counted_and_logged(caplog):
-    pool = Workers(1)
+    pool = ThreadPool(1)
     begun, release = threading.Event(), threading.Event()
 
     def stuck() -> str:
@@ -121,27 +121,27 @@ async def test_the_value_of_a_thread_given_up_is_dropped_counted_and_logged(capl
     job = submit(pool, stuck)
     await until(begun.is_set)
     with caplog.at_level(logging.WARNING, logger="toolmason"):
-        pool.give_up(job)
+        pool.abandon(job)
         release.set()
-        await until(lambda: pool.late == 1)
+        await until(lambda: pool.late_results == 1)
         await until(lambda: "dropped" in caplog.text)
 
     assert not job.future.done()
 
 
 async def test_giving_up_what_is_done_changes_nothing():
-    pool = Workers(1)
+    pool = ThreadPool(1)
     job = submit(pool, lambda: 1)
     await job.future
 
-    pool.give_up(job)
+    pool.abandon(job)
 
-    assert pool.late == 0
+    assert pool.late_results == 0
     assert await submit(pool, lambda: 2).future == (2, None)
 
 
 async def test_the_threads_are_daemons_with_a_name_of_ours():
-    pool = Workers(1)
+    pool = ThreadPool(1)
 
     thread, _ = await submit(pool, threading.current_thread).future
 
@@ -150,7 +150,7 @@ async def test_the_threads_are_daemons_with_a_name_of_ours():
 
 
 def test_a_job_whose_loop_was_closed_is_dropped_and_logged(caplog):
-    pool = Workers(1)
+    pool = ThreadPool(1)
     begun, release = threading.Event(), threading.Event()
 
     def stuck() -> None:
@@ -184,7 +184,7 @@ async def test_a_hundred_stuck_tools_in_a_row_do_not_stop_the_next():
     def fine() -> str:
         return "fine"
 
-    box = Toolbox(stuck, fine, settings=Settings(threads=4))
+    box = Toolbox(stuck, fine, settings=EngineSettings(threads=4))
 
     stuck_results = [await box.call("stuck") for _ in range(100)]
     result = await box.call("fine")
@@ -205,7 +205,7 @@ async def test_stuck_tools_side_by_side_do_not_stop_those_that_wait_for_a_thread
     def fine() -> str:
         return "fine"
 
-    box = Toolbox(stuck, fine, settings=Settings(threads=2))
+    box = Toolbox(stuck, fine, settings=EngineSettings(threads=2))
 
     results = await box.call_all([("stuck", {})] * 2 + [("fine", {})] * 4)
     release.set()
@@ -225,7 +225,7 @@ async def test_a_tool_that_waited_for_a_thread_beyond_its_deadline_is_never_run(
     def late() -> None:
         ran.append(1)
 
-    box = Toolbox(holds, late, settings=Settings(threads=1))
+    box = Toolbox(holds, late, settings=EngineSettings(threads=1))
     holding = asyncio.create_task(box.call("holds"))
     await asyncio.sleep(0)
 
@@ -243,8 +243,8 @@ async def test_toolboxes_of_the_same_size_share_one_pool():
     def where() -> str:
         return threading.current_thread().name
 
-    first = Toolbox(where, settings=Settings(threads=3))
-    second = Toolbox(where, settings=Settings(threads=3))
+    first = Toolbox(where, settings=EngineSettings(threads=3))
+    second = Toolbox(where, settings=EngineSettings(threads=3))
     before = threading.active_count()
 
     for _ in range(20):

@@ -16,11 +16,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from live.corpus import normal, questions  # noqa: E402 - the path comes first
 from toolmason import ToolDefinition  # noqa: E402 - as above
-from toolmason_local.choose_tool import chosen  # noqa: E402 - as above
-from toolmason_local.engine import engine_of  # noqa: E402 - as above
-from toolmason_local.fill_arguments import filled  # noqa: E402 - as above
-from toolmason_local.smallest_values import fits  # noqa: E402 - as above
-from toolmason_local.weights import weights_at  # noqa: E402 - as above
+from toolmason_local.choose_tool import choose_tool  # noqa: E402 - as above
+from toolmason_local.engine import get_engine  # noqa: E402 - as above
+from toolmason_local.fill_arguments import fill_arguments  # noqa: E402 - as above
+from toolmason_local.smallest_values import is_valid  # noqa: E402 - as above
+from toolmason_local.weights import find_weights  # noqa: E402 - as above
 
 KINDS = ("simple_python", "multiple", "irrelevance")
 IGNORED = str.maketrans("", "", " ,./-_*^'\"")
@@ -58,14 +58,14 @@ def is_exact(arguments, truth):
 def judge(writer, question):
     text = question["question"][0][-1]["content"]
     tools = [definition(function) for function in question["function"]]
-    tool = chosen(writer, text, tools)
+    tool = choose_tool(writer, text, tools)
     if not question["calls"]:
         return {"chosen": tool is None}
     ((name, truth),) = question["calls"][0].items()
     right = next(one for one in tools if one.name == name)
     # The arguments are judged for the right tool, whatever was chosen: otherwise one mistake counts twice.
-    arguments = filled(writer, right, text)
-    valid = arguments is not None and fits(arguments, right.input_schema)
+    arguments = fill_arguments(writer, right, text)
+    valid = arguments is not None and is_valid(arguments, right.input_schema)
     return {"chosen": tool is right, "valid": valid, "exact": valid and is_exact(arguments, truth)}
 
 
@@ -75,7 +75,7 @@ def main():
     options.add_argument("--sample", type=int, default=1)
     given = options.parse_args()
     parity = given.half == "odd"
-    writer = engine_of(weights_at(None)).session(lambda: False)
+    writer = get_engine(find_weights(None)).start_session(lambda: False)
     totals = {}
     for kind in KINDS:
         asked = [q for q in questions() if q["kind"] == kind and int(q["id"].rsplit("_", 1)[1]) % 2 == parity]

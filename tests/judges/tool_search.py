@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from live.corpus import normal, questions
 from toolmason import Toolbox, ToolDefinition
-from toolmason.build.check.provider_limits import tokens_of
-from toolmason.chat.search import Search, Searching
+from toolmason.build.check.provider_limits import estimate_tokens
+from toolmason.chat.search import Search, ToolSearch
 from toolmason.models.lexical.index import ToolIndex
 
 SIZE, RANKS = 500, (1, 3, 5, 8)
@@ -45,9 +45,9 @@ def main():
     found = [([tool.name for tool in index.find(text, max(RANKS))], name) for text, name in asked]
     each = (time.perf_counter() - began) / len(asked)
     recall = {k: sum(name in names[:k] for names, name in found) / len(found) for k in RANKS}
-    by_name = {tool.name: tokens_of(tool) for tool in tools}
+    by_name = {tool.name: estimate_tokens(tool) for tool in tools}
     whole = sum(by_name.values())
-    search = tokens_of(Searching(Search(), Toolbox().tools).tool.definition)
+    search = estimate_tokens(ToolSearch(Search(), Toolbox().tools).tool.definition)
     after = [search + sum(by_name[name] for name in names) for names, _ in found]
     print(f"{len(tools)} tools, {len(asked)} queries")
     print("  ".join(f"recall@{k} {share:.3f}" for k, share in recall.items()))

@@ -10,7 +10,7 @@ from providers.samples import CHATS, get_weather
 from toolmason import Chat, SqliteMemory, Toolbox, model
 from toolmason.models import ModelRequest
 from toolmason.providers import check_body, check_conversation, codec
-from toolmason.providers.content_parts import arguments_object
+from toolmason.providers.content_parts import get_arguments_object
 
 pytestmark = pytest.mark.live
 QUESTIONS = ("weather in Oslo", "Brno and Praha")
@@ -44,7 +44,7 @@ def told(messages):
 
 
 def arguments_of(call):
-    return arguments_object(call)
+    return get_arguments_object(call)
 
 
 def flaws(messages):

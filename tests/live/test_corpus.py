@@ -13,11 +13,11 @@ from providers.judges import objections
 from providers.recordings import sse
 from providers.samples import CHATS
 from toolmason import Message, ToolCall, ToolDefinition, ToolResult
-from toolmason._core.arguments.bind import without_nulls
+from toolmason._core.arguments.bind import drop_nulls
 from toolmason.models import ModelRequest
 from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec, verdict
-from toolmason.providers.content_parts import arguments_object
+from toolmason.providers.content_parts import get_arguments_object
 
 pytestmark = pytest.mark.live
 KNOWN_BAD = Path(__file__).with_name("known_bad.txt")
@@ -90,12 +90,12 @@ def test_nearly_all_are_strict_for_openai_and_the_rest_say_why():
 def test_every_call_is_read_back_as_it_was(provider):
     made = codec(provider)
     for name, arguments, _ in truths():
-        names = made.offer((ToolDefinition(name, "d", {"type": "object"}),), ()).names
+        names = made.fit_tools((ToolDefinition(name, "d", {"type": "object"}),), ()).names
         asked = Message("assistant", (), [ToolCall("c", name, json.dumps(arguments))])
         history = [Message("user", "x"), asked, Message("tool", results=[ToolResult("c", name, text="")])]
         body = made.encode(ModelRequest(history), "gemini-2")
-        (call,) = made.decode(as_answer(provider, body, names.alias(name)), names).calls
-        assert (call.name, arguments_object(call)) == (name, arguments)
+        (call,) = made.decode(as_answer(provider, body, names.get_alias(name)), names).calls
+        assert (call.name, get_arguments_object(call)) == (name, arguments)
 
 
 def as_answer(provider, body, alias):
@@ -121,7 +121,7 @@ def test_nulls_for_what_was_left_out_give_the_call_again():
         optional = [key for key in schema.get("properties", {}) if key not in schema.get("required", ())]
         filled = {**dict.fromkeys(optional), **arguments}
         # Some calls of the corpus say null themselves for what may be left out.
-        assert without_nulls(filled, schema, schema) == {k: v for k, v in arguments.items() if v is not None}
+        assert drop_nulls(filled, schema, schema) == {k: v for k, v in arguments.items() if v is not None}
 
 
 def reason(error):
@@ -152,7 +152,7 @@ def test_streams_of_calls_cut_at_random_bytes_assemble_to_the_same_call(provider
         stream, reader = EventStream("x"), made.reader(made.no_names)
         for told in (told for part in (wire[:where], wire[where:]) for told in stream.feed(part)):
             list(reader.feed(told))
-        assert arguments_object(reader.end().calls[0]) == arguments, name
+        assert get_arguments_object(reader.end().calls[0]) == arguments, name
 
 
 def chat_events(pieces, arguments):

@@ -8,12 +8,12 @@ from mcp_types import ErrorData
 
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox, ToolContext, tool
-from toolmason._core.remote.protocol import Host
+from toolmason._core.remote.protocol import ServerRequestHandlers
 from toolmason.errors import DefinitionError
 from toolmason.mcp import Elicit, Roots, Sample
 from toolmason.mcp_client.calls import tasks
-from toolmason.mcp_client.calls.callbacks import answers_of
-from toolmason.mcp_client.calls.forwarding import AT_ONCE, ROUNDS, Passages
+from toolmason.mcp_client.calls.callbacks import make_callbacks
+from toolmason.mcp_client.calls.forwarding import MAX_CONCURRENT_QUESTIONS, MAX_ROUNDS, ForwardedRequests
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -42,7 +42,7 @@ class Model:
 
 
 async def flooded(model, passages, count=3000):
-    ask = answers_of(Host(on_sample=model), passages)["sampling_callback"]
+    ask = make_callbacks(ServerRequestHandlers(on_sample=model), passages)["sampling_callback"]
     tasks = [asyncio.create_task(ask(None, Params())) for _ in range(count)]
     for _ in range(5):
         await asyncio.sleep(0)
@@ -51,37 +51,37 @@ async def flooded(model, passages, count=3000):
 
 
 async def test_a_flood_of_questions_reaches_the_application_only_so_often():
-    model, passages = Model(), Passages()
+    model, passages = Model(), ForwardedRequests()
 
-    with passages.opened(None):
+    with passages.track(None):
         answers = await flooded(model, passages)
 
     refused = [answer for answer in answers if isinstance(answer, ErrorData)]
-    assert (model.asked, model.most, len(refused)) == (ROUNDS, AT_ONCE, 3000 - ROUNDS)
+    assert (model.asked, model.most, len(refused)) == (MAX_ROUNDS, MAX_CONCURRENT_QUESTIONS, 3000 - MAX_ROUNDS)
     assert "no more than 32 questions" in refused[0].message
 
 
 async def test_each_request_may_ask_and_no_request_has_what_another_left():
-    model, passages = Model(), Passages()
+    model, passages = Model(), ForwardedRequests()
     model.go.set()
 
-    with passages.opened(None):
+    with passages.track(None):
         for _ in range(10):
-            with passages.opened(None):
+            with passages.track(None):
                 pass
         await flooded(model, passages)
-    with passages.opened(None), passages.opened(None):
+    with passages.track(None), passages.track(None):
         await flooded(model, passages)
 
-    assert model.asked == 3 * ROUNDS
+    assert model.asked == 3 * MAX_ROUNDS
 
 
 async def test_a_server_that_asks_while_nothing_is_under_way_is_bounded_too():
     model = Model()
 
-    await flooded(model, Passages())
+    await flooded(model, ForwardedRequests())
 
-    assert model.asked == ROUNDS
+    assert model.asked == MAX_ROUNDS
 
 
 @pytest.mark.parametrize("extra", [0, 1])
@@ -91,14 +91,14 @@ async def test_a_call_that_asks_more_than_it_may_fails_and_the_next_one_begins_a
     @tool
     async def ask(context: ToolContext) -> str:
         """Ask a lot at once."""
-        found = await context.client.ask(**{f"q{number}": Sample("?") for number in range(ROUNDS + extra)})
+        found = await context.client.ask(**{f"q{number}": Sample("?") for number in range(MAX_ROUNDS + extra)})
         return f"{len(found)} answers"
 
     async with Toolbox(McpServer.of("s", Toolbox(ask)), on_sample=lambda _: asked.append(1) or "x") as box:
         results = [await box.call("ask", {}), await box.call("ask", {})]
 
     assert [result.ok for result in results] == [not extra] * 2
-    assert len(asked) == 2 * ROUNDS
+    assert len(asked) == 2 * MAX_ROUNDS
 
 
 ASKS = """
@@ -158,7 +158,7 @@ async def test_a_gateway_answers_what_it_can_and_passes_on_the_rest(before, behi
 
 
 async def test_a_task_behind_a_gateway_is_answered_by_both(monkeypatch):
-    monkeypatch.setattr(tasks, "SHORTEST", 0.001)
+    monkeypatch.setattr(tasks, "MIN_POLL_SECONDS", 0.001)
     form = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who?", "requestedSchema": FORM}}
     model = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
     done = {"status": "completed", "result": {"content": [{"type": "text", "text": "built"}]}}

@@ -6,7 +6,7 @@ import zlib
 import httpx2
 import pytest
 
-from toolmason.mcp_client.transport.http import BODY_BYTES, PAPER_BYTES, Careful
+from toolmason.mcp_client.transport.http import MAX_BODY_BYTES, MAX_OTHER_BYTES, BoundedTransport
 
 HOME = "http://own.example/mcp"
 METADATA = "http://own.example/.well-known/oauth-protected-resource"
@@ -49,7 +49,7 @@ class Given(httpx2.AsyncByteStream):
 
 
 async def asked(inner, request):
-    response = await Careful(inner, HOME).handle_async_request(request)
+    response = await BoundedTransport(inner, HOME).handle_async_request(request)
     return response, await response.aread()
 
 
@@ -65,7 +65,7 @@ async def test_what_a_server_says_of_itself_is_read_within_bounds(kind, status):
     response, _ = await asked(Answering(body, status, content_type=kind), reading())
 
     assert response.status_code == 502
-    assert body.given * len(PIECE) <= PAPER_BYTES + len(PIECE)
+    assert body.given * len(PIECE) <= MAX_OTHER_BYTES + len(PIECE)
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -75,7 +75,7 @@ async def test_an_error_page_in_place_of_an_answer_is_read_within_bounds(status)
     _, content = await asked(Answering(body, status, content_type="text/html"), httpx2.Request("POST", HOME, json=CALL))
 
     assert b"longer than the limit" in content
-    assert body.given * len(PIECE) <= PAPER_BYTES + len(PIECE)
+    assert body.given * len(PIECE) <= MAX_OTHER_BYTES + len(PIECE)
 
 
 async def test_an_answer_is_read_within_bounds():
@@ -84,11 +84,11 @@ async def test_an_answer_is_read_within_bounds():
     _, content = await asked(Answering(body, content_type="application/json"), httpx2.Request("POST", HOME, json=CALL))
 
     assert b"longer than the limit" in content
-    assert body.given * len(PIECE) <= BODY_BYTES + len(PIECE)
+    assert body.given * len(PIECE) <= MAX_BODY_BYTES + len(PIECE)
 
 
 async def test_a_bomb_is_not_unpacked():
-    bomb = gzip.compress(b" " * (PAPER_BYTES + 1))
+    bomb = gzip.compress(b" " * (MAX_OTHER_BYTES + 1))
 
     response, content = await asked(Answering(Given(bomb), content_encoding="gzip"), reading())
 
@@ -124,7 +124,7 @@ async def test_a_packed_stream_is_not_read_as_one():
 async def test_a_stream_is_passed_on_as_it_comes():
     body = Endless(1)
 
-    response = await Careful(Answering(body, content_type="text/event-stream"), HOME).handle_async_request(reading())
+    response = await BoundedTransport(Answering(body, content_type="text/event-stream"), HOME).handle_async_request(reading())
 
     assert body.given == 0
     assert await response.aread() == PIECE
@@ -149,4 +149,4 @@ async def test_an_answer_of_two_kinds_is_read_within_the_bounds_of_the_first():
     _, answer = await asked(inner, httpx2.Request("POST", HOME, json=CALL))
 
     assert b"longer than the limit" in answer
-    assert body.given <= BODY_BYTES // len(PIECE) + 1
+    assert body.given <= MAX_BODY_BYTES // len(PIECE) + 1

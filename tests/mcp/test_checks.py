@@ -10,10 +10,10 @@ from mcp_types import CallToolResult, Tool
 from pydantic_core import to_json
 
 from toolmason import Toolbox
-from toolmason.mcp_client.calls.output_checks import QUICK, Budget, Checker, Spent, _accepts, found_by, validator_of
+from toolmason.mcp_client.calls.output_checks import INLINE_STEPS, CheckBudget, OutputChecker, BudgetExceeded, _surely_matches, find_error, make_validator
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 
-ENOUGH = Budget(10_000, math.inf)
+ENOUGH = CheckBudget(10_000, math.inf)
 
 
 def schema_of(items):
@@ -50,10 +50,10 @@ async def test_a_result_that_does_not_fit_is_refused_each_time():
 
 
 async def test_more_than_a_few_steps_are_taken_in_a_thread():
-    checker = Checker(schema_of({"type": "integer"}), "evil/t")
-    await checker.misfit({"a": []})
+    checker = OutputChecker(schema_of({"type": "integer"}), "evil/t")
+    await checker.find_misfit({"a": []})
 
-    found = await checker.misfit({"a": [1] * 400 + ["x"]})
+    found = await checker.find_misfit({"a": [1] * 400 + ["x"]})
 
     assert "$.a[400]" in found
 
@@ -70,15 +70,15 @@ async def test_more_than_a_few_steps_are_taken_in_a_thread():
     ids=["branches", "compared", "required", "keys", "words"],
 )
 def test_every_kind_of_work_is_counted(items, value):
-    validator = validator_of(to_json(schema_of(items)))
+    validator = make_validator(to_json(schema_of(items)))
 
-    with pytest.raises(Spent):
-        found_by(validator, {"a": value}, Budget(2000, math.inf))
+    with pytest.raises(BudgetExceeded):
+        find_error(validator, {"a": value}, CheckBudget(2000, math.inf))
 
 
 def test_a_check_that_has_no_time_left_ends():
-    with pytest.raises(Spent):
-        found_by(validator_of(to_json(schema_of({"type": "integer"}))), {"a": [1]}, Budget(10_000, 0.0))
+    with pytest.raises(BudgetExceeded):
+        find_error(make_validator(to_json(schema_of({"type": "integer"}))), {"a": [1]}, CheckBudget(10_000, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_a_check_that_has_no_time_left_ends():
     ids=["regular expression", "another dialect", "unsorted list", "no schema", "many parts"],
 )
 def test_a_schema_that_would_get_round_the_count_is_not_used(schema):
-    assert validator_of(to_json(schema)) is None
+    assert make_validator(to_json(schema)) is None
 
 
 def test_the_dialect_at_the_root_does_not_choose_the_validator():
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **schema_of({"type": "integer"})}
 
-    assert "$.a[0]" in found_by(validator_of(to_json(schema)), {"a": ["x"]}, ENOUGH)
+    assert "$.a[0]" in find_error(make_validator(to_json(schema)), {"a": ["x"]}, ENOUGH)
 
 
 async def test_a_value_that_is_too_large_is_not_checked():
-    assert await Checker(schema_of({"type": "integer"}), "evil/t").misfit({"a": ["x" * 300_000]}) is None
+    assert await OutputChecker(schema_of({"type": "integer"}), "evil/t").find_misfit({"a": ["x" * 300_000]}) is None
 
 
 # --- plain schemas --------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def objects(inner):
 
 @given(st.recursive(objects(st.just({})), objects, max_leaves=5), VALUES)
 def test_what_is_taken_without_a_validator_would_be_taken_by_one(schema, value):
-    taken = _accepts(schema, value, [QUICK])
+    taken = _surely_matches(schema, value, [INLINE_STEPS])
 
     assert not taken or Draft202012Validator(schema).is_valid(value)
 
@@ -148,9 +148,9 @@ def test_what_is_taken_without_a_validator_would_be_taken_by_one(schema, value):
     ],
 )
 def test_plain_results_need_no_validator(schema, value, taken):
-    assert _accepts(schema, value, [QUICK]) is taken
+    assert _surely_matches(schema, value, [INLINE_STEPS]) is taken
 
 
 @pytest.mark.parametrize("schema", [{"properties": 5}, {"items": [1]}, {"properties": {"a": 5}}, {"required": 5}])
 async def test_what_is_no_schema_checks_nothing_and_breaks_nothing(schema):
-    assert await Checker(schema, "it").misfit({"a": 1}) is None
+    assert await OutputChecker(schema, "it").find_misfit({"a": 1}) is None

@@ -5,7 +5,7 @@ import pytest
 from adversaries.raw_http import served
 from toolmason import Audio, EmbeddedResource, Image, McpServer, ResourceLink, Text, Toolbox, ToolContext, tool
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.mcp_client.lists.pins import approved_in
+from toolmason.mcp_client.lists.pins import read_approved
 from toolmason.mcp_client.oauth import FileTokens
 
 IMAGE = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
@@ -177,14 +177,14 @@ def test_what_is_no_lock_is_said(text, tmp_path):
     (tmp_path / "toolmason.lock").write_text(text)
 
     with pytest.raises(ConfigError, match="is not a lock"):
-        approved_in(tmp_path / "toolmason.lock", "s")
+        read_approved(tmp_path / "toolmason.lock", "s")
 
 
 def test_a_lock_that_cannot_be_read_is_said(tmp_path):
-    assert approved_in(tmp_path / "none", "s") == {}
+    assert read_approved(tmp_path / "none", "s") == {}
     (tmp_path / "lock").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="Cannot read the lock"):
-        approved_in(tmp_path / "lock", "s")
+        read_approved(tmp_path / "lock", "s")
 
 
 async def test_tokens_can_be_forgotten(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from toolmason import McpServer, Toolbox, tool
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists import list_cache
-from toolmason.mcp_client.lists.list_cache import Offer
+from toolmason.mcp_client.lists.list_cache import ListCache
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -100,14 +100,14 @@ async def test_work_that_is_called_off_again_and_again_is_an_error():
     async def fetch():
         raise asyncio.CancelledError
 
-    offer = Offer(McpServer.of("shop", Toolbox(local)), fetch, lambda: None)
+    offer = ListCache(McpServer.of("shop", Toolbox(local)), fetch, lambda: None)
 
     with pytest.raises(RemoteError, match="called off before it was done"):
         await offer.fetch()
 
 
 async def test_whoever_needs_a_server_that_hangs_does_not_wait_for_it_again(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(list_cache, "FIRST_RETRY", 600.0)
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
     log = tmp_path / "log"
     box = Toolbox(local, raw("never starts", log, connect_timeout=0.5))
 
@@ -123,7 +123,7 @@ async def test_whoever_needs_a_server_that_hangs_does_not_wait_for_it_again(tmp_
 
 
 async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, monkeypatch):
-    monkeypatch.setattr(list_cache, "FIRST_RETRY", 0.05)
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 0.05)
     box, there = Toolbox(late(tmp_path, connect_timeout=2)), asyncio.Event()
     before = await box.list()
     box.watch(lambda _: there.set() if box.tools else None)
@@ -138,7 +138,7 @@ async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, mo
 
 @pytest.mark.parametrize("ask", ["refresh", "health"])
 async def test_a_server_that_hung_can_be_asked_at_once(tmp_path, monkeypatch, ask):
-    monkeypatch.setattr(list_cache, "FIRST_RETRY", 600.0)
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
     box = Toolbox(late(tmp_path, connect_timeout=2))
     before = await box.list()
 
@@ -151,7 +151,7 @@ async def test_a_server_that_hung_can_be_asked_at_once(tmp_path, monkeypatch, as
 
 
 async def test_a_server_that_never_lists_is_asked_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(list_cache, "FIRST_RETRY", 600.0)
+    monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 600.0)
     log = tmp_path / "log"
     box = Toolbox(raw("never lists", log, timeout=0.3, required=True))
 

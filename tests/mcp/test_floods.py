@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.mcp_client.transport.framing import Unreadable, pruned, read_line
+from toolmason.mcp_client.transport.framing import UnreadableMessage, prune, parse_message
 
 DEEP = b"[" * 130 + b"]" * 130
 
@@ -12,9 +12,9 @@ DEEP = b"[" * 130 + b"]" * 130
 def test_a_list_with_a_string_that_never_ends_is_read_once(piece, end):
     text = b'{"id": 7, "result": {"tools": [' + DEEP + b'], "y": "' + piece * 250_000 + end
 
-    found = read_line(text, {7})
+    found = parse_message(text, {7})
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableMessage)
     assert found.id == 7
 
 
@@ -29,4 +29,4 @@ def test_a_list_with_a_string_that_never_ends_is_read_once(piece, end):
     ],
 )
 def test_brackets_in_strings_are_no_levels(text, kept):
-    assert pruned(text, 2) == kept
+    assert prune(text, 2) == kept

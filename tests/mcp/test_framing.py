@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from toolmason.mcp_client.transport.framing import repeats_a_key
+from toolmason.mcp_client.transport.framing import has_duplicate_key
 
 SPACE = st.sampled_from(["", " ", "\t", "\n", "\r", "  "])
 STRINGS = st.sampled_from(["", "a", "b", "a:", '"a":', "\\", ":::", "ä", "\x7f", "\u2028"])
@@ -51,16 +51,16 @@ def has_one_twice(text: str) -> bool:
 
 @given(texts())
 def test_a_key_that_stands_twice_is_found_however_it_is_written(text):
-    assert repeats_a_key(text.encode(), from_json(text)) == has_one_twice(text)
+    assert has_duplicate_key(text.encode(), from_json(text)) == has_one_twice(text)
 
 
 def test_a_space_before_a_colon_hides_no_key():
     text = b'{"a":1,"a":2,"b" :3}'
 
-    assert repeats_a_key(text, from_json(text))
+    assert has_duplicate_key(text, from_json(text))
 
 
 def test_an_escape_in_a_value_makes_up_for_no_key():
     text = rb'{"a":1,"a":2,"b":"\u003a"}'
 
-    assert repeats_a_key(text, from_json(text))
+    assert has_duplicate_key(text, from_json(text))

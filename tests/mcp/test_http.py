@@ -191,13 +191,13 @@ async def test_each_identity_has_a_session_of_its_own():
 
 
 async def test_identities_that_are_not_seen_any_more_give_their_connection_back(monkeypatch):
-    monkeypatch.setattr(pool, "IDENTITIES", 3)
+    monkeypatch.setattr(pool, "MAX_IDENTITIES", 3)
 
     with served("plain") as server:
         async with Toolbox(at(server, auth=lambda context: context.get("token"))) as box:
             for number in range(10):
                 await echoed(box, context={"token": f"t{number}"})
-            links = box._remotes.sources[0].pool.links  # noqa: SLF001 - what must stay small is inside
+            links = box._remotes.sources[0].pool.sessions  # noqa: SLF001 - what must stay small is inside
             again = await echoed(box, context={"token": "t0"})
             held = len(links)
 
@@ -300,7 +300,7 @@ async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_wa
     async with Toolbox(McpServer.http("web", server.url, timeout=5)) as box, asyncio.timeout(30):
         await box.list()
         box.watch(heard.append)
-        await box.__behind__().subscribe(frozenset({"config://app"}))
+        await box._gateway().subscribe(frozenset({"config://app"}))
         while cutting.streams < 2:  # noqa: ASYNC110 - a server in another thread has no event of ours
             await asyncio.sleep(0.02)
         missed = heard.count("config://app")

@@ -101,7 +101,7 @@ async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
         hers = await box.call("pay", context={"token": "alice"})
         his = await box.call("pay", context={"token": "bob"})
         shown = [tool.name for tool in box.tools]
-        listed = {name: [tool.name for tool in await box.seen_by({"token": name}).list()] for name in ("alice", "bob")}
+        listed = {name: [tool.name for tool in await box.for_identity({"token": name}).list()] for name in ("alice", "bob")}
 
     assert hers.text == "paid"
     assert his.error.code == "unknown_tool"
@@ -111,7 +111,7 @@ async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
 
 async def test_a_view_for_somebody_calls_in_that_name(office):
     async with Toolbox(at(office), context={"tenant": "acme"}) as box:
-        view = box.seen_by({"token": "alice"})
+        view = box.for_identity({"token": "alice"})
         result = await view.call("who")
         found = await view.resolve("pay")
         await view.refresh()
@@ -208,20 +208,20 @@ async def test_a_call_in_the_name_of_the_toolbox_fetches_no_second_list(office):
     async with Toolbox(at(office), context={"token": "bob"}) as box:
         source = box._remotes.sources[0]  # noqa: SLF001 - what must stay empty is inside
         unknown = await box.call("nope", context={"token": "bob", "tenant": "acme"})
-        held = len(source._offers)  # noqa: SLF001 - as above
+        held = len(source._identity_caches)  # noqa: SLF001 - as above
 
     assert unknown.error.code == "unknown_tool"
     assert held == 0
 
 
 async def test_lists_of_identities_that_are_not_seen_any_more_are_let_go(office, monkeypatch):
-    monkeypatch.setattr(connection, "IDENTITIES", 2)
+    monkeypatch.setattr(connection, "MAX_IDENTITIES", 2)
 
     async with Toolbox(at(office), eager=False) as box:
         for name in ("alice", "bob", "carol"):
             await box.call("who", context={"token": name})
         source = box._remotes.sources[0]  # noqa: SLF001 - what must stay small is inside
-        held = len(source._offers)  # noqa: SLF001 - as above
+        held = len(source._identity_caches)  # noqa: SLF001 - as above
         again = await box.call("pay", context={"token": "alice"})
 
     assert held == 2
@@ -268,13 +268,13 @@ async def test_a_batch_goes_by_the_list_that_it_began_with():
 
 async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
     async with Toolbox(at(office), context={"token": "alice"}) as box:
-        view = box.seen_by({"tenant": "acme"})
+        view = box.for_identity({"tenant": "acme"})
         await view.list()
-        behind = view.__behind__()
-        behind.forward()
+        behind = view._gateway()
+        behind.forward_server_requests()
         await behind.subscribe(frozenset({"shop://hours"}))
         health = await view.health()
-        again = await view.seen_by({"token": "bob"}).call("who")
+        again = await view.for_identity({"token": "bob"}).call("who")
         await view.aclose()
         after = await box.call("who")
 

@@ -7,9 +7,9 @@ import pytest
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, tool
 from toolmason.build.compare.lock_file import Lock, approve, compare, listings_of, write
-from toolmason.mcp_client.transport.sanitize import trouble_with
-from toolmason.mcp_server.encode import mcp_of, tool_entry
-from toolmason.mcp_server.lists import _facts_of
+from toolmason.mcp_client.transport.sanitize import find_tool_problem
+from toolmason.mcp_server.encode import get_mcp_options, make_tool_entry
+from toolmason.mcp_server.lists import _make_traits
 
 APPROVED = {**TOOL, "annotations": {"title": "Echo", "readOnlyHint": True}, "_meta": {"team": "a"}}
 CHANGES = {
@@ -59,7 +59,7 @@ async def test_what_an_older_lock_does_not_hold_is_not_passed_on(change, tmp_pat
         path.write_text(text[: text.rindex(',\n          "wire"')] + "}}}}}", "utf-8")
         server.tools = [{**APPROVED, **CHANGES[change]}]
         async with pinned(server, path) as box:
-            entry, meta = tool_entry(box["echo"]), box["echo"].options.meta
+            entry, meta = make_tool_entry(box["echo"]), box["echo"].options.meta
 
     assert entry == {**TOOL, "annotations": {"readOnlyHint": True}}
     assert meta == {}
@@ -72,7 +72,7 @@ async def test_a_tool_without_hints_is_bare_under_an_older_lock(tmp_path):
         path.write_text(f'{{"servers": {{"raw": {{"tools": {{"echo": {{"digest": "{found["echo"].digest}"}}}}}}}}}}')
         server.tools = [{**TOOL, "icons": []}]
         async with pinned(server, path) as box:
-            assert tool_entry(box["echo"]) == TOOL
+            assert make_tool_entry(box["echo"]) == TOOL
 
 
 async def test_a_comparison_of_locks_names_what_else_changed(tmp_path):
@@ -82,7 +82,7 @@ async def test_a_comparison_of_locks_names_what_else_changed(tmp_path):
 
     [diff] = compare(approve(Lock(), before, server="raw"), after, server="raw")
 
-    assert [(change.part, change.words) for change in diff.changes] == [("wire", "other _meta, icons")]
+    assert [(change.part, change.message) for change in diff.changes] == [("wire", "other _meta, icons")]
 
 
 async def test_a_server_behind_us_does_not_say_how_we_serve():
@@ -91,8 +91,8 @@ async def test_a_server_behind_us_does_not_say_how_we_serve():
         async with Toolbox(McpServer.http("raw", server.url)) as box:
             theirs = box["echo"]
 
-    assert mcp_of(theirs) == {}
-    assert _facts_of(theirs, tool_entry(theirs)).task is None
+    assert get_mcp_options(theirs) == {}
+    assert _make_traits(theirs, make_tool_entry(theirs)).task is None
 
 
 def test_what_the_developer_says_does():
@@ -101,7 +101,7 @@ def test_what_the_developer_says_does():
         """Work."""
         return ""
 
-    assert mcp_of(Toolbox(work)["work"]) == {"task": "required"}
+    assert get_mcp_options(Toolbox(work)["work"]) == {"task": "required"}
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_what_the_developer_says_does():
     ],
 )
 def test_t4_the_rest_of_a_definition_is_looked_over_too(more, reason):
-    assert reason in trouble_with({**TOOL, **more})
+    assert reason in find_tool_problem({**TOOL, **more})

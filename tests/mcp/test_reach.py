@@ -5,8 +5,8 @@ import pytest
 
 from adversaries.raw_http import served
 from toolmason.mcp_client.oauth import client_credentials
-from toolmason.mcp_client.transport.http import Careful
-from toolmason.mcp_client.transport.ssrf import pinned, standing
+from toolmason.mcp_client.transport.http import BoundedTransport
+from toolmason.mcp_client.transport.ssrf import resolve_allowed, classify_address
 
 PUBLIC = "93.184.216.34"
 LOOPBACK = [
@@ -31,32 +31,32 @@ NEVER = [
 @pytest.mark.parametrize("host", [*LOOPBACK, *PRIVATE, *NEVER])
 async def test_t8_a_server_of_the_internet_does_not_send_us_into_our_own_network(host):
     with pytest.raises(OSError, match="is not a public address"):
-        await pinned(host, 443, home=PUBLIC, home_port=443)
+        await resolve_allowed(host, 443, server_host=PUBLIC, server_port=443)
 
 
 @pytest.mark.parametrize("host", NEVER)
 async def test_t8_nobody_sends_us_where_keys_are_handed_out_or_to_an_address_within_another(host):
     for home in ("127.0.0.1", "10.0.0.1"):
         with pytest.raises(OSError, match="is not a public address"):
-            await pinned(host, 443, home=home, home_port=443)
+            await resolve_allowed(host, 443, server_host=home, server_port=443)
 
 
 async def test_a_server_of_our_own_machine_may_name_another_there():
-    assert await pinned("127.0.0.1", 8080, home="localhost", home_port=9000) == "127.0.0.1"
-    assert await pinned("10.0.0.2", 8080, home="10.0.0.1", home_port=9000) == "10.0.0.2"
+    assert await resolve_allowed("127.0.0.1", 8080, server_host="localhost", server_port=9000) == "127.0.0.1"
+    assert await resolve_allowed("10.0.0.2", 8080, server_host="10.0.0.1", server_port=9000) == "10.0.0.2"
     with pytest.raises(OSError, match="not a public address"):
-        await pinned("127.0.0.1", 8080, home="10.0.0.1", home_port=9000)
+        await resolve_allowed("127.0.0.1", 8080, server_host="10.0.0.1", server_port=9000)
 
 
 def test_a_public_address_is_public_however_it_is_written():
-    assert [standing(text) for text in (PUBLIC, "2606:2800:220:1::1", f"::ffff:{PUBLIC}")] == ["public"] * 3
-    assert standing("no address") == "never"
+    assert [classify_address(text) for text in (PUBLIC, "2606:2800:220:1::1", f"::ffff:{PUBLIC}")] == ["public"] * 3
+    assert classify_address("no address") == "never"
 
 
 async def test_t8_a_name_is_looked_up_once_and_that_address_is_asked():
     with served("plain") as other:
         port = other.url.split(":")[2].split("/")[0]
-        async with httpx2.AsyncClient(transport=Careful(httpx2.AsyncHTTPTransport(), "http://127.0.0.1:1/mcp")) as web:
+        async with httpx2.AsyncClient(transport=BoundedTransport(httpx2.AsyncHTTPTransport(), "http://127.0.0.1:1/mcp")) as web:
             answer = await web.get(f"http://localhost:{port}/elsewhere")
 
     assert answer.status_code == 405
@@ -65,7 +65,7 @@ async def test_t8_a_name_is_looked_up_once_and_that_address_is_asked():
 
 async def test_t8_what_is_refused_is_not_asked():
     with served("plain") as other:
-        transport = Careful(httpx2.AsyncHTTPTransport(), f"http://{PUBLIC}/mcp")
+        transport = BoundedTransport(httpx2.AsyncHTTPTransport(), f"http://{PUBLIC}/mcp")
         async with httpx2.AsyncClient(transport=transport) as web:
             with pytest.raises(httpx2.ConnectError, match="which is not a public address"):
                 await web.get(other.url)
@@ -77,7 +77,7 @@ async def test_an_issuer_that_the_developer_named_is_asked_wherever_it_is():
     auth = client_credentials(f"http://{PUBLIC}/mcp", "me", "secret", issuer="http://127.0.0.1:1")
 
     with served("plain") as other:
-        transport = Careful(httpx2.AsyncHTTPTransport(), f"http://{PUBLIC}/mcp", other.url)
+        transport = BoundedTransport(httpx2.AsyncHTTPTransport(), f"http://{PUBLIC}/mcp", other.url)
         async with httpx2.AsyncClient(transport=transport) as web:
             assert (await web.get(other.url)).status_code < 500
 

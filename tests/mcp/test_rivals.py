@@ -10,7 +10,7 @@ import pytest
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, tool
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.sanitize import trouble_with
+from toolmason.mcp_client.transport.sanitize import find_tool_problem
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -96,7 +96,7 @@ async def test_closing_while_a_connection_opens_leaves_nothing_open(tmp_path):
     ],
 )
 def test_what_is_wrong_with_one_definition_is_found_before_the_list_is_read(entry, reason):
-    assert reason in trouble_with(entry)
+    assert reason in find_tool_problem(entry)
 
 
 async def test_effects_are_pinned_with_the_definition(tmp_path):

@@ -16,8 +16,8 @@ ASKS = {"method": "elicitation/create", "params": {"mode": "form", "message": "W
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(tasks, "SHORTEST", 0.001)
-    monkeypatch.setattr(tasks, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(tasks, "MIN_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(tasks, "DEFAULT_POLL_SECONDS", 0.001)
 
 
 async def called(states, **options):
@@ -84,7 +84,7 @@ async def test_nobody_is_asked_twice_where_a_question_is_shown_for_a_while():
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize(("misses", "ok"), [(tasks.MISSES - 1, True), (tasks.MISSES, False)])
+@pytest.mark.parametrize(("misses", "ok"), [(tasks.MAX_FAILED_POLLS - 1, True), (tasks.MAX_FAILED_POLLS, False)])
 async def test_a_look_at_a_task_that_is_lost_on_the_way_costs_that_look(misses, ok):
     lost = [None] * misses
 
@@ -211,7 +211,7 @@ async def test_a_pending_task_is_no_repeat_to_a_run():
 
 
 async def test_only_so_many_tasks_are_remembered(monkeypatch):
-    monkeypatch.setattr(tasks, "REMEMBERED", 2)
+    monkeypatch.setattr(tasks, "MAX_PENDING_TASKS", 2)
     with served("task") as server:
         server.states = [WORKING]
         async with Toolbox(McpServer.http("raw", server.url, task_wait=0)) as box:

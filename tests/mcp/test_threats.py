@@ -12,8 +12,8 @@ from mcp.shared.auth import OAuthClientMetadata
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox
 from toolmason.errors import DefinitionError
-from toolmason.mcp_client.transport.framing import LINE_BYTES, Lines, TooLong, Unreadable, id_in, pruned, read_line
-from toolmason.mcp_client.transport.sanitize import hidden_in, trouble_with
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, LineSplitter, LineTooLong, UnreadableMessage, find_id, prune, parse_message
+from toolmason.mcp_client.transport.sanitize import find_hidden_character, find_tool_problem
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolmason"
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
@@ -100,7 +100,7 @@ HIDDEN = [
 @pytest.mark.parametrize("where", ["name", "title", "description"])
 @pytest.mark.parametrize("character", HIDDEN, ids=lambda c: f"U+{ord(c):04X}")
 def test_t4_hidden_characters_are_refused(where, character):
-    assert "hidden character" in trouble_with({**GOOD, where: f"ordinary{character}text"})
+    assert "hidden character" in find_tool_problem({**GOOD, where: f"ordinary{character}text"})
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_t4_hidden_characters_are_refused(where, character):
     ["Ordinary.", "Two\nlines\tand a tab", "Žluťoučký kůň", "日本語", "👩‍💻 works", "naïve café", "Two\r\nlines"],
 )
 def test_t4_ordinary_text_is_not(text):
-    assert hidden_in(text) is None
+    assert find_hidden_character(text) is None
 
 
 @pytest.mark.parametrize("text", ["🏳️‍🌈", "👨🏽‍⚕️ sees", "❤️‍🔥", "1️⃣ first", "‼️", "\u2139\ufe0f note", "☀️☀️", "क्‍ष", "↔️"])
 def test_t4_marks_within_emoji_and_letters_are_ordinary(text):
-    assert hidden_in(text) is None
+    assert find_hidden_character(text) is None
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,13 @@ def test_t4_marks_within_emoji_and_letters_are_ordinary(text):
     ],
 )
 def test_t4_marks_in_rows_or_after_letters_are_hidden(text):
-    assert hidden_in(text) in ("\u200d", "\ufe0f")
+    assert find_hidden_character(text) in ("\u200d", "\ufe0f")
 
 
 @pytest.mark.parametrize("where", ["name", "title"])
 @pytest.mark.parametrize("character", ["\n", "\t", "\r\n"])
 def test_t4_a_name_has_one_line(where, character):
-    assert "hidden character" in trouble_with({**GOOD, where: f"two{character}lines"})
+    assert "hidden character" in find_tool_problem({**GOOD, where: f"two{character}lines"})
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_t4_a_name_has_one_line(where, character):
     ],
 )
 def test_t4_t14_t15_a_definition_that_does_harm_is_refused(entry, reason):
-    assert reason in trouble_with(entry)
+    assert reason in find_tool_problem(entry)
 
 
 async def test_t6_a_server_cannot_take_the_name_of_a_local_tool():
@@ -222,20 +222,20 @@ def test_secrets_of_a_server_are_not_shown():
 def test_t12_lines_are_the_same_however_they_arrive(size):
     data = b'{"a": 1}\n\n{"b": "\xc5\xbe"}\r\nrest'
 
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for start in range(0, len(data), size) for line in lines.feed(data[start : start + size])]
 
     assert found == [b'{"a": 1}', b"", b'{"b": "\xc5\xbe"}\r']
 
 
 def test_t12_a_line_over_the_cap_is_refused_before_it_is_whole():
-    lines = Lines(cap=1000)
+    lines = LineSplitter(max_bytes=1000)
     for _ in range(10):
         list(lines.feed(b"x" * 100))
 
-    with pytest.raises(TooLong, match="limit of 1000 bytes"):
+    with pytest.raises(LineTooLong, match="limit of 1000 bytes"):
         list(lines.feed(b"x"))
-    assert LINE_BYTES == 16 * 1024 * 1024
+    assert MAX_LINE_BYTES == 16 * 1024 * 1024
 
 
 @pytest.mark.parametrize(
@@ -250,23 +250,23 @@ def test_t12_a_line_over_the_cap_is_refused_before_it_is_whole():
     ids=["deep", "nan", "surrogate", "byte", "cut"],
 )
 def test_t13_a_message_that_cannot_be_read_still_says_whom_it_was_for(line, reason):
-    found = read_line(line)
+    found = parse_message(line)
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableMessage)
     assert reason in found.reason
     assert found.id == 7
 
 
 @pytest.mark.parametrize("text", [b"{}", b"{'id': 1}", b'{"id": {}}', b'{"id": ', b'"id": "' + b"x" * 500])
 def test_an_id_that_is_none_is_not_made_up(text):
-    assert id_in(text) is None
+    assert find_id(text) is None
 
 
 def test_of_a_list_only_what_is_too_deep_is_lost():
     deep = b"[" * 500 + b"]" * 500
     text = b'{"id": 1, "result": {"tools": [{"name": "a[]{}\\"", "x": 1}, {"name": "b", "x": ' + deep + b"}]}}"
 
-    found = read_line(text, {1})
+    found = parse_message(text, {1})
 
     assert [tool["name"] for tool in found["result"]["tools"]] == ['a[]{}"', "b"]
-    assert re.fullmatch(rb".*null.*", pruned(text), re.DOTALL)
+    assert re.fullmatch(rb".*null.*", prune(text), re.DOTALL)

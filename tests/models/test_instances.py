@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason_local.smallest_values import NOTHING, fits, resolved, smallest
+from toolmason_local.smallest_values import NO_VALUE, is_valid, resolve, find_smallest
 
 SCHEMAS = {
     "default": {"type": "integer", "default": 7},
@@ -29,10 +29,10 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_a_value_that_fits_is_found(schema):
-    value = smallest(schema, schema)
+    value = find_smallest(schema, schema)
 
-    assert value is not NOTHING
-    assert fits(value, schema)
+    assert value is not NO_VALUE
+    assert is_valid(value, schema)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_a_value_that_fits_is_found(schema):
     ids=["pattern", "impossible", "endless", "recursive", "no choice", "broken"],
 )
 def test_where_there_is_none_that_is_said(schema):
-    assert smallest(schema, schema) is NOTHING
+    assert find_smallest(schema, schema) is NO_VALUE
 
 
 def test_a_reference_to_nowhere_allows_anything():
-    assert resolved({"$ref": "#/$defs/gone/further"}, {}) == {}
-    assert resolved(True, {}) == {}
-    assert resolved({"anyOf": [{"type": "null"}]}, {}) == {"anyOf": [{"type": "null"}]}
+    assert resolve({"$ref": "#/$defs/gone/further"}, {}) == {}
+    assert resolve(True, {}) == {}
+    assert resolve({"anyOf": [{"type": "null"}]}, {}) == {"anyOf": [{"type": "null"}]}
 
 
 def test_what_is_written_beside_a_reference_stays():
     root = {"$defs": {"n": {"type": "integer"}}}
 
-    assert resolved({"$ref": "#/$defs/n", "default": 3}, root) == {"type": "integer", "default": 3}
+    assert resolve({"$ref": "#/$defs/n", "default": 3}, root) == {"type": "integer", "default": 3}

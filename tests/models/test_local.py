@@ -13,10 +13,10 @@ from toolmason import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSear
 from toolmason.chat.search import Search
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
-from toolmason_local.engine import Engine, Stopped, engine_of
-from toolmason_local.grammars import any_of, piece_of, pieces_of
-from toolmason_local.weights import weights_at
-from toolmason_local.writer import Bounds
+from toolmason_local.engine import LlamaEngine, GenerationStopped, get_engine
+from toolmason_local.grammars import make_choice_grammar, make_phrase_grammar, make_phrase_list_grammar
+from toolmason_local.weights import find_weights
+from toolmason_local.writer import GenerationLimits
 
 
 @tool(read_only=True)
@@ -36,7 +36,7 @@ BOX = Toolbox(get_weather, quote_price)
 
 @pytest.fixture(scope="module")
 def session():
-    return engine_of(weights_at(None)).session(lambda: False)
+    return get_engine(find_weights(None)).start_session(lambda: False)
 
 
 # --- a conversation ------------------------------------------------------------------------------
@@ -192,24 +192,24 @@ async def test_several_at_once_wait_for_each_other():
 @pytest.mark.parametrize(
     "grammar",
     [
-        any_of(["a", 1, "ž", 'x"\\y']),
-        piece_of('Luigi\u2019s \u201cBrno\u201d \\ "x" 5% \u2013 ok'),
-        pieces_of("red, blue and [green]"),
+        make_choice_grammar(["a", 1, "ž", 'x"\\y']),
+        make_phrase_grammar('Luigi\u2019s \u201cBrno\u201d \\ "x" 5% \u2013 ok'),
+        make_phrase_list_grammar("red, blue and [green]"),
     ],
     ids=["choices", "piece", "pieces"],
 )
 def test_llama_reads_our_grammars_and_what_it_writes_is_json(session, grammar):
-    written = session.write("Value: ", Bounds(grammar=grammar))
+    written = session.write("Value: ", GenerationLimits(grammar=grammar))
 
-    assert written.whole
+    assert written.is_complete
     assert json.loads(written.text)
 
 
 def test_a_grammar_that_is_none_and_a_prompt_without_end_are_errors(session):
     with pytest.raises(ModelError, match=r"llama\.cpp refused"):
-        session.write("x", Bounds(grammar="root ::= ("))
+        session.write("x", GenerationLimits(grammar="root ::= ("))
     with pytest.raises(ModelError, match=r"llama\.cpp refused"):
-        session.write("word " * 9000, Bounds())
+        session.write("word " * 9000, GenerationLimits())
     with pytest.raises(ModelError):
         session.likelihood("word " * 9000, "x")
 
@@ -222,12 +222,12 @@ def test_a_text_that_fits_is_likelier(session):
 
 
 def test_a_caller_who_has_gone_is_not_answered():
-    with pytest.raises(Stopped):
-        engine_of(weights_at(None)).session(lambda: True).write("x", Bounds())
+    with pytest.raises(GenerationStopped):
+        get_engine(find_weights(None)).start_session(lambda: True).generate("x", GenerationLimits())
 
 
 def test_nobody_else_on_this_machine_can_use_the_port(session):
-    address = engine_of(weights_at(None)).address
+    address = get_engine(find_weights(None)).address
     request = urllib.request.Request(  # noqa: S310 - an address of our own
         f"{address}/v1/completions", b'{"prompt": "x"}', {"Content-Type": "application/json"}
     )
@@ -245,4 +245,4 @@ async def test_a_file_that_is_damaged_is_an_error(tmp_path):
 
     with pytest.raises(ModelError, match=r"model\.gguf could not be loaded"):
         await model(f"local:{damaged}").respond(ModelRequest("x"))
-    assert Engine(damaged).path == damaged
+    assert LlamaEngine(damaged).path == damaged

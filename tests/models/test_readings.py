@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.models.lexical.extraction import choices_in, codes_in, lists_in, numbers_in, quoted_in, whole_name
+from toolmason.models.lexical.extraction import find_choices, find_codes, find_lists, find_numbers, find_quoted, expand_name
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,13 @@ from toolmason.models.lexical.extraction import choices_in, codes_in, lists_in, 
     ids=["code", "sign and thousands", "per cent", "words", "money", "not numbers", "none"],
 )
 def test_numbers_are_read_as_they_are_meant(text, values):
-    assert [found.value for found in numbers_in(text)] == values
+    assert [found.value for found in find_numbers(text)] == values
 
 
 def test_a_number_knows_the_words_around_it():
-    three, _ = numbers_in("a 3 bedroom villa for 400 euros")
+    three, _ = find_numbers("a 3 bedroom villa for 400 euros")
 
-    assert three.near[0] == "bedroom"
+    assert three.nearby_words[0] == "bedroom"
 
 
 @pytest.mark.parametrize(
@@ -39,28 +39,28 @@ def test_a_number_knows_the_words_around_it():
     ids=["numbers", "points", "words", "none"],
 )
 def test_lists_are_read_as_they_are_written(text, values):
-    assert lists_in(text) == values
+    assert find_lists(text) == values
 
 
 def test_quotes_and_codes_are_read():
-    assert quoted_in("the film \"Up\" by 'Pete Docter', not Bob's") == ["Up", "Pete Docter"]
-    assert codes_in("order A-17, TEA-01 and TEA-01 on 5 May") == ["A-17", "TEA-01"]
+    assert find_quoted("the film \"Up\" by 'Pete Docter', not Bob's") == ["Up", "Pete Docter"]
+    assert find_codes("order A-17, TEA-01 and TEA-01 on 5 May") == ["A-17", "TEA-01"]
 
 
 def test_a_choice_is_named_by_its_words_in_a_row():
     choices = ["read", "read only", "write", 3]
 
-    assert choices_in("make it Read-only, please", choices) == ["read only", "read"]
-    assert choices_in("reading", choices) == []
+    assert find_choices("make it Read-only, please", choices) == ["read only", "read"]
+    assert find_choices("reading", choices) == []
 
 
 def test_a_part_of_a_name_is_made_whole():
     text = "Tickets for the concert in New York City. Paris Hilton sings."
 
-    assert whole_name("New York", text) == "New York City"
-    assert whole_name("concert", text) == "concert"
+    assert expand_name("New York", text) == "New York City"
+    assert expand_name("concert", text) == "concert"
 
 
 @pytest.mark.parametrize("text", ["(" + "1" * 5000, "[" * 3000, "-" * 4000 + "A1", "'" * 3000, "1," * 3000], ids=len)
 def test_hostile_texts_are_read_in_no_time(text):
-    assert isinstance([*numbers_in(text), *lists_in(text), *quoted_in(text), *codes_in(text)], list)
+    assert isinstance([*find_numbers(text), *find_lists(text), *find_quoted(text), *find_codes(text)], list)

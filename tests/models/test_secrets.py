@@ -12,7 +12,7 @@ from models.test_transport import all_of
 from toolmason import model
 from toolmason.errors import ModelError
 from toolmason.models import ModelRequest
-from toolmason.models.http.redaction import secrets_in, strike_out, struck
+from toolmason.models.http.redaction import find_secrets, redact_error, redact
 
 KEY = "sk-SECRET-0123456789abcdef"
 FAILED = {
@@ -88,7 +88,7 @@ async def test_an_sdks_client_does_not_show_its_key(kind, streamed, status):
 
 
 def test_what_stands_in_an_address_or_a_header_is_secret_too():
-    found = secrets_in("https://me:pass%21word@host/v1?api-key=abcdefgh&alt=sse", {"X-Api-Key": "one", "Accept": "x"})
+    found = find_secrets("https://me:pass%21word@host/v1?api-key=abcdefgh&alt=sse", {"X-Api-Key": "one", "Accept": "x"})
 
     assert set(found) == {"pass%21word", "pass!word", "abcdefgh", "one"}
 
@@ -103,13 +103,13 @@ def test_what_stands_in_an_address_or_a_header_is_secret_too():
     ],
 )
 def test_a_key_that_was_cut_is_struck_out_too(text, left):
-    assert struck(text, [KEY, "a", ""]) == left
+    assert redact(text, [KEY, "a", ""]) == left
 
 
 def test_a_cause_that_shows_nothing_is_kept():
     error, cause = ModelError("x", "y"), ValueError("z")
     error.__cause__ = cause
 
-    strike_out(error, [KEY])
+    redact_error(error, [KEY])
 
     assert error.__cause__ is cause

@@ -3,7 +3,7 @@
 import pytest
 
 from toolmason import Message, Text, ToolCall, ToolError, ToolResult
-from toolmason_local.summarize import calls_before, told
+from toolmason_local.summarize import get_last_calls, summarize_results
 
 CALL = ToolCall("1", "quote_price", {"sku": "TEA-01", "quantity": 3})
 
@@ -23,13 +23,13 @@ def result(text, **more):
     ids=["short", "nothing", "null", "lines"],
 )
 def test_a_result_is_told_as_it_is(text, answer):
-    assert told([result(text)], [CALL]) == answer
+    assert summarize_results([result(text)], [CALL]) == answer
 
 
 def test_a_failure_is_told_as_one():
     failed = ToolResult("1", "quote_price", error=ToolError("No article 'X'."))
 
-    assert told([failed], []) == "quote_price() did not work: No article 'X'."
+    assert summarize_results([failed], []) == "quote_price() did not work: No article 'X'."
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_a_failure_is_told_as_one():
     ids=["text", "bytes", "broken", "none", "long"],
 )
 def test_arguments_are_shown_in_short(arguments, shown):
-    assert told([result("7")], [ToolCall("1", "quote_price", arguments)]) == f"quote_price({shown}) gave 7"
+    assert summarize_results([result("7")], [ToolCall("1", "quote_price", arguments)]) == f"quote_price({shown}) gave 7"
 
 
 def test_the_calls_of_the_last_turn_are_found():
     messages = [Message("user", "x"), Message("assistant", "", [CALL]), Message("tool", results=[result("7")])]
 
-    assert calls_before(messages) == (CALL,)
-    assert calls_before([]) == ()
+    assert get_last_calls(messages) == (CALL,)
+    assert get_last_calls([]) == ()

@@ -14,7 +14,7 @@ from toolmason import Message, model
 from toolmason.errors import ModelError
 from toolmason.models import Finished, ModelRequest, TextDelta
 from toolmason.models.http import transport
-from toolmason.models.http.endpoints import endpoint_of
+from toolmason.models.http.endpoints import make_endpoint
 from toolmason.models.http.remote import RemoteModel
 from toolmason.models.http.retries import Retries
 from toolmason.models.http.transport import Transport
@@ -55,7 +55,7 @@ async def connections_are_closed():
 
 
 def asking(kind, url, clock=None, retries=2):
-    endpoint = endpoint_of(kind, "m", base_url=url, api_key=KEY)
+    endpoint = make_endpoint(kind, "m", base_url=url, api_key=KEY)
     sender = Transport(endpoint, retries=Retries(retries), sleep=clock or Clock(), timeout=5)
     MADE.append(RemoteModel(f"{kind}:m", lambda: codec(kind), sender))
     return MADE[-1]
@@ -283,8 +283,8 @@ def packed(megabytes):
 async def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_unpacked_to_its_end(
     kind, status, streamed, monkeypatch
 ):
-    monkeypatch.setattr(transport, "BODY_BYTES", 4 * 1024 * 1024)
-    monkeypatch.setattr(transport, "STREAM_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(transport, "MAX_STREAM_BYTES", 4 * 1024 * 1024)
     told = {**answer(packed(32), status, content_encoding="gzip"), "type": kind}
     with provider(told) as server:
         made = asking("openai-chat", server.url, retries=0)

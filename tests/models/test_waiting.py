@@ -5,7 +5,7 @@ import pytest
 from models.server import answer, provider
 from toolmason import model
 from toolmason.models import ModelRequest
-from toolmason.models.http.retries import Retries, asked_wait
+from toolmason.models.http.retries import Retries, parse_retry_after
 
 CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
 
@@ -24,11 +24,11 @@ CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "a
     ids=str,
 )
 def test_the_wait_that_a_provider_asks_for_is_read(headers, seconds):
-    assert asked_wait(headers) == seconds
+    assert parse_retry_after(headers) == seconds
 
 
 def test_waits_grow_up_to_a_bound_and_end():
-    waits = [Retries(9).wait(attempt) for attempt in range(10)]
+    waits = [Retries(9).get_delay(attempt) for attempt in range(10)]
 
     assert waits[9] is None
     assert all(0.375 * 2**n <= wait <= 8 for n, wait in enumerate(waits[:4]))

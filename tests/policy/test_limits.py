@@ -10,7 +10,7 @@ import pytest
 from policy.samples import BOUND, Door, Work, answers, noting, turns
 from toolmason import Allow, Limits, Rate, Sequential, Tool, Toolbox, ToolCall, tool
 from toolmason._core.call import limits
-from toolmason._core.run.slots import Locks, Slots
+from toolmason._core.run.slots import KeyedLocks, Semaphore
 from toolmason.errors import DefinitionError, LimitExceeded, ToolCancelled, ToolTimeout
 
 A = {"path": "a"}
@@ -325,69 +325,69 @@ async def test_a_caller_that_stops_waiting_leaves_nothing_behind():
 
 
 async def test_slots_are_idle_when_everybody_has_left():
-    slots = Slots(1)
-    await slots.take()
-    waiting = [asyncio.create_task(slots.take()) for _ in range(3)]
+    slots = Semaphore(1)
+    await slots.acquire()
+    waiting = [asyncio.create_task(slots.acquire()) for _ in range(3)]
     await turns()
 
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    slots.give()
+    slots.release()
 
-    assert slots.idle
+    assert slots.is_idle
 
 
 async def test_a_slot_that_was_handed_to_someone_who_just_left_goes_to_the_next():
-    slots = Slots(1)
-    await slots.take()
-    first, second = asyncio.create_task(slots.take()), asyncio.create_task(slots.take())
+    slots = Semaphore(1)
+    await slots.acquire()
+    first, second = asyncio.create_task(slots.acquire()), asyncio.create_task(slots.acquire())
     await turns()
 
-    slots.give()
+    slots.release()
     first.cancel()
     async with asyncio.timeout(BOUND):
         await second
-    slots.give()
+    slots.release()
 
     assert first.cancelled()
-    assert slots.idle
+    assert slots.is_idle
 
 
 async def test_whoever_waits_longest_is_next():
-    slots, order = Slots(1), []
-    await slots.take()
+    slots, order = Semaphore(1), []
+    await slots.acquire()
 
     async def wait(number):
-        await slots.take()
+        await slots.acquire()
         order.append(number)
-        slots.give()
+        slots.release()
 
     waiting = [asyncio.create_task(wait(number)) for number in range(10)]
     await turns()
-    slots.give()
+    slots.release()
     await asyncio.gather(*waiting)
 
     assert order == list(range(10))
-    assert slots.idle
+    assert slots.is_idle
 
 
 async def test_a_slot_is_not_lost_to_a_loop_that_is_closed():
-    slots = Slots(1)
-    await slots.take()
+    slots = Semaphore(1)
+    await slots.acquire()
 
     def leave_a_loop_waiting():
         loop = asyncio.new_event_loop()
-        task = loop.create_task(slots.take())
+        task = loop.create_task(slots.acquire())
         loop.run_until_complete(turns(3))
         task._log_destroy_pending = False  # noqa: SLF001 - that it is destroyed is the test
         loop.close()
         return task
 
     gone = await asyncio.to_thread(leave_a_loop_waiting)
-    waiting = asyncio.create_task(slots.take())
+    waiting = asyncio.create_task(slots.acquire())
     await turns()
-    slots.give()
+    slots.release()
 
     async with asyncio.timeout(BOUND):
         await waiting
@@ -395,18 +395,18 @@ async def test_a_slot_is_not_lost_to_a_loop_that_is_closed():
 
 
 async def test_a_lock_that_nobody_wants_takes_no_memory():
-    locks = Locks()
+    locks = KeyedLocks()
 
     async def hold(key):
-        turn = locks.turn(key)
-        if not turn.try_take():
-            await turn.take()
+        turn = locks.lock_for(key)
+        if not turn.try_acquire():
+            await turn.acquire()
         await asyncio.sleep(0)
-        turn.give()
+        turn.release()
 
     await asyncio.gather(*[hold(number % 3) for number in range(12)])
 
-    assert locks._slots == {}  # noqa: SLF001 - memory shows nowhere else
+    assert locks._semaphores == {}  # noqa: SLF001 - memory shows nowhere else
 
 
 # --- alone in a batch ----------------------------------------------------------------------------

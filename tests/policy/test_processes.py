@@ -17,14 +17,14 @@ from policy import process_tools as tools
 from policy.process_tools import alive, appears, gone_within, write_whole
 from toolmason import Abort, Retry, Tool, Toolbox, ToolCall, ToolContext, tool
 from toolmason.errors import ExecutionError, ToolError, ToolTimeout
-from toolmason.extend import Settings
+from toolmason.extend import EngineSettings
 
 BOUND = 15.0
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups of POSIX")
 
 
-def one_process() -> Settings:
-    return Settings(processes=1)
+def one_process() -> EngineSettings:
+    return EngineSettings(processes=1)
 
 
 def pids_in(place: Path) -> list[int]:
@@ -345,7 +345,7 @@ async def test_a_view_runs_the_same_tool_in_a_process():
 
 
 async def test_five_megabytes_come_back_whole():
-    box = Toolbox(tools.big, settings=Settings(result_bytes=1000))
+    box = Toolbox(tools.big, settings=EngineSettings(result_bytes=1000))
 
     result = await box.call("big", {"size": 5_000_000})
 
@@ -405,7 +405,7 @@ async def test_one_process_does_one_call_at_a_time(tmp_path):
 
 
 async def test_two_processes_do_two_calls_at_once(tmp_path):
-    box = Toolbox(tools.hold, settings=Settings(processes=2))
+    box = Toolbox(tools.hold, settings=EngineSettings(processes=2))
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
 
     results = await box.call_all([("hold", {"begun": a, "release": b}), ("hold", {"begun": b, "release": a})])
@@ -415,7 +415,7 @@ async def test_two_processes_do_two_calls_at_once(tmp_path):
 
 
 async def test_many_calls_share_few_processes():
-    box = Toolbox(tools.pid, settings=Settings(processes=2))
+    box = Toolbox(tools.pid, settings=EngineSettings(processes=2))
 
     results = await box.call_all([("pid", {})] * 20)
 
@@ -448,7 +448,7 @@ async def test_a_cancelled_run_ends_the_process(tmp_path):
 
 
 async def test_callers_that_give_up_while_a_process_starts_leave_none_behind():
-    box = Toolbox(tools.pid, settings=Settings(processes=3))
+    box = Toolbox(tools.pid, settings=EngineSettings(processes=3))
     before = {child.pid for child in multiprocessing.active_children()}
 
     for _ in range(6):

@@ -10,7 +10,7 @@ import pytest
 from policy import process_tools
 from toolmason import Toolbox, ToolContext, tool
 from toolmason._core.run.progress import Reporter
-from toolmason.extend import ProgressReport, Settings
+from toolmason.extend import ProgressReport, EngineSettings
 
 BOUND = 5.0
 
@@ -96,7 +96,7 @@ async def test_each_report_of_a_batch_names_its_call():
 
 
 async def test_a_late_report_from_a_process_is_not_taken_for_the_next_calls(tmp_path):
-    box = Toolbox(process_tools.report_afterwards, process_tools.wait_for, settings=Settings(processes=1))
+    box = Toolbox(process_tools.report_afterwards, process_tools.wait_for, settings=EngineSettings(processes=1))
     release, reported = tmp_path / "release", tmp_path / "reported"
     await box.call("report_afterwards", {"release": str(release), "reported": str(reported)})
 
@@ -161,7 +161,7 @@ async def test_reports_that_nobody_reads_in_time_push_out_the_oldest_and_are_cou
 
 async def test_the_bound_is_a_setting():
     seen = []
-    box = Toolbox(count_async, settings=Settings(progress_queue=5))
+    box = Toolbox(count_async, settings=EngineSettings(progress_queue=5))
 
     result = await box.call("count_async", {"times": 100}, on_progress=seen.append)
     await until(lambda: seen)
@@ -183,7 +183,7 @@ async def test_a_slow_async_callback_does_not_pile_up_tasks():
     async def look(report):
         await go.wait()
 
-    box = Toolbox(reports, settings=Settings(progress_queue=10))
+    box = Toolbox(reports, settings=EngineSettings(progress_queue=10))
     before = len(asyncio.all_tasks())
 
     await box.call("reports", on_progress=look)

@@ -161,13 +161,13 @@ def test_every_definition_passes_the_judges(provider, strict):
 def test_names_that_an_api_refuses_have_aliases_that_lead_back():
     names = ["shop.find", "shop find", "shop_find", "größe", "9lives", "x" * 100, "good"]
     tools = [Tool.from_schema(name, "d", {"properties": {}}, lambda a, c: None) for name in names]
-    offer = codec("openai-chat").offer(tuple(t.definition for t in tools), ())
+    offer = codec("openai-chat").fit_tools(tuple(t.definition for t in tools), ())
 
-    aliases = {name: offer.names.alias(name) for name in names}
+    aliases = {name: offer.names.get_alias(name) for name in names}
 
     assert len(set(aliases.values())) == len(names)
     assert all(alias.isascii() and len(alias) <= 64 for alias in aliases.values())
-    assert {name: offer.names.name(alias) for name, alias in aliases.items()} == {name: name for name in names}
+    assert {name: offer.names.get_name(alias) for name, alias in aliases.items()} == {name: name for name in names}
     assert aliases["shop_find"] == "shop_find"
     assert aliases["good"] == "good"
 

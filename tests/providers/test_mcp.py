@@ -7,13 +7,13 @@ from providers.samples import LINK, PDF, PNG, WAV, box
 from toolmason import EmbeddedResource, Text, ToolResult
 from toolmason.errors import ToolError, UnsupportedProvider
 from toolmason.providers import codec
-from toolmason.providers.registry import format_of
+from toolmason.providers.registry import get_format
 
 PARTS = (Text("21"), PNG, WAV, PDF, LINK, EmbeddedResource("file:///a.txt", text="contents"))
 
 
 def test_every_part_has_its_own_kind():
-    made = format_of("mcp").result(ToolResult("c", "t", content=PARTS))
+    made = get_format("mcp").result(ToolResult("c", "t", content=PARTS))
 
     read = CallToolResult.model_validate(made)
     assert [part.type for part in read.content] == ["text", "image", "audio", "resource", "resource_link", "resource"]
@@ -21,8 +21,8 @@ def test_every_part_has_its_own_kind():
 
 
 def test_structured_results_and_failures_are_told():
-    good = format_of("mcp").result(ToolResult("c", "t", text='{"a": 1}', structured={"a": 1}))
-    bad = format_of("mcp").result(ToolResult("c", "t", error=ToolError("closed")))
+    good = get_format("mcp").result(ToolResult("c", "t", text='{"a": 1}', structured={"a": 1}))
+    bad = get_format("mcp").result(ToolResult("c", "t", error=ToolError("closed")))
 
     assert good["structuredContent"] == {"a": 1}
     assert bad["isError"] is True

@@ -182,7 +182,7 @@ def test_arguments_under_another_name_come_back_under_their_own_and_go_out_as_th
     box = Toolbox(Tool.from_schema("t", "d", of(**{"$filter": {"type": "string"}}), lambda a, c: None))
     made = codec("anthropic")
     request = ModelRequest("x", box)
-    names = made.offered(request).names
+    names = made.fit_request_tools(request).names
     sent = next(iter(made.encode(request, "m")["tools"][0]["input_schema"]["properties"]))
     given = {sent: "a", "rows": [{sent: "b", "_filter": "c"}]}
 

@@ -202,7 +202,7 @@ async def test_whoever_uses_an_sdk_gives_the_toolbox_to_read_names_back():
 
 def test_an_alias_is_read_back_as_the_tools_own_name():
     made = codec("openai-chat")
-    names = made.offered(ModelRequest("x", box())).names
+    names = made.fit_request_tools(ModelRequest("x", box())).names
     body = chat_body(tool_calls=[{"id": "c", "function": {"name": "shop_find_it", "arguments": "{}"}}])
 
     assert made.decode(body, names).calls[0].name == "shop.find it"

@@ -15,7 +15,7 @@ from toolmason.errors import ModelError
 from toolmason.models import ArgumentsDelta, CallClosed, CallOpened, TextDelta, ThoughtDelta
 from toolmason.models.http.sse import EventStream
 from toolmason.providers import codec
-from toolmason.providers.content_parts import arguments_object
+from toolmason.providers.content_parts import get_arguments_object
 
 TEXT = "Let me look. ☀"
 LAST = {
@@ -38,7 +38,7 @@ def read(provider, chunks):
 
 
 def calls_of(reply):
-    return [(call.id, call.name, arguments_object(call)) for call in reply.calls]
+    return [(call.id, call.name, get_arguments_object(call)) for call in reply.calls]
 
 
 @pytest.mark.parametrize("provider", CHATS)
@@ -61,7 +61,7 @@ def test_the_pieces_of_the_arguments_are_the_arguments(provider):
 
     told = "".join(event.text for event in events if isinstance(event, ArgumentsDelta) and event.id == "call_a")
 
-    assert json.loads(told) == arguments_object(reply.calls[0])
+    assert json.loads(told) == get_arguments_object(reply.calls[0])
 
 
 @pytest.mark.parametrize("provider", CHATS)

@@ -76,7 +76,7 @@ class Told:
         for event in self.given:
             yield event
 
-    async def again(self, error, attempt):
+    async def wait_for_retry(self, error, attempt):
         return False
 
     async def aclose(self):

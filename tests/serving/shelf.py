@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from toolmason import Audio, EmbeddedResource, Image, Param, ResourceLink, Toolbox, ToolContext, prompt, resource, tool
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.uvicorn_limits import server_for
+from toolmason.mcp_server.http.uvicorn_limits import make_http_server
 
 VERSION = "2026-07-28"
 ENVELOPE = {
@@ -180,7 +180,7 @@ class Running:
 
     def __init__(self, box: Toolbox, port: int = 0, *, legacy: bool = False, **words: Any) -> None:
         self.app = asgi_app(box, **words)
-        self.server = server_for(old(self.app) if legacy else self.app, "127.0.0.1", port, 2)
+        self.server = make_http_server(old(self.app) if legacy else self.app, "127.0.0.1", port, 2)
         self.loop: Any = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.port = 0

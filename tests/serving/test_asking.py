@@ -10,8 +10,8 @@ from serving.shelf import ENVELOPE, Running, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, prompt, tool
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample
-from toolmason.mcp_server.client_requests import Caller, CannotAsk
-from toolmason.mcp_server.signed_state import BadState, Seal
+from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability
+from toolmason.mcp_server.signed_state import InvalidState, StateSigner
 
 NAME = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
 ABLE = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
@@ -163,12 +163,12 @@ def test_a_prompt_may_ask_as_well(asking: Running):
 
 
 def test_a_state_expires(monkeypatch: pytest.MonkeyPatch):
-    seal = Seal()
-    text = seal.sealed({}, "x")
+    seal = StateSigner()
+    text = seal.sign({}, "x")
     monkeypatch.setattr("toolmason.mcp_server.signed_state.time.time", lambda: 1e12)
 
-    with pytest.raises(BadState, match="expired"):
-        seal.opened(text, "x")
+    with pytest.raises(InvalidState, match="expired"):
+        seal.verify(text, "x")
 
 
 def test_a_call_becomes_a_task_for_a_client_that_can_wait(asking: Running):
@@ -265,7 +265,7 @@ def test_the_envelope_of_the_tests_is_complete():
     ],
 )
 async def test_a_user_is_asked_only_in_a_mode_that_the_client_has_named(offer: Any, mode: str, can: bool):
-    assert Caller({"elicitation": offer}).can("elicitation", mode) is can
+    assert ClientProxy({"elicitation": offer}).supports("elicitation", mode) is can
 
 
 @pytest.mark.parametrize(("offer", "kind"), [({}, "input_required"), ({"url": {}}, "complete")])
@@ -286,9 +286,9 @@ async def test_a_server_behind_us_asks_only_in_a_mode_that_the_client_has_named(
         sent.append(questions)
         return {}
 
-    caller = Caller({"elicitation": {"form": {}}}, send=send)
+    caller = ClientProxy({"elicitation": {"form": {}}}, send_questions=send)
     params = {"message": "m"} if mode is None else {"message": "m", "mode": mode}
-    with nullcontext() if asked else pytest.raises(CannotAsk):
+    with nullcontext() if asked else pytest.raises(MissingCapability):
         await caller.forward("tools/call x", {"q": {"method": "elicitation/create", "params": params}}, None)
 
     assert bool(sent) is asked

@@ -9,11 +9,11 @@ from mcp.shared.exceptions import MCPError
 from serving.shelf import running
 from toolmason import Abort, Toolbox, ToolContext, tool
 from toolmason.mcp_server import subscriptions
-from toolmason.mcp_server.call_tool import Engine, Inquiry
-from toolmason.mcp_server.client_requests import Caller
-from toolmason.mcp_server.lists import Lists
-from toolmason.mcp_server.subscriptions import Changes
-from toolmason.mcp_server.tasks import Task, Tasks, TooManyTasks
+from toolmason.mcp_server.call_tool import CallHandler, RequestInfo
+from toolmason.mcp_server.client_requests import ClientProxy
+from toolmason.mcp_server.lists import ToolboxLists
+from toolmason.mcp_server.subscriptions import Subscriptions
+from toolmason.mcp_server.tasks import ServedTask, TaskStore, TooManyTasks
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
@@ -51,11 +51,11 @@ def newcomer() -> str:
 
 async def test_a_session_that_is_gone_costs_the_others_nothing():
     box = Toolbox()
-    told, gone, alive = Changes(Lists(box)), Ear(gone=True), Ear()
-    told.joined("gone", gone)
-    told.joined("alive", alive)
+    told, gone, alive = Subscriptions(ToolboxLists(box)), Ear(gone=True), Ear()
+    told.add_session("gone", gone)
+    told.add_session("alive", alive)
     told.subscribe("a://b", "gone", gone)
-    told.levels["gone"] = "debug"
+    told.log_levels["gone"] = "debug"
 
     box.add(newcomer)
     async with asyncio.timeout(5):
@@ -64,14 +64,14 @@ async def test_a_session_that_is_gone_costs_the_others_nothing():
 
     assert heard == "tools"
     assert set(told.sessions) == {"alive"}
-    assert not told.levels
-    assert told.subscribed == {"a://b": {}}
+    assert not told.log_levels
+    assert told.subscribers == {"a://b": {}}
 
 
 async def test_after_the_end_nobody_is_told():
     box = Toolbox()
-    told, ear = Changes(Lists(box)), Ear()
-    told.joined("one", ear)
+    told, ear = Subscriptions(ToolboxLists(box)), Ear()
+    told.add_session("one", ear)
     box.touch("a://b")
     told.close()
     told.close()
@@ -83,13 +83,13 @@ async def test_after_the_end_nobody_is_told():
 
 
 async def test_t18_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subscriptions, "SESSIONS", 2)
-    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", 2)
-    told = Changes(Lists(Toolbox()))
+    monkeypatch.setattr(subscriptions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIPTIONS", 2)
+    told = Subscriptions(ToolboxLists(Toolbox()))
     for key in "abc":
-        told.joined(key, Ear())
+        told.add_session(key, Ear())
     taken = [told.subscribe(f"x://{number}", "b", Ear()) for number in range(3)]
-    told.forget("b")
+    told.remove_session("b")
     after = told.subscribe("x://3", "c", Ear())
     told.unsubscribe("x://3", "c")
     told.unsubscribe("x://never", "c")
@@ -98,11 +98,11 @@ async def test_t18_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.Mo
     assert list(told.sessions) == ["c"]
     assert taken == [True, True, False]
     assert after
-    assert told.subscribed == {}
+    assert told.subscribers == {}
 
 
 def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", 0)
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIPTIONS", 0)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     with running() as server:
         opened = server.ask_in_session("initialize", hello)
@@ -118,13 +118,13 @@ def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.Monk
 
 
 async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.MonkeyPatch):
-    tasks = Tasks(most=20)
-    first, second = tasks.new("a"), tasks.new("a")
+    tasks = TaskStore(max_tasks=20)
+    first, second = tasks.create("a"), tasks.create("a")
     with pytest.raises(TooManyTasks):
-        tasks.new("a")
+        tasks.create("a")
 
-    first.become("completed", result={})
-    third = tasks.new("a")
+    first.set_status("completed", result={})
+    third = tasks.create("a")
 
     assert tasks.find(first.id, "a") is None
     assert tasks.find(second.id, "a") is second
@@ -133,34 +133,34 @@ async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.M
 
 
 async def test_a_task_that_is_done_long_ago_is_forgotten():
-    tasks = Tasks()
-    old = tasks.new("a")
-    old.become("completed")
+    tasks = TaskStore()
+    old = tasks.create("a")
+    old.set_status("completed")
     old.updated -= 10_000
 
-    tasks.new("a")
+    tasks.create("a")
 
     assert tasks.find(old.id, "a") is None
 
 
 async def test_an_end_is_an_end():
-    tasks = Tasks()
-    task = tasks.new("a")
+    tasks = TaskStore()
+    task = tasks.create("a")
 
     tasks.cancel(task)
-    task.become("completed", result={"late": True})
+    task.set_status("completed", result={"late": True})
 
     assert (task.status, task.result) == ("cancelled", None)
 
 
 async def test_a_task_waits_until_every_question_is_answered():
-    task = Task("t", "a")
+    task = ServedTask("t", "a")
     asking = asyncio.create_task(task.ask({"x": {"method": "q"}, "y": {"method": "q"}}))
     await asyncio.sleep(0)
-    task.take({"x": {"one": 1}, "strange": {}})
+    task.add_answers({"x": {"one": 1}, "strange": {}})
     await asyncio.sleep(0)
-    seen = task.seen()
-    task.take({"y": {"two": 2}})
+    seen = task.to_dict()
+    task.add_answers({"y": {"two": 2}})
 
     assert seen["status"] == "input_required"
     assert set(seen["inputRequests"]) == {"y"}
@@ -168,7 +168,7 @@ async def test_a_task_waits_until_every_question_is_answered():
 
 
 async def test_what_still_runs_is_called_off_at_the_end():
-    tasks, gone = Tasks(), asyncio.Event()
+    tasks, gone = TaskStore(), asyncio.Event()
 
     async def work() -> None:
         try:
@@ -176,10 +176,10 @@ async def test_what_still_runs_is_called_off_at_the_end():
         finally:
             gone.set()
 
-    tasks.start(tasks.new("a"), work())
+    tasks.start(tasks.create("a"), work())
     await asyncio.sleep(0)
     await tasks.close()
-    await Tasks().close()
+    await TaskStore().close()
 
     assert gone.is_set()
 
@@ -198,13 +198,13 @@ async def asks(ctx: ToolContext) -> str:
     return await ctx.client.sample("?")
 
 
-def engine() -> Engine:
+def engine() -> CallHandler:
     box = Toolbox(job, asks)
-    return Engine(box, Lists(box))
+    return CallHandler(box, ToolboxLists(box))
 
 
-async def ended(found: Engine, name: str, arguments: dict[str, Any]) -> Task:
-    begun = await found.call({"name": name, "arguments": arguments}, Inquiry(Caller(TASKS)))
+async def ended(found: CallHandler, name: str, arguments: dict[str, Any]) -> ServedTask:
+    begun = await found.call({"name": name, "arguments": arguments}, RequestInfo(ClientProxy(TASKS)))
     task = found.tasks.find(begun["taskId"], "")
     assert task is not None
     assert task.work is not None
@@ -213,8 +213,8 @@ async def ended(found: Engine, name: str, arguments: dict[str, Any]) -> Task:
 
 
 async def test_t18_one_user_cannot_take_every_subscription(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subscriptions, "SHARE", 3)
-    told = Changes(Lists(Toolbox()))
+    monkeypatch.setattr(subscriptions, "MAX_PER_OWNER", 3)
+    told = Subscriptions(ToolboxLists(Toolbox()))
 
     alone = [told.subscribe(f"x://{number}", "a", Ear(), "ada") for number in range(4)]
     again = told.subscribe("x://0", "a", Ear(), "ada")
@@ -230,8 +230,8 @@ async def test_t18_one_user_cannot_take_every_subscription(monkeypatch: pytest.M
 
 
 async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subscriptions, "SHARE", 3)
-    told = Changes(Lists(Toolbox()))
+    monkeypatch.setattr(subscriptions, "MAX_PER_OWNER", 3)
+    told = Subscriptions(ToolboxLists(Toolbox()))
 
     for session in ("one", "two"):
         assert told.subscribe("x://0", session, Ear(), "ada")
@@ -239,24 +239,24 @@ async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(m
     told.close()
 
     assert more == [True, True]
-    assert set(told.subscribed["x://0"]) == {"two", "three"}
+    assert set(told.subscribers["x://0"]) == {"two", "three"}
 
 
 async def test_t18_one_user_cannot_take_every_task():
-    tasks = Tasks(most=20)
+    tasks = TaskStore(max_tasks=20)
 
     with pytest.raises(TooManyTasks):
-        [tasks.new("ada") for _ in range(3)]
-    others = [tasks.new("bob"), tasks.new("")]
-    tasks.cancel(next(iter(tasks.held.values())))
-    after = tasks.new("ada")
+        [tasks.create("ada") for _ in range(3)]
+    others = [tasks.create("bob"), tasks.create("")]
+    tasks.cancel(next(iter(tasks.tasks.values())))
+    after = tasks.create("ada")
 
-    assert len(tasks.held) == 4
+    assert len(tasks.tasks) == 4
     assert all(tasks.find(task.id, task.owner) for task in (*others, after))
 
 
 async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolmason.mcp_server.tasks.KEPT_SECONDS", 0.01)
+    monkeypatch.setattr("toolmason.mcp_server.tasks.TASK_TTL_SECONDS", 0.01)
 
     @tool(approval=True, meta={"mcp": {"task": "optional"}})
     def wipe() -> str:
@@ -264,15 +264,15 @@ async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPat
         return "wiped"
 
     box = Toolbox(wipe)
-    found = Engine(box, Lists(box))
-    begun = await found.call({"name": "wipe"}, Inquiry(Caller({**TASKS, "elicitation": {}})))
+    found = CallHandler(box, ToolboxLists(box))
+    begun = await found.call({"name": "wipe"}, RequestInfo(ClientProxy({**TASKS, "elicitation": {}})))
     task = found.tasks.find(begun["taskId"], "")
     assert task is not None
     assert task.work is not None
     async with asyncio.timeout(10):
         await task.work
 
-    assert task.seen()["error"]["message"] == "Nobody answered what the task asked."
+    assert task.to_dict()["error"]["message"] == "Nobody answered what the task asked."
 
 
 async def test_a_task_ends_as_its_call_does():
@@ -282,16 +282,16 @@ async def test_a_task_ends_as_its_call_does():
     stopped = await ended(found, "job", {"kind": "abort"})
     unable = await ended(found, "asks", {})
 
-    assert fine.seen()["result"]["content"][0]["text"] == "fine"
-    assert stopped.seen()["error"] == {"code": -32603, "message": "stopped"}
-    assert unable.seen()["error"]["code"] == -32021
+    assert fine.to_dict()["result"]["content"][0]["text"] == "fine"
+    assert stopped.to_dict()["error"] == {"code": -32603, "message": "stopped"}
+    assert unable.to_dict()["error"]["code"] == -32021
 
 
 async def test_a_tool_that_needs_a_task_is_refused_to_who_cannot_wait_and_where_there_is_no_room():
     found = engine()
     with pytest.raises(MCPError, match="runs as a task"):
-        await found.call({"name": "job", "arguments": {"kind": "x"}}, Inquiry(Caller({})))
+        await found.call({"name": "job", "arguments": {"kind": "x"}}, RequestInfo(ClientProxy({})))
 
-    found.tasks.most = 0
+    found.tasks.max_tasks = 0
     with pytest.raises(MCPError, match="Too many tasks"):
-        await found.call({"name": "job", "arguments": {"kind": "x"}}, Inquiry(Caller(TASKS)))
+        await found.call({"name": "job", "arguments": {"kind": "x"}}, RequestInfo(ClientProxy(TASKS)))

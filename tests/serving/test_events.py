@@ -7,7 +7,7 @@ import pytest
 from serving.shelf import Running, running
 from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_server.http import replay
-from toolmason.mcp_server.http.replay import Events, SessionEvents
+from toolmason.mcp_server.http.replay import ReplayBuffer, SessionEventStore
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
@@ -18,7 +18,7 @@ async def secret(ctx: ToolContext) -> str:
     return f"the secret of {ctx['user']}"
 
 
-async def replayed(store: SessionEvents, after: str) -> tuple[str | None, list[Any]]:
+async def replayed(store: SessionEventStore, after: str) -> tuple[str | None, list[Any]]:
     found: list[Any] = []
 
     async def take(event: Any) -> None:
@@ -28,7 +28,7 @@ async def replayed(store: SessionEvents, after: str) -> tuple[str | None, list[A
 
 
 async def test_what_came_after_an_event_is_sent_again():
-    store = Events().of_session()
+    store = ReplayBuffer().make_store()
     first = await store.store_event("one", "a")
     await store.store_event("two", "of another stream")
     await store.store_event("one", None)
@@ -38,13 +38,13 @@ async def test_what_came_after_an_event_is_sent_again():
 
 
 async def test_an_event_that_nobody_knows_is_of_no_stream():
-    assert await replayed(Events().of_session(), "guessed") == (None, [])
+    assert await replayed(ReplayBuffer().make_store(), "guessed") == (None, [])
 
 
 async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replay, "EVENTS", 2)
-    monkeypatch.setattr(replay, "STREAMS", 2)
-    store = Events().of_session()
+    monkeypatch.setattr(replay, "MAX_EVENTS_PER_STREAM", 2)
+    monkeypatch.setattr(replay, "MAX_STREAMS", 2)
+    store = ReplayBuffer().make_store()
     gone, *_ = [await store.store_event("a", number) for number in range(3)]
     kept = await store.store_event("b", 1)
     await store.store_event("c", 1)
@@ -54,7 +54,7 @@ async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.Mo
 
 
 async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name():
-    events = Events()
+    events = ReplayBuffer()
     bob, alice = replay.of_session(), replay.of_session()
     before = await bob.store_event("5", None)
     heard = await alice.store_event("5", "for alice")
@@ -64,8 +64,8 @@ async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name()
 
 
 async def test_t18_a_session_that_floods_loses_its_own_streams(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("toolmason.mcp_server.http.replay.SHARE", 3)
-    events = Events()
+    monkeypatch.setattr("toolmason.mcp_server.http.replay.MAX_STREAMS_PER_SESSION", 3)
+    events = ReplayBuffer()
     quiet, loud = replay.of_session(), replay.of_session()
     kept = await quiet.store_event("1", None)
     first, *_ = [await loud.store_event(str(number), None) for number in range(5)]

@@ -512,8 +512,8 @@ async def test_a_server_that_only_wants_to_be_called_again_is():
 
 
 async def test_a_server_that_never_stops_asking_is_left(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(forwarding, "ROUNDS", 3)
-    monkeypatch.setattr(forwarding, "STATE_ONLY_SECONDS", 0.0)
+    monkeypatch.setattr(forwarding, "MAX_ROUNDS", 3)
+    monkeypatch.setattr(forwarding, "EMPTY_ROUND_DELAY", 0.0)
 
     async def tools(ctx: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="never", input_schema={"type": "object"})])
@@ -553,7 +553,7 @@ async def test_over_stdio_a_question_goes_through_only_while_it_is_clear_whose_i
     """Sessions on standard streams do not say to which call a question belongs."""
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
     command = (sys.executable, str(tmp_path / "desk.py"))
-    monkeypatch.setattr(stdio, "SPEAKS_LEGACY", {command})
+    monkeypatch.setattr(stdio, "LEGACY_COMMANDS", {command})
     gateway = Toolbox(McpServer.stdio("desk", command[0], command[1:]))
     elicit, asked = answering("Ada")
     under_way = asyncio.Event()

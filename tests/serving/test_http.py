@@ -190,12 +190,12 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_can_be_asked(server:
 
 
 def test_pages_follow_each_other_to_the_end():
-    from toolmason.mcp_server.lists import Lists
+    from toolmason.mcp_server.lists import ToolboxLists
 
-    lists = Lists(running_box(), page=2)
+    lists = ToolboxLists(running_box(), page_size=2)
     entries, seen, cursor = list(range(5)), [], None
     while True:
-        part, cursor = lists.part(entries, cursor)
+        part, cursor = lists.get_page(entries, cursor)
         seen.extend(part)
         if cursor is None:
             break

@@ -6,7 +6,7 @@ import pytest
 
 from serving.shelf import running
 from toolmason import Toolbox, tool
-from toolmason.mcp_server.http.owner import identity_of
+from toolmason.mcp_server.http.owner import make_identity
 
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -36,18 +36,18 @@ def tenant(token: str) -> dict[str, Any]:
     ],
 )
 def test_t16_two_identities_are_two_owners(one: Any, other: Any):
-    assert identity_of(one, "token").owner != identity_of(other, "token").owner
+    assert make_identity(one, "token").owner != make_identity(other, "token").owner
 
 
 @pytest.mark.parametrize("found", [{"tenant": "a"}, {"user": None}, {"user": ""}, {"db": object()}, {"user": object()}])
 def test_t16_without_a_user_each_token_is_an_owner(found: Any):
-    assert identity_of(found, "one").owner != identity_of(found, "two").owner
-    assert identity_of(found, "one").owner == identity_of(dict(found), "one").owner
+    assert make_identity(found, "one").owner != make_identity(found, "two").owner
+    assert make_identity(found, "one").owner == make_identity(dict(found), "one").owner
 
 
 def test_a_renewed_token_is_of_the_same_owner():
-    first = identity_of({"user": "ada", "tenant": "a", "exp": 1, "jti": "x", "db": object()}, "one")
-    second = identity_of({"db": object(), "tenant": "a", "user": "ada", "exp": 2, "jti": "y"}, "two")
+    first = make_identity({"user": "ada", "tenant": "a", "exp": 1, "jti": "x", "db": object()}, "one")
+    second = make_identity({"db": object(), "tenant": "a", "user": "ada", "exp": 2, "jti": "y"}, "two")
 
     assert first.owner == second.owner
     assert second["exp"] == 2

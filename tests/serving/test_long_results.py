@@ -10,7 +10,7 @@ import pytest
 from serving.shelf import Running, running
 from toolmason import Toolbox, tool
 from toolmason._core.catalog.catalog import READ_RESULT
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 Caller = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -23,7 +23,7 @@ def log(lines: int) -> str:
 
 
 def box() -> Toolbox:
-    return Toolbox(log, settings=Settings(result_bytes=2000))
+    return Toolbox(log, settings=EngineSettings(result_bytes=2000))
 
 
 def stateless(server: Running, token: str = "") -> Caller:

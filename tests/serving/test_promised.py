@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 from serving.shelf import running
 from toolmason import Image, McpServer, Text, Toolbox, tool
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 from toolmason.mcp_server import structured
 
 
@@ -50,7 +50,7 @@ def wrong() -> list[str]:
 
 
 def _box() -> Toolbox:
-    return Toolbox(text, data, row, parts, something, wrong, settings=Settings(result_bytes=500))
+    return Toolbox(text, data, row, parts, something, wrong, settings=EngineSettings(result_bytes=500))
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
@@ -99,7 +99,7 @@ def test_parts_among_data_are_named_without_their_bytes():
 
 
 def test_data_that_are_too_much_are_an_error_that_says_how_to_read_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(structured, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(structured, "MAX_STRUCTURED_BYTES", 1000)
     with running(_box()) as server:
         result = server.call("data", {"size": 5000})
 
@@ -118,7 +118,7 @@ def test_parts_that_are_not_what_was_promised_are_not_called_data():
 @pytest.mark.parametrize("name", ["data", "row"])
 async def test_data_of_a_server_behind_us_are_passed_on_also_where_its_text_is_cut(name: str):
     behind = Toolbox(data, row)
-    front = Toolbox(McpServer.of("behind", behind), settings=Settings(result_bytes=500))
+    front = Toolbox(McpServer.of("behind", behind), settings=EngineSettings(result_bytes=500))
     async with front:
         with running(front) as server:
             async with Client(server.url) as client:

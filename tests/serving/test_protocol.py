@@ -15,9 +15,9 @@ from toolmason._core.values.content import ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample
-from toolmason.mcp_server.client_requests import Caller, CannotAsk, schema_of, word_for
-from toolmason.mcp_server.encode import as_given, bare, link_entry, tool_entry
-from toolmason.mcp_server.lists import completions
+from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, make_schema, get_level_name
+from toolmason.mcp_server.encode import passthrough, without_hop_fields, make_resource_entry, make_tool_entry
+from toolmason.mcp_server.lists import find_completions
 
 ASKS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -223,20 +223,20 @@ def test_completions_for_what_nobody_has_are_none(server: Running):
 def test_completions_come_from_wherever_a_schema_has_values(schema: Any, words: list[str]):
     whole = {"properties": {"x": schema}, "$defs": {"Kind": {"enum": ["blue", "red"]}}}
 
-    assert completions(whole, "x", "B") == words
+    assert find_completions(whole, "x", "B") == words
 
 
 # --- a caller by itself ----------------------------------------------------------------------------
 
 
 async def test_a_caller_that_cannot_be_asked_says_what_is_missing():
-    caller = Caller({})
+    caller = ClientProxy({})
 
-    with pytest.raises(CannotAsk, match="sampling"):
+    with pytest.raises(MissingCapability, match="sampling"):
         await caller.ask(model=Sample("x"))
-    with pytest.raises(CannotAsk, match="elicitation"):
+    with pytest.raises(MissingCapability, match="elicitation"):
         await caller.forward("r", {"a": {"method": "elicitation/create"}}, None)
-    with pytest.raises(CannotAsk, match="strange/thing"):
+    with pytest.raises(MissingCapability, match="strange/thing"):
         await caller.forward("r", {"a": {"method": "strange/thing"}}, None)
 
 
@@ -253,7 +253,7 @@ async def test_an_answer_that_is_none_fails_the_tool(question: Any, answer: Any,
     async def send(questions: Any) -> Any:
         return {"x": answer}
 
-    caller = Caller({"elicitation": {}, "sampling": {}, "roots": {}}, send=send)
+    caller = ClientProxy({"elicitation": {}, "sampling": {}, "roots": {}}, send_questions=send)
 
     with pytest.raises(ToolError, match=said):
         await caller.ask(x=question)
@@ -263,7 +263,7 @@ async def test_an_answer_without_an_action_is_a_cancel():
     async def send(questions: Any) -> Any:
         return {"x": {"action": "shrug"}}
 
-    found = await Caller({"elicitation": {}}, send=send).ask(x=Elicit("?"))
+    found = await ClientProxy({"elicitation": {}}, send_questions=send).ask(x=Elicit("?"))
 
     assert found["x"].action == "cancel"
 
@@ -275,7 +275,7 @@ async def test_a_question_from_another_loop_is_asked_on_the_callers_own():
         loops.append(asyncio.get_running_loop())
         return {key: {"roots": []} for key in questions}
 
-    caller = Caller({"roots": {}}, send=send)
+    caller = ClientProxy({"roots": {}}, send_questions=send)
     question = {"q": {"method": "roots/list"}}
 
     found = await asyncio.to_thread(lambda: asyncio.run(caller.forward("r", question, None)))
@@ -292,29 +292,29 @@ async def test_records_below_the_level_and_of_clients_that_want_none_are_not_sen
         if params["data"] == "fails":
             raise OSError("gone")
 
-    caller = Caller({}, tell=tell, log_level="warning")
-    caller.heard(logging.INFO, "too low")
-    await asyncio.to_thread(caller.heard, logging.ERROR, "fails")
-    caller.heard(logging.CRITICAL, "last")
-    await caller.settled()
-    Caller({}, log_level="debug").heard(logging.ERROR, "nobody listens")
+    caller = ClientProxy({}, send_notification=tell, log_level="warning")
+    caller.on_log(logging.INFO, "too low")
+    await asyncio.to_thread(caller.on_log, logging.ERROR, "fails")
+    caller.on_log(logging.CRITICAL, "last")
+    await caller.flush()
+    ClientProxy({}, log_level="debug").on_log(logging.ERROR, "nobody listens")
 
     assert sorted(told) == ["fails", "last"]
 
 
 def test_levels_have_words():
-    assert [word_for(level) for level in (5, 10, 20, 30, 40, 50)] == [
+    assert [get_level_name(level) for level in (5, 10, 20, 30, 40, 50)] == [
         *("debug", "debug", "info", "warning", "error", "critical")
     ]
 
 
 def test_a_form_is_a_schema_or_a_model():
     with pytest.raises(ConfigError, match="pydantic model"):
-        schema_of(3)
+        make_schema(3)
 
 
 async def test_a_tool_in_another_process_cannot_ask():
-    rebuild, arguments = Caller({}).__reduce__()
+    rebuild, arguments = ClientProxy({}).__reduce__()
     absent = rebuild(*arguments)
     absent.heard(10, "stays here")
 
@@ -333,13 +333,13 @@ def test_an_entry_says_icons_and_meta_that_are_meant_for_the_wire():
         """Do it."""
         return ""
 
-    entry = tool_entry(Toolbox(decorated)["decorated"])
+    entry = make_tool_entry(Toolbox(decorated)["decorated"])
 
     assert (entry["title"], entry["icons"], entry["_meta"]) == ("Titled", icons, {"a": 1})
 
 
 def test_a_link_without_a_name_has_its_address_for_one():
-    assert link_entry(ResourceLink("a://b")) == {"uri": "a://b", "name": "a://b"}
+    assert make_resource_entry(ResourceLink("a://b")) == {"uri": "a://b", "name": "a://b"}
 
 
 def test_a_result_that_was_cut_on_the_way_is_not_made_whole_again():
@@ -347,8 +347,8 @@ def test_a_result_that_was_cut_on_the_way_is_not_made_whole_again():
     given = {"content": [{"type": "text", "text": "cut and more"}], "structuredContent": {"a": 1}}
     result = ToolResult("1", "far", text="cut")
 
-    assert as_given(found, given, result) == found
-    assert as_given(found, {"content": "noise"}, result) == found
+    assert passthrough(found, given, result) == found
+    assert passthrough(found, {"content": "noise"}, result) == found
 
 
 def test_an_error_of_several_texts_goes_on_as_several():
@@ -356,17 +356,17 @@ def test_an_error_of_several_texts_goes_on_as_several():
     found = {"content": [{"type": "text", "text": "a\nb"}], "isError": True}
     blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": {"priority": 1}}]
 
-    whole = as_given(found, {"content": blocks, "isError": True, "structuredContent": {"code": 7}}, result)
+    whole = passthrough(found, {"content": blocks, "isError": True, "structuredContent": {"code": 7}}, result)
 
     assert whole == {"content": blocks, "isError": True, "structuredContent": {"code": 7}}
-    assert as_given(found, {"content": [{"type": "image"}], "isError": True}, result) == found
+    assert passthrough(found, {"content": [{"type": "image"}], "isError": True}, result) == found
 
 
 def test_what_is_about_the_hop_stays_behind():
     given = {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "messages": [], "_meta": {"own": 1}}
 
-    assert bare(given) == {"messages": [], "_meta": {"own": 1}}
-    assert bare({"messages": []}) == {"messages": []}
+    assert without_hop_fields(given) == {"messages": [], "_meta": {"own": 1}}
+    assert without_hop_fields({"messages": []}) == {"messages": []}
 
 
 async def test_an_application_may_change_what_a_server_says_of_its_tool():
@@ -379,7 +379,7 @@ async def test_an_application_may_change_what_a_server_says_of_its_tool():
         why: str
 
     async with Toolbox(McpServer.of("far", Toolbox(far))) as box:
-        plain, changed = tool_entry(box["far"]), tool_entry(box.augmented(Extra)["far"])
+        plain, changed = make_tool_entry(box["far"]), make_tool_entry(box.augmented(Extra)["far"])
 
     assert plain["annotations"] == {"readOnlyHint": True}
     assert "why" in changed["inputSchema"]["properties"]

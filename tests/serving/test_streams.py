@@ -16,8 +16,8 @@ from toolmason.mcp_server.stdio_session.stdio_session import Session, Stop
 
 from serving.shelf import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
-from toolmason.mcp_client.transport.framing import LINE_BYTES
-from toolmason.mcp_server.sdk_server import server_of
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES
+from toolmason.mcp_server.sdk_server import make_server
 from toolmason.mcp_server.stdio import stdio_session
 
 HELLO = {
@@ -58,7 +58,7 @@ class Streams:
     """A client on two pipes."""
 
     def __init__(self, box: Toolbox) -> None:
-        self.session = Session(server_of(box))
+        self.session = Session(make_server(box))
         self.from_client, to_server = os.pipe()
         from_server, self.to_client = os.pipe()
         self._to, self._from = os.fdopen(to_server, "wb", 0), os.fdopen(from_server, "rb", 0)
@@ -144,7 +144,7 @@ async def test_both_eras_call_and_list():
         (b'{"jsonrpc":"2.0","id":5,"method":"ping","id":6}', 5, "twice"),
         (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, "id must be"),
         (b'{"jsonrpc":"1.0","id":7,"method":"ping"}', 7, "JSON-RPC 2.0"),
-        (b"x" * (LINE_BYTES + 1), None, "longer than"),
+        (b"x" * (MAX_LINE_BYTES + 1), None, "longer than"),
     ],
     ids=["text", "broken", "twice", "bad id", "version", "giant"],
 )
@@ -214,7 +214,7 @@ async def test_answers_and_notifications_without_a_session_are_ignored():
 
 
 async def test_f54_reading_goes_on_when_what_was_too_much_is_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio_session, "AT_ONCE", 2)
+    monkeypatch.setattr(stdio_session, "MAX_IN_FLIGHT", 2)
     begun, release = asyncio.Semaphore(0), asyncio.Event()
 
     @tool
@@ -229,7 +229,7 @@ async def test_f54_reading_goes_on_when_what_was_too_much_is_done(monkeypatch: p
         for _ in range(2):
             await begun.acquire()
         await client.send(modern("hold", 3))
-        taken = set(client.session.waiting)
+        taken = set(client.session.in_flight)
         release.set()
         answered = {(await client.read())["id"] for _ in range(3)}
 
@@ -269,7 +269,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(json.dumps(modern("add", a=2, b=2)).encode() + b"\n")
     with source.open("rb") as wire_in, target.open("wb") as wire_out:
-        left = await Session(server_of(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
+        left = await Session(make_server(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
 
     assert left == 0
     assert json.loads(target.read_text("utf-8"))["result"]["content"][0]["text"] == "4"
@@ -277,7 +277,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
 
 async def test_standard_input_may_be_nothing():
     nothing = os.open(os.devnull, os.O_RDWR)
-    session = Session(server_of(shelf()))
+    session = Session(make_server(shelf()))
 
     async with asyncio.timeout(10):
         stuck = await session.run(nothing, nothing, 1.0)
@@ -314,7 +314,7 @@ async def test_t12_what_cannot_be_answered_is_not_read():
     """Nobody reads our refusals: the sender is held up, and nothing piles up here."""
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
-    session, sent = Session(server_of(shelf())), 200_000
+    session, sent = Session(make_server(shelf())), 200_000
     flood = threading.Thread(target=_flood, args=(to_server, b"x\n" * sent))
     serving = asyncio.create_task(session.run(from_client, to_client, 1.0))
     flood.start()

@@ -19,7 +19,7 @@ from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
 from toolmason.mcp_server.http import uvicorn_limits
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.session_quota import Peers
+from toolmason.mcp_server.http.session_quota import SessionQuota
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -280,8 +280,8 @@ def test_t17_a_thousand_idle_connections_leave_room_for_one_that_asks():
 
 
 def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(uvicorn_limits, "UNCOUNTED", frozenset())
-    monkeypatch.setattr(uvicorn_limits, "PEER_CONNECTIONS", 4)
+    monkeypatch.setattr(uvicorn_limits, "UNLIMITED_PEERS", frozenset())
+    monkeypatch.setattr(uvicorn_limits, "MAX_PEER_CONNECTIONS", 4)
     with running() as server:
         raws = [server.socket() for _ in range(12)]
         found = server.call("echo", {"text": "alive"})
@@ -334,15 +334,15 @@ async def posted(
 
 
 async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client():
-    peers = Peers(1, idle=0.0)
+    peers = SessionQuota(1, idle_seconds=0.0)
     scope: Any = {"method": "POST", "headers": [(b"mcp-session-id", b"s")]}
 
     async def nothing(message: Any) -> None:
         return None
 
-    await peers.watching("10.0.0.1", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
+    await peers.track_sessions("10.0.0.1", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
 
-    assert peers.may_enter("10.0.0.1", [])
+    assert peers.has_room("10.0.0.1", [])
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])

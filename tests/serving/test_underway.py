@@ -11,8 +11,8 @@ import pytest
 
 from serving.shelf import ACCEPT, Answer, Running, eventually, running
 from toolmason import Toolbox, tool
-from toolmason.mcp_server.http.session_quota import Peers
-from toolmason.mcp_server.in_flight import CalledOff, Underway, called_off_by, id_of
+from toolmason.mcp_server.http.session_quota import SessionQuota
+from toolmason.mcp_server.in_flight import RequestCancelled, InFlight, get_cancelled_id, get_request_id
 
 
 class Room:
@@ -120,11 +120,11 @@ def test_who_hangs_up_in_a_session_has_not_called_the_call_off(waiting: Any):
 
 
 async def test_a_cancel_that_the_client_did_not_ask_for_stays_one():
-    underway, request = Underway(), (b"session", "", 1)
+    underway, request = InFlight(), (b"session", "", 1)
 
     async def work() -> None:
-        with underway.one(request):
-            await underway.waited(request, asyncio.sleep(60))
+        with underway.claim(request):
+            await underway.wait(request, asyncio.sleep(60))
 
     task = asyncio.ensure_future(work())
     await asyncio.sleep(0)
@@ -135,38 +135,38 @@ async def test_a_cancel_that_the_client_did_not_ask_for_stays_one():
 
 
 async def test_a_call_that_is_called_off_says_so_and_frees_its_id():
-    underway, request = Underway(), (b"session", "", 1)
+    underway, request = InFlight(), (b"session", "", 1)
 
     async def work() -> None:
-        with underway.one(request) as is_free:
+        with underway.claim(request) as is_free:
             assert is_free
-            await underway.waited(request, asyncio.sleep(60))
+            await underway.wait(request, asyncio.sleep(60))
 
     task = asyncio.ensure_future(work())
     await asyncio.sleep(0)
-    underway.call_off((b"session", "somebody else", 1))
-    underway.call_off((b"session", "", "1"))
-    underway.call_off(request)
+    underway.cancel((b"session", "somebody else", 1))
+    underway.cancel((b"session", "", "1"))
+    underway.cancel(request)
 
-    with pytest.raises(CalledOff):
+    with pytest.raises(RequestCancelled):
         await task
-    with underway.one(request) as is_free:
+    with underway.claim(request) as is_free:
         assert is_free
 
 
 @pytest.mark.parametrize("data", [[], {"id": 1}, {"id": True, "method": "m"}, {"id": 1.5, "method": "m"}])
 def test_what_wants_no_answer_has_no_id(data: Any):
-    assert id_of(data) is None
+    assert get_request_id(data) is None
 
 
 @pytest.mark.parametrize("params", [None, [], {}, {"requestId": True}, {"requestId": [1]}])
 def test_what_names_no_request_calls_none_off(params: Any):
-    assert called_off_by({"method": "notifications/cancelled", "params": params}) is None
+    assert get_cancelled_id({"method": "notifications/cancelled", "params": params}) is None
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "203.0.113.7"])
 async def test_t18_sessions_that_clients_make_up_are_not_kept(peer: str):
-    peers = Peers(2, 60)
+    peers = SessionQuota(2, 60)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -174,8 +174,8 @@ async def test_t18_sessions_that_clients_make_up_are_not_kept(peer: str):
 
     for number in range(10):
         scope = {"method": "POST", "headers": [(b"mcp-session-id", b"%d" % number)]}
-        watch = peers.watching(peer, scope, send)
+        watch = peers.track_sessions(peer, scope, send)
         await watch({"type": "http.response.start", "status": 200, "headers": []})
 
     assert len(sent) == 10
-    assert peers.may_enter(peer, [])
+    assert peers.has_room(peer, [])

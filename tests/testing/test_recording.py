@@ -9,7 +9,7 @@ from toolmason.chat.events import Done
 from toolmason.errors import Abort, ConfigError
 from toolmason.models.scripted import ScriptedModel
 from toolmason.testing import Recording
-from toolmason.testing.recording import differences
+from toolmason.testing.recording import find_differences
 
 RAN: list[str] = []
 
@@ -218,7 +218,7 @@ def test_a_pattern_that_is_none_is_said(path):
 
 
 def test_every_difference_has_its_path():
-    found = list(differences({"a": [1, {"b": 2}], "c": 3}, {"a": [1, {"b": 4}, 5], "d": 6}))
+    found = list(find_differences({"a": [1, {"b": 2}], "c": 3}, {"a": [1, {"b": 4}, 5], "d": 6}))
 
     assert found == [("$.a[1].b", 2, 4), ("$.a[2]", None, 5), ("$.c", 3, None), ("$.d", None, 6)]
 

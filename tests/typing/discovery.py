@@ -8,7 +8,7 @@ from toolmason.extend import (
     EntryPointResolver,
     ImportResolver,
     ServerSettings,
-    Settings,
+    EngineSettings,
     StaticResolver,
     WebSearchSettings,
     allow_experimental,
@@ -70,6 +70,6 @@ async def check() -> None:
     assert_type(await box.dry_run("name"), DryRun)
     config = Config.find()
     assert_type(config.servers, tuple[ServerSettings, ...])
-    assert_type(config.limits, Settings | None)
+    assert_type(config.limits, EngineSettings | None)
     assert_type(config.web_search, WebSearchSettings | None)
     assert_type(config.experimental, bool)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from toolmason._core.values.messages import Message
     from toolmason._core.values.policy import Limits
     from toolmason.chat.chat import Chat
-    from toolmason.chat.durable.effects import NotDone, WasDone
+    from toolmason.chat.durable.effects import NotExecuted, Completed
     from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
     from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
-    from toolmason.chat.loop import Advisor, Next, ToolLoop, Turn, before_loop, inside_loop
+    from toolmason.chat.loop import Advisor, NextStep, ToolLoop, ModelTurn, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
     from toolmason.chat.reply import Reply, Step
     from toolmason.chat.search import Search
@@ -33,8 +33,8 @@ __all__ = [
     "Limits",
     "Memory",
     "Message",
-    "Next",
-    "NotDone",
+    "NextStep",
+    "NotExecuted",
     "ProgressReport",
     "Reply",
     "RunRecord",
@@ -46,9 +46,9 @@ __all__ = [
     "TextDelta",
     "ThoughtDelta",
     "ToolLoop",
-    "Turn",
+    "ModelTurn",
     "Usage",
-    "WasDone",
+    "Completed",
     "WindowMemory",
     "before_loop",
     "inside_loop",

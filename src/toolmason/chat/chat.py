@@ -18,29 +18,29 @@ from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
-from toolmason._core.define.context import ToolContext, context_from
-from toolmason._core.run.blocking import run_to_end
+from toolmason._core.define.context import ToolContext, make_context
+from toolmason._core.run.blocking import run_blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.sync_twins import ContextLike
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
-from toolmason.chat.durable.runtime import NOT_DRIVEN, MemoryRuntime, Runtime
+from toolmason.chat.durable.runtime import NO_JOURNAL, MemoryRuntime, Runtime
 from toolmason.chat.events import Done, Event
-from toolmason.chat.loop import Advisor, ToolLoop, Turn, chained, placement_of
-from toolmason.chat.memory import Memory, unsaid
-from toolmason.chat.reply import Finish, Reply
-from toolmason.chat.resume import Resumed, genuine
-from toolmason.chat.run import Execute, Plan, Run, exceeded
-from toolmason.chat.search import Search, Searching
-from toolmason.chat.tools import Given, box_of, refuse_natives
+from toolmason.chat.loop import Advisor, ToolLoop, ModelTurn, chain, get_placement
+from toolmason.chat.memory import Memory, split_new_messages
+from toolmason.chat.reply import RunFinish, Reply
+from toolmason.chat.resume import ResumedRun, verify_decisions
+from toolmason.chat.run import ExecuteRule, RunPlan, Run, make_limit_error
+from toolmason.chat.search import Search, ToolSearch
+from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError
-from toolmason.models.by_name import model as model_of
+from toolmason.models.by_name import model as make_model
 from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair
 
 
-class ChatWords(TypedDict, total=False):
+class ChatOptions(TypedDict, total=False):
     """What `Chat(...)` takes beside a model and tools."""
 
     system: str | None
@@ -50,7 +50,7 @@ class ChatWords(TypedDict, total=False):
     limits: Limits
     on_limit: str
     strategy: Strategy
-    execute: Execute
+    execute: ExecuteRule
     history: bool
     approver: Approver | None
     config: Config | Mapping[str, Any] | None
@@ -59,7 +59,7 @@ class ChatWords(TypedDict, total=False):
     search: Search | str | None
 
 
-class SendWords(TypedDict, total=False):
+class SendOptions(TypedDict, total=False):
     """What `send` and `stream` take beside what is said."""
 
     tools: Any
@@ -72,7 +72,7 @@ class SendWords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Policy:
+class _ChatPolicy:
     system: str | None = None
     context: ToolContext[Any] | None = None
     memory: Memory | None = None
@@ -80,7 +80,7 @@ class _Policy:
     limits: Limits = Limits()  # noqa: RUF009 - frozen, so one default serves all
     on_limit: str = "stop"
     strategy: Strategy = Parallel()  # noqa: RUF009 - as above
-    execute: Execute = True
+    execute: ExecuteRule = True
     history: bool = True
     runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it keeps nothing
     options: Mapping[str, Any] | None = None
@@ -94,49 +94,49 @@ class Chat:
     and send `reply.extended(results)`. `history=False` shows the model only what the memory shows.
     """
 
-    def __init__(self, model: Model | str, tools: Any = (), **words: Unpack[ChatWords]) -> None:
-        given: dict[str, Any] = dict(words)
-        if unknown := given.keys() - ChatWords.__annotations__.keys():
+    def __init__(self, model: Model | str, tools: Any = (), **options: Unpack[ChatOptions]) -> None:
+        values: dict[str, Any] = dict(options)
+        if unknown := values.keys() - ChatOptions.__annotations__.keys():
             raise ConfigError(
-                f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatWords.__annotations__))}."
+                f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatOptions.__annotations__))}."
             )
-        self.model: Model = model_of(model) if isinstance(model, str) else model
-        self._own = (given.pop("approver", None), given.pop("config", None))
-        self.box = box_of(tools, *self._own)
-        refuse_natives(self.model, self.box)
-        given["context"] = context_from(given.get("context"))
-        given["advisors"] = tuple(given.get("advisors", ()))
-        given["search"] = Search.of(given.get("search"), self.model)
-        self.policy = _Policy(**given)
+        self.model: Model = make_model(model) if isinstance(model, str) else model
+        self._toolbox_options = (values.pop("approver", None), values.pop("config", None))
+        self.box = make_toolbox(tools, *self._toolbox_options)
+        refuse_unsupported_native(self.model, self.box)
+        values["context"] = make_context(values.get("context"))
+        values["advisors"] = tuple(values.get("advisors", ()))
+        values["search"] = Search.parse(values.get("search"), self.model)
+        self.policy = _ChatPolicy(**values)
         if not self.policy.history and self.policy.memory is None:
             raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
         _refuse_path("memory", self.policy.memory, "SqliteMemory")
         _refuse_path("runtime", self.policy.runtime, "SqliteRuntime")
         if self.policy.on_limit not in ("stop", "raise"):
             raise ConfigError(f'on_limit={self.policy.on_limit!r}: give "stop" or "raise".')
-        self._running: dict[str | None, set[asyncio.Task[Any]]] = {}
-        self._called_off: set[asyncio.Task[Any]] = set()
+        self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
+        self._cancelled_tasks: set[asyncio.Task[Any]] = set()
 
     # --- asking --------------------------------------------------------------------------------------
 
-    async def send(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
+    async def send(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
         """Say something, and return what the run comes to.
 
         `tools=` takes the place of the chat's tools for this request, `add_tools=` comes beside them.
         """
-        return await self._driven(self._prepared(prompt, words), words)
+        return await self._execute(self._prepare(prompt, options), options)
 
-    def send_sync(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
+    def send_sync(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
         """Run `send` to its end, from code that is not async."""
-        return run_to_end(self.send(prompt, **words))
+        return run_blocking(self.send(prompt, **options))
 
-    async def stream(self, prompt: Prompt, **words: Unpack[SendWords]) -> AsyncGenerator[Event]:
+    async def stream(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> AsyncGenerator[Event]:
         """Say something, and yield what happens; the last event is `Done` with the reply."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
             try:
-                queue.put_nowait(Done(await self._driven(self._prepared(prompt, words, queue.put_nowait), words)))
+                queue.put_nowait(Done(await self._execute(self._prepare(prompt, options, queue.put_nowait), options)))
             finally:
                 queue.put_nowait(None)
 
@@ -150,24 +150,24 @@ class Chat:
                 task.cancel()
                 await asyncio.wait((task,))
 
-    async def step(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
+    async def step(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
         """Ask the model for one turn, and leave its calls to the caller."""
 
-        async def prepared() -> _Prepared:
-            made = await self._prepared(prompt, words)
-            made.run.plan.execute = False
-            return made
+        async def prepare() -> _PreparedRun:
+            prepared_run = await self._prepare(prompt, options)
+            prepared_run.run.plan.execute = False
+            return prepared_run
 
-        return await self._driven(prepared(), words)
+        return await self._execute(prepare(), options)
 
-    def step_sync(self, prompt: Prompt, **words: Unpack[SendWords]) -> Reply:
+    def step_sync(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
         """Run `step` to its end, from code that is not async."""
-        return run_to_end(self.step(prompt, **words))
+        return run_blocking(self.step(prompt, **options))
 
     def cancel(self, conversation: str | None = None) -> None:
         """Call off what runs in a conversation: model, tools and servers; every call gets a result."""
-        for task in tuple(self._running.get(conversation, ())):
-            self._called_off.add(task)
+        for task in tuple(self._running_tasks.get(conversation, ())):
+            self._cancelled_tasks.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     async def said(self, conversation: str | None = None) -> Sequence[Message]:
@@ -177,7 +177,7 @@ class Chat:
 
     def said_sync(self, conversation: str | None = None) -> Sequence[Message]:
         """Run `said` to its end, from code that is not async."""
-        return run_to_end(self.said(conversation))
+        return run_blocking(self.said(conversation))
 
     # --- going on later ------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Chat:
         self,
         saved: Mapping[str, Any] | Reply,
         decisions: Iterable[Decision | Mapping[str, Any]] = (),
-        **words: Unpack[SendWords],
+        **options: Unpack[SendOptions],
     ) -> Reply:
         """Go on with a run that waits for approval: `reply.save()`, and a decision for each request.
 
@@ -198,65 +198,65 @@ class Chat:
         reply = saved if isinstance(saved, Reply) else Reply.load(saved)
         if not reply.pending or not any(message.results for message in reply.messages):
             raise ConfigError("This run does not wait for anything. Send the next message instead.")
-        place = max(i for i, message in enumerate(reply.messages) if message.results)
-        words = {**words, "conversation": reply.conversation, "run": reply.run}
+        results_index = max(i for i, message in enumerate(reply.messages) if message.results)
+        options = {**options, "conversation": reply.conversation, "run": reply.run}
 
-        async def prepared() -> _Prepared:
-            made = await self._prepared((), words, None, reply.messages[:place])
-            made.run.said = reply.said - len(made.run.system)
-            signed = genuine(made.run.plan.box, decisions)
-            made.resumed = Resumed(reply, reply.messages[place].results, signed)
-            return made
+        async def prepare() -> _PreparedRun:
+            prepared_run = await self._prepare((), options, None, reply.messages[:results_index])
+            prepared_run.run.history_length = reply.history_length - len(prepared_run.run.system)
+            verified = verify_decisions(prepared_run.run.plan.box, decisions)
+            prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
+            return prepared_run
 
-        return await self._driven(prepared(), words)
+        return await self._execute(prepare(), options)
 
     def resume_sync(
         self,
         saved: Mapping[str, Any] | Reply,
         decisions: Iterable[Decision | Mapping[str, Any]] = (),
-        **words: Unpack[SendWords],
+        **options: Unpack[SendOptions],
     ) -> Reply:
         """Run `resume` to its end, from code that is not async."""
-        return run_to_end(self.resume(saved, decisions, **words))
+        return run_blocking(self.resume(saved, decisions, **options))
 
     # --- the run -------------------------------------------------------------------------------------
 
-    async def _prepared(
+    async def _prepare(
         self,
-        prompt: Prompt,
-        words: SendWords,
+        prompt: PromptInput,
+        options: SendOptions,
         emit: Callable[[Event], None] | None = None,
         conversation: Sequence[Message] | None = None,
-    ) -> _Prepared:
-        if unknown := words.keys() - SendWords.__annotations__.keys():
+    ) -> _PreparedRun:
+        if unknown := options.keys() - SendOptions.__annotations__.keys():
             raise ConfigError(
-                f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendWords.__annotations__))}."
+                f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendOptions.__annotations__))}."
             )
-        given = Given(self.box, self._own, words.get("tools"), words.get("add_tools"))
+        request_tools = RequestTools(self.box, self._toolbox_options, options.get("tools"), options.get("add_tools"))
         try:
-            return await self._planned(await spoken(prompt), words, given, emit, conversation)
+            return await self._make_plan(await to_messages(prompt), options, request_tools, emit, conversation)
         except BaseException:
-            await given.aclose()
+            await request_tools.aclose()
             raise
 
-    async def _planned(
+    async def _make_plan(
         self,
         new: list[Message],
-        words: SendWords,
-        given: Given,
+        options: SendOptions,
+        request_tools: RequestTools,
         emit: Callable[[Event], None] | None,
         conversation: Sequence[Message] | None,
-    ) -> _Prepared:
+    ) -> _PreparedRun:
         policy = self.policy
         context = policy.context
-        if (more := context_from(words.get("context"))) is not None:
-            context = more if context is None else context.merged(more)
-        box = await given.ready(context)
-        if (searching := Searching.over(box, policy.search)) is not None:
-            box = box | Toolbox(searching.tool)
-        limits = words.get("limits", policy.limits)
-        name = words.get("conversation")
-        plan = Plan(
+        if (call_context := make_context(options.get("context"))) is not None:
+            context = call_context if context is None else context.merge(call_context)
+        box = await request_tools.prepare(context)
+        if (tool_search := ToolSearch.for_toolbox(box, policy.search)) is not None:
+            box = box | Toolbox(tool_search.tool)
+        limits = options.get("limits", policy.limits)
+        conversation_name = options.get("conversation")
+        plan = RunPlan(
             self.model,
             box.run(limits),
             context,
@@ -265,106 +265,106 @@ class Chat:
             policy.execute,
             policy.history,
             policy.memory,
-            name,
+            conversation_name,
             emit,
-            words.get("run") or uuid.uuid4().hex,
+            options.get("run") or uuid.uuid4().hex,
         )
         system = tuple(m for m in (conversation if conversation is not None else new) if m.role == "system")
         if policy.system is not None and not system:
             system = (Message("system", policy.system),)
         new = [message for message in new if message.role != "system"]
-        before, new = unsaid(await self._before(name, conversation), new)
-        run = Run(plan, NOT_DRIVEN, system, [*before], len(before))
-        return _Prepared(run, new, words.get("tool_choice"), given, searching=searching)
+        history, new = split_new_messages(await self._load_history(conversation_name, conversation), new)
+        run = Run(plan, NO_JOURNAL, system, [*history], len(history))
+        return _PreparedRun(run, new, options.get("tool_choice"), request_tools, tool_search=tool_search)
 
-    async def _before(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
+    async def _load_history(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
         if conversation is not None:
             return [message for message in conversation if message.role != "system"]
         return [*await self.policy.memory.load(name or "")] if self.policy.memory is not None else []
 
-    async def _driven(self, preparing: Coroutine[Any, Any, _Prepared], words: SendWords) -> Reply:
-        conversation, task = words.get("conversation"), asyncio.current_task()
-        running = self._running.setdefault(conversation, set())
+    async def _execute(self, preparing: Coroutine[Any, Any, _PreparedRun], options: SendOptions) -> Reply:
+        conversation, task = options.get("conversation"), asyncio.current_task()
+        running = self._running_tasks.setdefault(conversation, set())
         if task is not None:
             running.add(task)
-        prepared: _Prepared | None = None
-        limits, began = words.get("limits", self.policy.limits), time.monotonic()
-        clock = asyncio.timeout(limits.seconds)
+        prepared: _PreparedRun | None = None
+        limits, started_at = options.get("limits", self.policy.limits), time.monotonic()
+        timeout = asyncio.timeout(limits.seconds)
         try:
-            async with clock:
+            async with timeout:
                 prepared = await preparing
-            prepared.run.started = began
-            await self._finished(prepared, task)
+            prepared.run.started = started_at
+            await self._execute_run(prepared, task)
         except TimeoutError:
             # The time of a run begins with the wait for servers and memory.
-            if prepared is not None or not clock.expired():
+            if prepared is not None or not timeout.expired():
                 raise
         except asyncio.CancelledError:
             # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
-            if task is None or task not in self._called_off:
+            if task is None or task not in self._cancelled_tasks:
                 raise
             task.uncancel()
         finally:
             if task is not None:
                 running.discard(task)
-                self._called_off.discard(task)
-            if not running and self._running.get(conversation) is running:
-                del self._running[conversation]
+                self._cancelled_tasks.discard(task)
+            if not running and self._running_tasks.get(conversation) is running:
+                del self._running_tasks[conversation]
             if prepared is not None:
-                await prepared.given.aclose()
-        finish: Finish = "limit" if clock.expired() else "cancelled"
-        reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.reply()
+                await prepared.request_tools.aclose()
+        finish: RunFinish = "limit" if timeout.expired() else "cancelled"
+        reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
         if reply.finish == "limit" and self.policy.on_limit == "raise":
-            raise exceeded(limits, reply.turns, reply.results)
+            raise make_limit_error(limits, reply.turns, reply.results)
         return reply
 
-    async def _finished(self, prepared: _Prepared, task: asyncio.Task[Any] | None) -> None:
+    async def _execute_run(self, prepared: _PreparedRun, task: asyncio.Task[Any] | None) -> None:
         run = prepared.run
         try:
-            async with self.policy.runtime.drive(run.plan.run) as driven:
-                run.driven = driven
+            async with self.policy.runtime.execute(run.plan.run_id) as execution:
+                run.execution = execution
                 try:
-                    await self._through(prepared)
+                    await self._run_loop(prepared)
                 except asyncio.CancelledError:
-                    run.cancelled()
-                    if task is None or task not in self._called_off:
+                    run.mark_cancelled()
+                    if task is None or task not in self._cancelled_tasks:
                         raise
                     task.uncancel()
                 except TimeoutError:
-                    if not run.over(0):
+                    if not run.is_over_limit(0):
                         raise
                     run.finish = "limit"
-                await driven.end(run.finish, run.came_to)
+                await execution.end(run.finish, run.summarize)
         except asyncio.CancelledError:
-            run.cancelled()
+            run.mark_cancelled()
             raise
 
-    async def _through(self, prepared: _Prepared) -> None:
+    async def _run_loop(self, prepared: _PreparedRun) -> None:
         run, policy = prepared.run, self.policy
-        inside = [advisor for advisor in policy.advisors if placement_of(advisor) == "inside_loop"]
-        outside = [advisor for advisor in policy.advisors if placement_of(advisor) == "before_loop"]
-        loops = [advisor for advisor in inside if isinstance(advisor, ToolLoop)]
-        inside = [advisor for advisor in inside if not isinstance(advisor, ToolLoop)]
-        inside += [] if prepared.searching is None else [prepared.searching]
-        loop: Any = loops[0] if loops else ToolLoop()
-        step = chained([*outside, loop], chained(inside, run.ask))
+        inner_advisors = [advisor for advisor in policy.advisors if get_placement(advisor) == "inside_loop"]
+        outer_advisors = [advisor for advisor in policy.advisors if get_placement(advisor) == "before_loop"]
+        tool_loops = [advisor for advisor in inner_advisors if isinstance(advisor, ToolLoop)]
+        inner_advisors = [advisor for advisor in inner_advisors if not isinstance(advisor, ToolLoop)]
+        inner_advisors += [] if prepared.tool_search is None else [prepared.tool_search]
+        loop: Any = tool_loops[0] if tool_loops else ToolLoop()
+        step = chain([*outer_advisors, loop], chain(inner_advisors, run.ask_model))
         if prepared.resumed is None:
-            await run.begin(prepared.new)
-            await run.record(prepared.new)
+            await run.begin(prepared.new_messages)
+            await run.record(prepared.new_messages)
         # What was cut off before is closed first: providers refuse a call without a result.
-        closed = repair(run.messages)
-        request = ModelRequest(await run.shown(closed), run.plan.box, prepared.choice, policy.options)
-        turn = Turn(request, 1, run.plan.conversation, run)
+        repaired = repair(run.messages)
+        request = ModelRequest(await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, policy.options)
+        turn = ModelTurn(request, 1, run.plan.conversation, run)
         if prepared.resumed is None:
-            run.messages[:] = closed
-        elif (after := await prepared.resumed.go_on(run, turn)) is None:
+            run.messages[:] = repaired
+        elif (next_turn := await prepared.resumed.resume(run, turn)) is None:
             return
         else:
-            turn = after
+            turn = next_turn
         if run.plan.limits.steps is not None and run.plan.limits.steps < 1:
             run.finish = "limit"
             return
-        await run.close(await step(turn))
+        await run.finish_with(await step(turn))
 
     async def __aenter__(self) -> Self:
         await self.box.__aenter__()
@@ -375,35 +375,35 @@ class Chat:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Prepared:
+class _PreparedRun:
     run: Run
-    new: list[Message]
-    choice: ToolChoice | str | None
-    given: Given
-    resumed: Resumed | None = None
-    searching: Searching | None = None
+    new_messages: list[Message]
+    tool_choice: ToolChoice | str | None
+    request_tools: RequestTools
+    resumed: ResumedRun | None = None
+    tool_search: ToolSearch | None = None
 
 
-def _refuse_path(word: str, given: Any, keeper: str) -> None:
+def _refuse_path(option: str, given: Any, class_name: str) -> None:
     if isinstance(given, str | PurePath):
-        raise ConfigError(f"{word}={str(given)!r} is a path. Give what keeps it, such as {keeper}({str(given)!r}).")
+        raise ConfigError(f"{option}={str(given)!r} is a path. Give what keeps it, such as {class_name}({str(given)!r}).")
 
 
-Said: TypeAlias = str | Message | Iterable[Message]
-Prompt: TypeAlias = Said | Awaitable[Said]
+MessageInput: TypeAlias = str | Message | Iterable[Message]
+PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]
 """Also what is still to be rendered, as `box.prompt(...)` is."""
 
 
-async def spoken(prompt: Prompt) -> list[Message]:
+async def to_messages(prompt: PromptInput) -> list[Message]:
     """Return what was said.
 
     Raises:
         ConfigError: it is neither a text nor messages.
     """
-    said: Any = await prompt if isinstance(prompt, Awaitable) else prompt
-    if isinstance(said, str):
-        return [Message("user", said)]
-    messages = [said] if isinstance(said, Message) or not isinstance(said, Iterable) else [*said]
+    given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
+    if isinstance(given, str):
+        return [Message("user", given)]
+    messages = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
     for message in messages:
         if not isinstance(message, Message):
             raise ConfigError(f"{message!r:.80} cannot be said. Give a text, a Message, or a list of them.")

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from toolmason._core.values.messages import Message
-from toolmason.chat.durable.sqlite_file import MEMORY, Ledger
+from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError
-from toolmason.providers.conversation import is_lost, repair
+from toolmason.providers.conversation import is_unavailable, repair
 
 BYTES_PER_TOKEN: Final = 4
 
@@ -47,32 +47,32 @@ class WindowMemory:
         if messages < 1 or (tokens is not None and tokens < 1):
             raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): give 1 or more.")
         self.messages, self.tokens = messages, tokens
-        self._kept: dict[str, list[Message]] = {}
-        self._keys: dict[str, set[str]] = {}
+        self._conversations: dict[str, list[Message]] = {}
+        self._appended_keys: dict[str, set[str]] = {}
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, whole turns only."""
-        return windowed(repair(self._kept.get(conversation, ())), self.messages, self.tokens)
+        return take_window(repair(self._conversations.get(conversation, ())), self.messages, self.tokens)
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said."""
-        kept = self._kept.setdefault(conversation, [])
-        kept.extend(messages)
-        if len(kept) > 2 * self.messages:
+        stored = self._conversations.setdefault(conversation, [])
+        stored.extend(messages)
+        if len(stored) > 2 * self.messages:
             # What has left the window does not come back.
-            kept[:] = windowed(kept, self.messages, None)
+            stored[:] = take_window(stored, self.messages, None)
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Keep what was said, unless something was kept under this key before."""
-        keys = self._keys.setdefault(conversation, set())
+        keys = self._appended_keys.setdefault(conversation, set())
         if key not in keys:
             keys.add(key)
             await self.append(conversation, messages)
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation."""
-        self._kept.pop(conversation, None)
-        self._keys.pop(conversation, None)
+        self._conversations.pop(conversation, None)
+        self._appended_keys.pop(conversation, None)
 
 
 class SqliteMemory:
@@ -82,23 +82,23 @@ class SqliteMemory:
         if messages < 1 or (tokens is not None and tokens < 1):
             raise ConfigError(f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): give 1 or more.")
         self.path, self.messages, self.tokens = Path(path), messages, tokens
-        self._ledger = Ledger(path, "conversations", MEMORY)
+        self._file = SqliteFile(path, "conversations", MEMORY_MIGRATIONS)
 
     async def load(self, conversation: str) -> Sequence[Message]:
         """Return the last messages, whole turns only."""
-        return await self._ledger.read(lambda db: self._last(db, conversation))
+        return await self._file.read(lambda db: self._load_last(db, conversation))
 
-    def _last(self, db: sqlite3.Connection, conversation: str) -> Sequence[Message]:
+    def _load_last(self, db: sqlite3.Connection, conversation: str) -> Sequence[Message]:
         rows = db.execute("SELECT message FROM messages WHERE conversation=? ORDER BY id DESC", (conversation,))
         found: list[Message] = []
         for (text,) in rows:
-            found.append(self._read(text, conversation))
+            found.append(self._parse_message(text, conversation))
             # A conversation may be years long: beyond a whole turn more than the window shows, nothing is read.
             if len(found) > self.messages and found[-1].role == "user":
                 break
-        return windowed(repair(found[::-1]), self.messages, self.tokens)
+        return take_window(repair(found[::-1]), self.messages, self.tokens)
 
-    def _read(self, text: str, conversation: str) -> Message:
+    def _parse_message(self, text: str, conversation: str) -> Message:
         try:
             return Message.from_dict(json.loads(text))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -109,51 +109,51 @@ class SqliteMemory:
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
         """Keep what was said; all of it or nothing."""
-        await self._ledger.write(lambda db: _insert(db, conversation, messages))
+        await self._file.write(lambda db: _insert_messages(db, conversation, messages))
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
         """Keep what was said, unless something was kept under this key before."""
 
         def insert(db: sqlite3.Connection) -> None:
             if db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
-                _insert(db, conversation, messages)
+                _insert_messages(db, conversation, messages)
 
-        await self._ledger.write(insert)
+        await self._file.write(insert)
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation."""
-        with self._ledger.writing() as db:
+        with self._file.write_transaction() as db:
             db.execute("DELETE FROM messages WHERE conversation=?", (conversation,))
             db.execute("DELETE FROM kept WHERE conversation=?", (conversation,))
 
     def close(self) -> None:
         """Close the file."""
-        self._ledger.close()
+        self._file.close()
 
 
-def _insert(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
+def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
     rows = [(conversation, json.dumps(message.to_dict())) for message in messages]
     db.executemany("INSERT INTO messages (conversation, message) VALUES (?, ?)", rows)
 
 
-def unsaid(before: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return what was said before, and what of the new is not among it: `reply.extended(...)` is a whole conversation.
 
     Results that were not there yet when the conversation was loaded take the place of the notes that say so.
     """
-    known = [*before]
-    while known and known[-1].role == "tool" and all(map(is_lost, known[-1].results)):
-        known.pop()
-    if known and known[-1].role == "assistant":
-        old, said = [message.to_dict() for message in known], [message.to_dict() for message in new]
-        for place in range(len(said), 0, -1):
-            shared = min(len(old), place)
-            if said[place - shared : place] == old[-shared:]:
-                return known, [*new[place:]]
-    return [*before], [*new]
+    known_history = [*history]
+    while known_history and known_history[-1].role == "tool" and all(map(is_unavailable, known_history[-1].results)):
+        known_history.pop()
+    if known_history and known_history[-1].role == "assistant":
+        old_dicts, new_dicts = [message.to_dict() for message in known_history], [message.to_dict() for message in new]
+        for end in range(len(new_dicts), 0, -1):
+            overlap = min(len(old_dicts), end)
+            if new_dicts[end - overlap : end] == old_dicts[-overlap:]:
+                return known_history, [*new[end:]]
+    return [*history], [*new]
 
 
-def windowed(messages: Sequence[Message], most: int, tokens: int | None) -> list[Message]:
+def take_window(messages: Sequence[Message], max_messages: int, tokens: int | None) -> list[Message]:
     """Return the last messages that fit: whole turns, beginning with what a user said."""
     turns: list[list[Message]] = []
     for message in messages:
@@ -161,20 +161,20 @@ def windowed(messages: Sequence[Message], most: int, tokens: int | None) -> list
         if message.role == "user" or not turns:
             turns.append([])
         turns[-1].append(message)
-    kept: list[list[Message]] = []
+    selected: list[list[Message]] = []
     count = size = 0
     for turn in reversed(turns):
         count += len(turn)
-        size += _tokens(turn)
-        if kept and (count > most or (tokens is not None and size > tokens)):
+        size += _estimate_tokens(turn)
+        if selected and (count > max_messages or (tokens is not None and size > tokens)):
             break
-        kept.append(turn)
-    return [message for turn in reversed(kept) for message in turn]
+        selected.append(turn)
+    return [message for turn in reversed(selected) for message in turn]
 
 
-def _tokens(messages: Iterable[Message]) -> int:
-    return sum(len(json.dumps(_plain(message))) for message in messages) // BYTES_PER_TOKEN
+def _estimate_tokens(messages: Iterable[Message]) -> int:
+    return sum(len(json.dumps(_to_plain(message))) for message in messages) // BYTES_PER_TOKEN
 
 
-def _plain(message: Message) -> Any:
+def _to_plain(message: Message) -> Any:
     return message.to_dict()

@@ -15,7 +15,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError
 
-Finish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
+RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Why a run ended: answered, results go to the caller, calls are yours, waits for approval, limit, called off."""
 
 FORMAT: Final = "toolmason-run"
@@ -38,7 +38,7 @@ class Reply:
 
     messages: tuple[Message, ...]
     """The conversation as it stands, valid to send again to any provider."""
-    finish: Finish = "stop"
+    finish: RunFinish = "stop"
     calls: tuple[ToolCall, ...] = ()
     """Every call of the run; with `finish="calls"`, also those that wait for you at the end."""
     results: tuple[ToolResult, ...] = ()
@@ -49,7 +49,7 @@ class Reply:
     conversation: str | None = None
     run: str = ""
     steps: tuple[Step, ...] = ()
-    said: int = 0
+    history_length: int = 0
     """How many of the messages were there before the run."""
     turns: int = 0
     """How many turns the model has taken in this run."""
@@ -57,8 +57,8 @@ class Reply:
     def __repr__(self) -> str:
         # Short: Python 3.11 makes one of whatever `asyncio.run` returns, and a conversation may be long.
         text = self.text
-        told = f"{text[:60]}…" if len(text) > 60 else text  # noqa: PLR2004 - a line
-        return f"<Reply {self.finish}: {told!r}, {len(self.messages)} messages>"
+        preview = f"{text[:60]}…" if len(text) > 60 else text  # noqa: PLR2004 - a line
+        return f"<Reply {self.finish}: {preview!r}, {len(self.messages)} messages>"
 
     @property
     def text(self) -> str:
@@ -66,18 +66,18 @@ class Reply:
         if self.finish == "direct":
             last = self.messages[-1].results if self.messages else ()
             return "\n".join(result.text for result in last)
-        said: list[str] = []
-        for message in reversed(self.messages[self.said :]):
+        answers: list[str] = []
+        for message in reversed(self.messages[self.history_length :]):
             if message.role == "assistant":
-                said.insert(0, message.text)  # several in a row: the provider paused in between
-            elif said:
+                answers.insert(0, message.text)  # several in a row: the provider paused in between
+            elif answers:
                 break
-        return "".join(said)
+        return "".join(answers)
 
     @property
     def new(self) -> tuple[Message, ...]:
         """What the run added to the conversation."""
-        return self.messages[self.said :]
+        return self.messages[self.history_length :]
 
     def extended(self, results: Iterable[ToolResult]) -> tuple[Message, ...]:
         """Return the conversation with the results of calls that you ran yourself: what to send next."""
@@ -98,7 +98,7 @@ class Reply:
             "run": self.run,
             "conversation": self.conversation,
             "finish": self.finish,
-            "said": self.said,
+            "said": self.history_length,
             "turns": self.turns,
             "messages": [message.to_dict() for message in self.messages],
             "pending": [request.to_dict() for request in self.pending],
@@ -125,7 +125,7 @@ class Reply:
                 pending=pending,
                 conversation=saved["conversation"],
                 run=saved["run"],
-                said=int(saved["said"]),
+                history_length=int(saved["said"]),
                 turns=int(saved["turns"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

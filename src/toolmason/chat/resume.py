@@ -15,7 +15,7 @@ from toolmason._core.call.approval import Decision
 from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
-from toolmason.chat.loop import Turn
+from toolmason.chat.loop import ModelTurn
 from toolmason.chat.reply import Reply
 from toolmason.chat.run import Run
 from toolmason.errors import ApprovalDenied, ConfigError
@@ -23,15 +23,15 @@ from toolmason.errors import ApprovalDenied, ConfigError
 _log = logging.getLogger("toolmason")
 
 
-def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
+def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
     """Return the decisions that a toolbox signed, by their requests; a forged or damaged one counts for nothing.
 
     Raises:
         ConfigError: what is given cannot be a decision at all.
     """
-    found: dict[str, Decision] = {}
-    one_or_more: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
-    for given in one_or_more:
+    verified: dict[str, Decision] = {}
+    given_decisions: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
+    for given in given_decisions:
         if not isinstance(given, Decision | Mapping):
             raise ConfigError(f"{given!r:.80} is no decision. Give what `box.decide(request, Allow())` returned.")
         try:
@@ -39,45 +39,45 @@ def genuine(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> 
         except ApprovalDenied:
             _log.warning("a decision is damaged, and counts for nothing")
             continue
-        if box.signed(decision):
-            found[decision.request.id] = decision
+        if box.verify(decision):
+            verified[decision.request.id] = decision
         else:
             _log.warning("a decision about %r is not signed with this toolbox's approval_key", decision.request.tool)
-    return found
+    return verified
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resumed:
+class ResumedRun:
     """A run that waited, what its last turn came to so far, and what was decided, by request."""
 
     reply: Reply
     results: Sequence[ToolResult]
     decisions: Mapping[str, Decision]
 
-    async def go_on(self, run: Run, turn: Turn) -> Turn | None:
+    async def resume(self, run: Run, turn: ModelTurn) -> ModelTurn | None:
         """Make the calls that were allowed; return the next turn, or `None` where the run waits still, or is over.
 
         Raises:
             ConfigError: the saved run has no calls that could wait.
         """
-        asked = run.messages[-1] if run.messages else None
-        if asked is None or not asked.calls:
+        last_message = run.messages[-1] if run.messages else None
+        if last_message is None or not last_message.calls:
             raise ConfigError("This saved run is damaged: its last turn has no calls. Save it again.")
-        waiting = {request.call_id: request for request in self.reply.pending}
+        pending_requests = {request.call_id: request for request in self.reply.pending}
         run.turns = self.reply.turns
-        self._recall(run)
-        made = {r.call_id: r for r in await run.decided(run.turns, asked, waiting, self.decisions)}
-        results = [made.get(result.call_id, result) for result in self.results]
-        before = Turn(turn.request, run.turns, turn.conversation, run)
-        return await run.answered(before, ModelReply(asked, asked.calls, "calls"), results)
+        self._restore_calls(run)
+        new_results = {r.call_id: r for r in await run.run_decided_calls(run.turns, last_message, pending_requests, self.decisions)}
+        results = [new_results.get(result.call_id, result) for result in self.results]
+        previous_turn = ModelTurn(turn.request, run.turns, turn.conversation, run)
+        return await run.handle_results(previous_turn, ModelReply(last_message, last_message.calls, "calls"), results)
 
-    def _recall(self, run: Run) -> None:
+    def _restore_calls(self, run: Run) -> None:
         """Count what the run did before it waited: limits go on from there, and the reply tells of all of it."""
-        mine = run.messages[run.said :]
-        earlier = [result for message in mine for result in message.results]
-        found = {result.call_id: result for result in (*earlier, *self.results)}
-        run.calls = [call for message in mine for call in message.calls]
-        run.results = earlier
+        run_messages = run.messages[run.history_length :]
+        earlier_results = [result for message in run_messages for result in message.results]
+        results_by_call = {result.call_id: result for result in (*earlier_results, *self.results)}
+        run.calls = [call for message in run_messages for call in message.calls]
+        run.results = earlier_results
         for call in run.calls:
-            if call.id in found:
-                run.plan.box.recall(call, found[call.id])
+            if call.id in results_by_call:
+                run.plan.box.record_earlier_call(call, results_by_call[call.id])

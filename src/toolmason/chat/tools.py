@@ -13,77 +13,77 @@ from toolmason._core.call.approval import Approver
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import ToolContext
 from toolmason._core.toolbox.exchange import ModelRequest
-from toolmason._core.toolbox.options import native_from
+from toolmason._core.toolbox.options import make_native_tools
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
 from toolmason.providers.codec import Codec
 
 
-def box_of(tools: Any, approver: Approver | None, config: Config | Mapping[str, Any] | None) -> Toolbox:
+def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping[str, Any] | None) -> Toolbox:
     """Return the toolbox of a chat."""
     if not isinstance(tools, Toolbox):
-        return Toolbox(*_listed(tools), approver=approver, config=config)
+        return Toolbox(*_to_sequence(tools), approver=approver, config=config)
     box = tools if approver is None else tools.approved_by(approver)
     if config is None:
         return box
     # What the settings switch on holds for every chat; what the toolbox says of the same tool is said for this one.
-    known = {item.name for item in box.native}
-    said = native_from(config if isinstance(config, Config) else Config(config))
-    more = [item for item in said if item.name not in known]
+    known_names = {item.name for item in box.native}
+    configured = make_native_tools(config if isinstance(config, Config) else Config(config))
+    added = [item for item in configured if item.name not in known_names]
     box = box.configured(config)
-    return box | Toolbox(*more) if more else box
+    return box | Toolbox(*added) if added else box
 
 
-class Given:
+class RequestTools:
     """What one request says of its tools."""
 
-    def __init__(self, box: Toolbox, own: tuple[Any, Any], tools: Any = None, more: Any = None) -> None:
-        self.made: list[Toolbox] = []
+    def __init__(self, box: Toolbox, toolbox_options: tuple[Any, Any], tools: Any = None, added: Any = None) -> None:
+        self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes that were made for this request alone, and end with it."""
-        self._box, self._own, self._names = box, own, [item for item in _listed(tools) if isinstance(item, str)]
-        self.box = self._chosen(tools)
-        if more is not None:
-            self.box = self.box | self._beside(more)
+        self._chat_toolbox, self._toolbox_options, self._names = box, toolbox_options, [item for item in _to_sequence(tools) if isinstance(item, str)]
+        self.box = self._select(tools)
+        if added is not None:
+            self.box = self.box | self._wrap_sources(added)
 
-    def _chosen(self, tools: Any) -> Toolbox:
+    def _select(self, tools: Any) -> Toolbox:
         if tools is None:
-            return self._box
-        sources = tools if isinstance(tools, Toolbox) else [s for s in _listed(tools) if not isinstance(s, str)]
-        named = self._box.select(*map(glob.escape, self._names)) if self._names else None
-        if named is None:
-            box = box_of(sources, *self._own)
-            self.made += [] if isinstance(sources, Toolbox) else [box]
+            return self._chat_toolbox
+        sources = tools if isinstance(tools, Toolbox) else [s for s in _to_sequence(tools) if not isinstance(s, str)]
+        selected = self._chat_toolbox.select(*map(glob.escape, self._names)) if self._names else None
+        if selected is None:
+            box = make_toolbox(sources, *self._toolbox_options)
+            self.owned_toolboxes += [] if isinstance(sources, Toolbox) else [box]
             return box
-        return named | self._beside(sources) if sources else named
+        return selected | self._wrap_sources(sources) if sources else selected
 
-    def _beside(self, sources: Any) -> Toolbox:
+    def _wrap_sources(self, sources: Any) -> Toolbox:
         if isinstance(sources, Toolbox):
             return sources
-        self.made.append(Toolbox(*_listed(sources)))
-        return self.made[-1]
+        self.owned_toolboxes.append(Toolbox(*_to_sequence(sources)))
+        return self.owned_toolboxes[-1]
 
-    async def ready(self, context: ToolContext[Any] | None) -> Toolbox:
+    async def prepare(self, context: ToolContext[Any] | None) -> Toolbox:
         """Return the toolbox, with what servers offer whoever the context speaks of.
 
         Raises:
             ConfigError: a name is none of the chat's tools.
         """
         if context is not None and self.box.servers:
-            self.box = self.box.seen_by(context)
+            self.box = self.box.for_identity(context)
         await self.box.list()
         if missing := [name for name in self._names if name not in self.box]:
-            there = ", ".join(sorted(each.name for each in self._box)[:20]) or "none"
-            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {there}.")
+            known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"
+            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {known_names}.")
         return self.box
 
     async def aclose(self) -> None:
         """Close what was made for this request."""
-        for box in self.made:
+        for box in self.owned_toolboxes:
             await box.aclose()
 
 
-def refuse_natives(model: Model, box: Toolbox) -> None:
+def refuse_unsupported_native(model: Model, box: Toolbox) -> None:
     """Refuse tools that a provider should run and this one cannot, before anything is sent.
 
     Raises:
@@ -94,7 +94,7 @@ def refuse_natives(model: Model, box: Toolbox) -> None:
         codec.encode(ModelRequest("?", box.native), "?")
 
 
-def _listed(tools: Any) -> Sequence[Any]:
+def _to_sequence(tools: Any) -> Sequence[Any]:
     if tools is None:
         return ()
     return tools if isinstance(tools, list | tuple) else [tools]

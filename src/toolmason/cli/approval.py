@@ -12,22 +12,22 @@ from typing import Any
 
 import click
 
-from toolmason._core.call.approval import Allow, ApprovalRequest, Deny, Edit, Verdict
-from toolmason._core.call.approval_text import arguments_shown, legible
+from toolmason._core.call.approval import Allow, ApprovalRequest, Deny, Edit, ApprovalVerdict
+from toolmason._core.call.approval_text import format_arguments, escape_hidden
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.cli.output import print_error
 from toolmason.errors import ToolCallError
 
 
-def ask(box: Toolbox, request: ApprovalRequest) -> Verdict | None:
+def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
     """Ask about a call until there is an answer; `None` where nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
     arguments, preview = dict(request.arguments), request.preview
     while True:
-        click.echo(_described(request, arguments, preview), err=True)
-        answer = _line("Allow this call? [y/n/edit]").strip().lower()
+        click.echo(_format_request(request, arguments, preview), err=True)
+        answer = _read_line("Allow this call? [y/n/edit]").strip().lower()
         if answer in ("y", "yes"):
             return Allow() if arguments == dict(request.arguments) else Edit(arguments)
         if answer in ("n", "no"):
@@ -36,15 +36,15 @@ def ask(box: Toolbox, request: ApprovalRequest) -> Verdict | None:
             click.echo("Write y to allow it, n to refuse it, or edit to change its arguments.", err=True)
             continue
         try:
-            edited = _edited(arguments)
-            planned = box.dry_run_sync(request.tool, edited)
+            edited = _edit_arguments(arguments)
+            plan = box.dry_run_sync(request.tool, edited)
         except (TypeError, ValueError, ToolCallError) as error:
             print_error(str(error))
             continue
-        arguments, preview = dict(planned.arguments), planned.preview
+        arguments, preview = dict(plan.arguments), plan.preview
 
 
-def _line(question: str) -> str:
+def _read_line(question: str) -> str:
     """Ask for a line, on standard error: standard output is for the result."""
     if sys.stdout.isatty():
         answer: str = click.prompt(question, prompt_suffix=" ", err=True)
@@ -57,20 +57,20 @@ def _line(question: str) -> str:
     return line
 
 
-def _described(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
+def _format_request(request: ApprovalRequest, arguments: dict[str, Any], preview: str | None) -> str:
     effects = f" ({', '.join(effect.replace('_', '-') for effect in request.effects)})" if request.effects else ""
-    call = f"{request.tool}{effects} {arguments_shown(arguments)}"
-    return call if preview is None else f"{call}\n{legible(preview)}"
+    call = f"{request.tool}{effects} {format_arguments(arguments)}"
+    return call if preview is None else f"{call}\n{escape_hidden(preview)}"
 
 
-def _edited(arguments: dict[str, Any]) -> dict[str, Any]:
+def _edit_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """Have the arguments changed, in an editor where one is set, else on the next line."""
     if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
         text = click.edit(json.dumps(arguments, indent=2, ensure_ascii=False), extension=".json")
         if text is None:
             return arguments
     else:
-        text = _line("Arguments, as a JSON object:")
+        text = _read_line("Arguments, as a JSON object:")
     try:
         edited = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -16,9 +16,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
-_BREAKS: Final = re.compile(r"[:=]+")
+_WORD_BREAKS: Final = re.compile(r"[:=]+")
 
-_BASH: Final = """\
+_BASH_SCRIPT: Final = """\
 %(complete_func)s() {
     local IFS=$'\\n' line kind value
     COMPREPLY=()
@@ -36,49 +36,49 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Bash(BashComplete):
+class _BashCompletion(BashComplete):
     """Puts words together again that bash split at `:` and `=`."""
 
-    source_template = _BASH
-    _cut: str = ""
+    source_template = _BASH_SCRIPT
+    _replaced_prefix: str = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words = split_arg_string(os.environ["COMP_WORDS"])
-        place = int(os.environ["COMP_CWORD"])
-        words = [*words[:place], words[place] if place < len(words) else ""]
-        whole = list(_joined(words))
-        *args, incomplete = whole
-        if len(whole) != len(words):
+        index = int(os.environ["COMP_CWORD"])
+        words = [*words[:index], words[index] if index < len(words) else ""]
+        joined = list(_join_words(words))
+        *args, incomplete = joined
+        if len(joined) != len(words):
             # Bash replaces only what stands after the last break.
-            breaks = list(_BREAKS.finditer(incomplete))
-            self._cut = incomplete[: breaks[-1].end()] if breaks else ""
+            breaks = list(_WORD_BREAKS.finditer(incomplete))
+            self._replaced_prefix = incomplete[: breaks[-1].end()] if breaks else ""
         return args[1:], incomplete
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        return f"{item.type},{str(item.value).removeprefix(self._cut)}"
+        return f"{item.type},{str(item.value).removeprefix(self._replaced_prefix)}"
 
 
-def _joined(words: list[str]) -> Iterator[str]:
-    whole, glued = "", True
+def _join_words(words: list[str]) -> Iterator[str]:
+    joined, glued = "", True
     for word in words:
-        is_break = _BREAKS.fullmatch(word) is not None
+        is_break = _WORD_BREAKS.fullmatch(word) is not None
         if not (glued or is_break):
-            yield whole
-            whole = ""
-        whole, glued = whole + word, is_break
-    yield whole
+            yield joined
+            joined = ""
+        joined, glued = joined + word, is_break
+    yield joined
 
 
 def register() -> None:
     """Take the place of click's own completion for bash."""
-    add_completion_class(_Bash)
+    add_completion_class(_BashCompletion)
 
 
 def complete_list(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Complete the words of `toolmason list`."""
     if param.name == "target":
         return [CompletionItem(incomplete, type="file")]
-    return _tools(ctx.params.get("target"), incomplete)
+    return _complete_tools(ctx.params.get("target"), incomplete)
 
 
 def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
@@ -86,22 +86,22 @@ def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -
     del param
     words = tuple(ctx.params.get("words") or ())
     if not words:
-        return [*_tools(None, incomplete), CompletionItem(incomplete, type="file")]
-    from toolmason.cli.targets import is_target, told_apart  # noqa: PLC0415 - loads the core, for a shell that asks
+        return [*_complete_tools(None, incomplete), CompletionItem(incomplete, type="file")]
+    from toolmason.cli.targets import is_target, split_words  # noqa: PLC0415 - loads the core, for a shell that asks
 
     if len(words) == 1 and is_target(words[0]):
-        return _tools(words[0], incomplete)
+        return _complete_tools(words[0], incomplete)
     try:
-        target, name, given = told_apart(words)
+        target, name, given = split_words(words)
     except click.UsageError:
         return []
-    found = _parameters(target, name, given, incomplete)
+    found = _complete_parameters(target, name, given, incomplete)
     # One word may also be a module, and the next the name of its tool.
-    return found or (_tools(words[0], incomplete) if len(words) == 1 else [])
+    return found or (_complete_tools(words[0], incomplete) if len(words) == 1 else [])
 
 
-def _tools(target: str | None, incomplete: str) -> list[CompletionItem[str]]:
-    box = _box(target)
+def _complete_tools(target: str | None, incomplete: str) -> list[CompletionItem[str]]:
+    box = _load_quietly(target)
     tools = () if box is None else box.tools
     return [
         CompletionItem(tool.name, help=tool.description.strip().split("\n", 1)[0])
@@ -110,44 +110,44 @@ def _tools(target: str | None, incomplete: str) -> list[CompletionItem[str]]:
     ]
 
 
-def _parameters(target: str | None, name: str, given: tuple[str, ...], incomplete: str) -> list[CompletionItem[str]]:
-    box = _box(target)
+def _complete_parameters(target: str | None, name: str, given: tuple[str, ...], incomplete: str) -> list[CompletionItem[str]]:
+    box = _load_quietly(target)
     if box is None or name not in box:
         return []
     schema = box[name].definition.input_schema
-    parts = schema.get("properties", {})
+    properties = schema.get("properties", {})
     key, equals, value = incomplete.partition("=")
     if equals:
-        words = _values(parts.get(key), schema)
+        words = _list_values(properties.get(key), schema)
         return [CompletionItem(f"{key}={word}") for word in words if word.startswith(value)]
-    taken = {re.split(r":?=", word, maxsplit=1)[0] for word in given}
+    given_keys = {re.split(r":?=", word, maxsplit=1)[0] for word in given}
     return [
-        CompletionItem(f"{key}=", help=str(part.get("description") or "") if isinstance(part, dict) else "")
-        for key, part in parts.items()
-        if key.startswith(incomplete) and key not in taken
+        CompletionItem(f"{key}=", help=str(property_schema.get("description") or "") if isinstance(property_schema, dict) else "")
+        for key, property_schema in properties.items()
+        if key.startswith(incomplete) and key not in given_keys
     ]
 
 
-def _values(part: Any, schema: dict[str, Any]) -> Iterator[str]:
+def _list_values(property_schema: Any, schema: dict[str, Any]) -> Iterator[str]:
     """Yield the values that a parameter may have, where there are few."""
-    if not isinstance(part, dict):
+    if not isinstance(property_schema, dict):
         return
-    if "$ref" in part:
-        part = schema.get("$defs", {}).get(str(part["$ref"]).removeprefix("#/$defs/"), {})
-    if part.get("type") == "boolean":
+    if "$ref" in property_schema:
+        property_schema = schema.get("$defs", {}).get(str(property_schema["$ref"]).removeprefix("#/$defs/"), {})
+    if property_schema.get("type") == "boolean":
         yield from ("true", "false")
-    yield from (str(value) for value in (*part.get("enum", ()), *([part["const"]] if "const" in part else ())))
-    for branch in (*part.get("anyOf", ()), *part.get("oneOf", ())):
-        yield from _values(branch, schema)
+    yield from (str(value) for value in (*property_schema.get("enum", ()), *([property_schema["const"]] if "const" in property_schema else ())))
+    for branch in (*property_schema.get("anyOf", ()), *property_schema.get("oneOf", ())):
+        yield from _list_values(branch, schema)
 
 
-def _box(target: str | None) -> Any:
+def _load_quietly(target: str | None) -> Any:
     """Load a target without a word: a shell reads our output, and a broken target completes nothing."""
-    from toolmason.cli.targets import toolbox_at  # noqa: PLC0415 - as above
+    from toolmason.cli.targets import load_toolbox  # noqa: PLC0415 - as above
 
-    silent = io.StringIO()
-    with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+    discarded = io.StringIO()
+    with contextlib.redirect_stdout(discarded), contextlib.redirect_stderr(discarded):
         try:
-            return toolbox_at(target)
+            return load_toolbox(target)
         except (Exception, SystemExit):  # noqa: BLE001 - see above
             return None

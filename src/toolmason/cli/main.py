@@ -39,15 +39,15 @@ OK, TOOL_ERROR, USAGE, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 DRIFT = 1
 """What is checked is not as it should be: a manifest or lock that is out of date, a change that breaks."""
 
-COMPLETE = "_TOOLMASON_COMPLETE"
+COMPLETE_VARIABLE = "_TOOLMASON_COMPLETE"
 """The variable through which a shell asks for completions."""
 
 
-class _ReaderGone(Exception):
+class _OutputClosed(Exception):
     """Nobody reads our output any more. Not an `OSError`: click would end the process with a failure."""
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A group that imports a subcommand when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -65,7 +65,7 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as gone:
-            raise _ReaderGone from gone
+            raise _OutputClosed from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # The usual way would import every subcommand for its help line.
@@ -74,7 +74,7 @@ class _Lazy(click.Group):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="toolmason")
 def cli() -> None:
     """Write a tool once, as a typed Python function; use it anywhere.
@@ -101,12 +101,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A letter that the terminal's encoding does not have must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    if COMPLETE in os.environ:
+    if COMPLETE_VARIABLE in os.environ:
         import_module("toolmason.cli.complete").register()
     try:
         code = _run()
         sys.stdout.flush()
-    except (BrokenPipeError, _ReaderGone):
+    except (BrokenPipeError, _OutputClosed):
         # Whoever read our output has enough of it, as `| head -1` has. What Python still holds goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
@@ -117,7 +117,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        code = cli.main(prog_name="toolmason", complete_var=COMPLETE, standalone_mode=False)
+        code = cli.main(prog_name="toolmason", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as mistake:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def console(*, err: bool = False) -> Console:
+def make_console(*, err: bool = False) -> Console:
     """Return a console for standard output or standard error; it takes every text as it is."""
     from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
 
@@ -41,9 +41,9 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a text that cannot steer a terminal: escape and control characters are shown, not obeyed."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def print_text(text: str) -> None:
@@ -52,13 +52,13 @@ def print_text(text: str) -> None:
         # Not `click.echo`: it would drop escape sequences, and a pipe gets what the tool gave.
         sys.stdout.write(f"{text}\n")
         return
-    shown = harmless(text)
-    if shown[:1] in ("{", "[") and _is_json(shown):
+    escaped = escape_controls(text)
+    if escaped[:1] in ("{", "[") and _is_json(escaped):
         from rich.json import JSON  # noqa: PLC0415 - as above
 
-        console().print(JSON(shown))
+        make_console().print(JSON(escaped))
     else:
-        console().print(shown, soft_wrap=True)
+        make_console().print(escaped, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -68,7 +68,7 @@ def print_json(value: Any) -> None:
 
 def print_error(text: str) -> None:
     """Print what went wrong on standard error."""
-    click.echo(f"Error: {harmless(text) if sys.stderr.isatty() else text}", err=True)
+    click.echo(f"Error: {escape_controls(text) if sys.stderr.isatty() else text}", err=True)
 
 
 def _is_json(text: str) -> bool:
@@ -85,14 +85,14 @@ def progress_bar() -> Generator[OnProgress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _Bar()
+    bar = _ProgressBar()
     try:
         yield bar
     finally:
         bar.stop()
 
 
-class _Bar:
+class _ProgressBar:
     """A bar that appears with the first report."""
 
     def __init__(self) -> None:
@@ -100,12 +100,12 @@ class _Bar:
         self._task: TaskID | None = None
 
     def __call__(self, report: ProgressReport) -> None:
-        text, total = harmless(str(report.message or report.tool)), _finite(report.total)
+        text, total = escape_controls(str(report.message or report.tool)), _to_finite(report.total)
         if self._progress is None or self._task is None:
-            self._progress = progress = _new_bar()
+            self._progress = progress = _make_progress()
             self._task = progress.add_task(text, total=total)
             progress.start()
-        self._progress.update(self._task, completed=_finite(report.done) or 0.0, total=total, description=text)
+        self._progress.update(self._task, completed=_to_finite(report.done) or 0.0, total=total, description=text)
 
     def stop(self) -> None:
         """Take the bar away."""
@@ -113,20 +113,20 @@ class _Bar:
             self._progress.stop()
 
 
-def _finite(number: float | None) -> float | None:
+def _to_finite(number: float | None) -> float | None:
     """Return a number that a bar can be drawn of; a tool may report anything."""
     try:
-        found = float(number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - see above
+        converted = float(number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - see above
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return converted if math.isfinite(converted) else None
 
 
-def _new_bar() -> Progress:
+def _make_progress() -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
     name = TextColumn("{task.description}", markup=False)
-    return Progress(name, BarColumn(), MofNCompleteColumn(), console=console(err=True), transient=True)
+    return Progress(name, BarColumn(), MofNCompleteColumn(), console=make_console(err=True), transient=True)
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -142,11 +142,11 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(harmless(cell), style=_STYLES.get(cell, "")) for cell in row))
-    console().print(table)
+        table.add_row(*(Text(escape_controls(cell), style=_STYLES.get(cell, "")) for cell in row))
+    make_console().print(table)
 
 
-def counted(count: int, what: str) -> str:
+def pluralize(count: int, what: str) -> str:
     """Return a number of things in words: `1 tool`, `2 tools`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 

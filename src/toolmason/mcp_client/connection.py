@@ -18,69 +18,69 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
 from typing_extensions import override
 
-from toolmason._core.define.context import CLIENT, ToolContext
-from toolmason._core.define.mcp_client import Relay, relay_of
-from toolmason._core.remote.protocol import Health, Host, Remote, Watcher
+from toolmason._core.define.context import CLIENT_KEY, ToolContext
+from toolmason._core.define.mcp_client import UpstreamCaller, as_upstream_caller
+from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, Watcher
 from toolmason._core.values.content import Content
 from toolmason.errors import RemoteError, ToolmasonError
-from toolmason.mcp_client.calls.remote_tools import RemoteTool, contents_of, context_of
-from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, pinged
-from toolmason.mcp_client.calls.tasks import GoingOn
-from toolmason.mcp_client.identity import has_identities, headers_for, key_of
-from toolmason.mcp_client.lists.fetch_lists import Listed, Lists, fetch_lists
-from toolmason.mcp_client.lists.identity_view import Seen
-from toolmason.mcp_client.lists.list_cache import Offer
-from toolmason.mcp_client.pool import IDENTITIES, Pool
-from toolmason.mcp_client.remote_errors import loss_in, reason_of, told_of
-from toolmason.mcp_client.server_options import Server
-from toolmason.mcp_client.session import Link
+from toolmason.mcp_client.calls.remote_tools import RemoteTool, to_embedded_resource, select_context
+from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, ping
+from toolmason.mcp_client.calls.tasks import PendingTasks
+from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
+from toolmason.mcp_client.lists.fetch_lists import ServerListsMixin, ServerLists, fetch_lists
+from toolmason.mcp_client.lists.identity_view import IdentityView
+from toolmason.mcp_client.lists.list_cache import ListCache
+from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool
+from toolmason.mcp_client.remote_errors import find_connection_loss, format_reason, format_reason_with_stderr
+from toolmason.mcp_client.server_options import ServerSpec
+from toolmason.mcp_client.session import UpstreamSession
 
 _log = logging.getLogger("toolmason.mcp")
 _T = TypeVar("_T")
 
 
-class Connection(Listed):
+class Connection(ServerListsMixin):
     """One server of one toolbox: its connections, by identity, and what it is known to offer."""
 
-    def __init__(self, server: Server, host: Host) -> None:
-        self.server, self.host = server, host
-        self.name, self.required, self._identities = server.name, server.required, has_identities(server)
-        self.offer = Offer(server, self._fetch, self._tell)
-        self.pool = Pool(server.name, self._begin, self._begun)
-        self._offers: dict[str, Offer] = {}
-        self._going_on = None if server.task_wait is None else GoingOn(server.task_wait)
+    def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers) -> None:
+        self.server, self.handlers = server, handlers
+        self.name, self.required, self._has_identities = server.name, server.required, has_identities(server)
+        self.list_cache = ListCache(server, self._fetch, self._notify)
+        self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
+        self._identity_caches: dict[str, ListCache] = {}
+        self._pending_tasks = None if server.task_wait is None else PendingTasks(server.task_wait)
         self._lock = threading.Lock()
-        self._changed: list[Watcher] = []
-        self._subscribed: frozenset[str] = frozenset()
+        self._watchers: list[Watcher] = []
+        self._subscribed_uris: frozenset[str] = frozenset()
 
     # --- what a toolbox asks -----------------------------------------------------------------------
 
     @property
     @override
-    def lists(self) -> Lists:
+    def lists(self) -> ServerLists:
         """What it is known to offer, and until when that is fresh."""
-        return self.offer.lists
+        return self.list_cache.lists
 
-    def watch(self, changed: Watcher) -> None:
+    def watch(self, callback: Watcher) -> None:
         """Have `changed` called whenever the lists, or a resource that is subscribed to, change."""
-        self._changed.append(changed)
+        self._watchers.append(callback)
 
-    async def prepare(self, *, doubtful: bool = False) -> None:
+    async def prepare(self, *, revalidate: bool = False) -> None:
         """Connect, and fetch the lists where they are missing or stale."""
-        await self.offer.ready(doubtful=doubtful)
+        await self.list_cache.get_lists(revalidate=revalidate)
 
     async def refresh(self) -> None:
         """Fetch the lists in any case."""
-        await self.offer.fetch()
+        await self.list_cache.fetch()
 
     def clear_cache(self) -> None:
         """Forget the lists."""
-        for offer in self._all():
-            offer.forget()
+        for cache in self._get_caches():
+            cache.clear()
 
-    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+    def for_identity(self, context: ToolContext[Any] | None) -> Remote:
         """Return this server with the lists of whoever the context speaks of."""
-        return Seen(self, lambda: self._offer_for(context), context)
+        return IdentityView(self, lambda: self._get_list_cache(context), context)
 
     async def health(self) -> Health:
         """Make a round trip."""
@@ -88,58 +88,58 @@ class Connection(Listed):
         try:
             async with asyncio.timeout(self.server.connect_timeout):
                 # As a call would: a session that the server has forgotten is no illness, the next one is opened.
-                await self._reliably("health", self._pinged, again=True)
+                await self._run("health", self._ping, retry_safe=True)
                 latency = time.perf_counter() - started
-                self.offer.wake()
-                if not self.offer.sound:
+                self.list_cache.retry_now()
+                if not self.list_cache.healthy:
                     # One that answers and cannot say what it offers is of no use to anybody.
-                    await self.offer.fetch(later=False)
+                    await self.list_cache.fetch(retry_in_background=False)
         except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
-            self.pool.note(ok=False)
-            unknown = isinstance(error, RemoteError) and error.phase == "authorize"
+            self.pool.record_health(ok=False)
+            needs_auth = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(
-                ok=False, error=told_of(error), tools=len(self.tools), since=self.pool.since, needs_auth=unknown
+                ok=False, error=format_reason_with_stderr(error), tools=len(self.tools), since=self.pool.since, needs_auth=needs_auth
             )
-        self.pool.note(ok=True)
+        self.pool.record_health(ok=True)
         return Health(ok=True, latency=latency, tools=len(self.tools), since=self.pool.since)
 
-    async def _pinged(self, client: Any, link: Link) -> None:
+    async def _ping(self, client: Any, session: UpstreamSession) -> None:
         try:
-            await pinged(client, link)
+            await ping(client, session)
         except BaseException:
-            self.pool.evict(key_of(link.headers), link)
+            self.pool.evict(make_identity_key(session.headers), session)
             raise
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        known = context if context is not None else self.host.context
-        request = ReadRequest(uri, self._relay_of(known))
-        result = await self._reliably("read", request, again=True, context=known)
-        return tuple(map(contents_of, result.contents))
+        own_context = context if context is not None else self.handlers.context
+        request = ReadRequest(uri, self._get_caller(own_context))
+        result = await self._run("read", request, retry_safe=True, context=own_context)
+        return tuple(map(to_embedded_resource, result.contents))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
         """Return the completions for an argument."""
-        request = RawRequest("completion/complete", params, self._relay_of(context))
-        return await self._reliably("complete", request, again=True, context=context)
+        request = RawRequest("completion/complete", params, self._get_caller(context))
+        return await self._run("complete", request, retry_safe=True, context=context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Hear of changes of these resources, and of no others."""
-        if uris != self._subscribed:
-            self._subscribed = uris
-            await self._reliably("subscribe", lambda _, link: link.subscribe(uris), again=True)
+        if uris != self._subscribed_uris:
+            self._subscribed_uris = uris
+            await self._run("subscribe", lambda _, link: link.subscribe(uris), retry_safe=True)
 
-    def host_by(self, host: Host) -> None:
+    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Take another host; connections that are open keep the old one."""
-        self.host = host
+        self.handlers = handlers
 
     async def aclose(self) -> None:
         """Close every connection and forget the lists."""
-        offers = self._all()
-        for offer in offers:
-            offer.close()
+        caches = self._get_caches()
+        for cache in caches:
+            cache.close()
         await self.pool.aclose()
-        for offer in offers:
-            offer.forget()
+        for cache in caches:
+            cache.clear()
 
     # --- calls -------------------------------------------------------------------------------------
 
@@ -149,137 +149,137 @@ class Connection(Listed):
         Raises:
             RemoteError: the server cannot be had, or refused the call.
         """
-        meta = context_of(context, self.server.send_context)
-        request = ToolRequest(tool.remote_name, arguments, context, meta, self._relay_of(context), self._going_on)
-        again = tool.options.repeatable
-        return await self._reliably("call", request, again=again, context=context, tool=tool.remote_name)
+        meta = select_context(context, self.server.send_context)
+        request = ToolRequest(tool.remote_name, arguments, context, meta, self._get_caller(context), self._pending_tasks)
+        retry_safe = tool.options.is_repeatable
+        return await self._run("call", request, retry_safe=retry_safe, context=context, tool=tool.remote_name)
 
-    def _relay_of(self, context: ToolContext[Any]) -> Relay | None:
-        if CLIENT not in context:
+    def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:
+        if CLIENT_KEY not in context:
             return None
         # A toolbox that answers, and is not served, answers for all.
-        return relay_of(context[CLIENT]) if self.host.passes or not self.host.own else None
+        return as_upstream_caller(context[CLIENT_KEY]) if self.handlers.forwards or not self.handlers.handled else None
 
-    async def _reliably(
+    async def _run(
         self,
         phase: str,
-        work: Callable[[Any, Link], Awaitable[_T]],
+        work: Callable[[Any, UpstreamSession], Awaitable[_T]],
         *,
-        again: bool,
+        retry_safe: bool,
         context: ToolContext[Any] | None = None,
         tool: str = "",
     ) -> _T:
         """Do something with a connection of whoever asks; of the toolbox itself, where nobody is named."""
         headers: Mapping[str, str] = {}
-        if self._identities:
-            headers = await headers_for(self.server, self.host.context if context is None else context)
-        return await self._twice(phase, work, headers, again=again, tool=tool)
+        if self._has_identities:
+            headers = await make_auth_headers(self.server, self.handlers.context if context is None else context)
+        return await self._run_with_retry(phase, work, headers, retry_safe=retry_safe, tool=tool)
 
-    async def _twice(
+    async def _run_with_retry(
         self,
         phase: str,
-        work: Callable[[Any, Link], Awaitable[_T]],
+        work: Callable[[Any, UpstreamSession], Awaitable[_T]],
         headers: Mapping[str, str],
         *,
-        again: bool,
+        retry_safe: bool,
         tool: str = "",
     ) -> _T:
         """Do something with a connection; once more with a new one where that cannot do harm."""
-        key = key_of(headers)
+        key = make_identity_key(headers)
         for attempt in (1, 2):
-            link = await self.pool.link(key, headers)
+            session = await self.pool.get_session(key, headers)
             try:
-                return await link.run(work)
+                return await session.run(work)
             except ToolmasonError:
                 raise
             except Exception as error:
-                lost, expired = loss_in(error), link.careful is not None and link.careful.expired
-                if lost is None and not expired:
-                    raise await self._refused(phase, error, tool) from error
-                words, gone = link.last_words, not link.usable
-                if gone:
-                    self.pool.evict(key, link)
+                loss, expired = find_connection_loss(error), session.transport is not None and session.transport.session_expired
+                if loss is None and not expired:
+                    raise await self._make_error(phase, error, tool) from error
+                stderr, is_unusable = session.last_stderr_line, not session.usable
+                if is_unusable:
+                    self.pool.evict(key, session)
                 # A session that the server has forgotten was never asked; a request that was not seen did nothing.
-                harmless = expired or again or (lost is not None and not lost.seen)
-                if attempt == 1 and harmless:
+                can_retry = expired or retry_safe or (loss is not None and not loss.delivered)
+                if attempt == 1 and can_retry:
                     continue
-                reason = "the session has expired" if lost is None else lost.reason
-                raise RemoteError(self.name, phase, reason, tool=tool, stderr=words, retryable=again) from error
+                reason = "the session has expired" if loss is None else loss.reason
+                raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=retry_safe) from error
         raise AssertionError  # pragma: no cover - both rounds return or raise
 
-    async def _refused(self, phase: str, error: Exception, tool: str) -> RemoteError:
+    async def _make_error(self, phase: str, error: Exception, tool: str) -> RemoteError:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
             self._expire()  # it may offer something else by now
-        return RemoteError(self.name, phase, reason_of(error), tool=tool)
+        return RemoteError(self.name, phase, format_reason(error), tool=tool)
 
     # --- connections and lists ---------------------------------------------------------------------
 
-    def _begin(self, headers: Mapping[str, str]) -> Link:
-        return Link(self.server, self.host, headers, self._list_changed)
+    def _make_session(self, headers: Mapping[str, str]) -> UpstreamSession:
+        return UpstreamSession(self.server, self.handlers, headers, self._on_change)
 
-    async def _begun(self, link: Link) -> None:
-        if self._subscribed:
-            await link.subscribe(self._subscribed)
+    async def _on_session_open(self, session: UpstreamSession) -> None:
+        if self._subscribed_uris:
+            await session.subscribe(self._subscribed_uris)
 
-    def _list_changed(self, what: str, uri: str | None = None) -> None:
-        _log.debug("server %r: %s", self.name, what)
+    def _on_change(self, method: str, uri: str | None = None) -> None:
+        _log.debug("server %r: %s", self.name, method)
         if uri is None:
             self._expire()
-        self._tell(uri)
+        self._notify(uri)
 
-    def _all(self) -> list[Offer]:
+    def _get_caches(self) -> list[ListCache]:
         with self._lock:
-            return [self.offer, *self._offers.values()]
+            return [self.list_cache, *self._identity_caches.values()]
 
     def _expire(self) -> None:
-        for offer in self._all():
-            offer.lists.expires = 0.0
+        for cache in self._get_caches():
+            cache.lists.expires_at = 0.0
 
-    async def _offer_for(self, context: ToolContext[Any] | None) -> Offer:
+    async def _get_list_cache(self, context: ToolContext[Any] | None) -> ListCache:
         """Return the lists of whoever a context speaks of; those of the toolbox, where it is the same identity.
 
         What one identity was shown is shown to no other: a server may offer something else to each.
         """
-        if context is None or context is self.host.context or not self._identities:
-            return self.offer
-        headers = await headers_for(self.server, context)
+        if context is None or context is self.handlers.context or not self._has_identities:
+            return self.list_cache
+        headers = await make_auth_headers(self.server, context)
         with contextlib.suppress(RemoteError):
-            if headers == await headers_for(self.server, self.host.context):
-                return self.offer
-        key, gone = key_of(headers), []
+            if headers == await make_auth_headers(self.server, self.handlers.context):
+                return self.list_cache
+        key, evicted = make_identity_key(headers), []
         with self._lock:
-            offer = self._offers.pop(key, None) or Offer(self.server, lambda: self._fetch_as(headers), _untold)
-            self._offers[key] = offer  # the last one used is the last one to go
-            while len(self._offers) > IDENTITIES:
-                gone.append(self._offers.pop(next(iter(self._offers))))
-        for old in gone:
-            old.close()
-        return offer
+            cache = self._identity_caches.pop(key, None) or ListCache(self.server, lambda: self._fetch_as(headers), _ignore_change)
+            self._identity_caches[key] = cache  # the last one used is the last one to go
+            while len(self._identity_caches) > MAX_IDENTITIES:
+                evicted.append(self._identity_caches.pop(next(iter(self._identity_caches))))
+        for old_cache in evicted:
+            old_cache.close()
+        return cache
 
-    async def _fetch(self) -> Lists:
-        return await self._reliably("list", self._listed, again=True)
+    async def _fetch(self) -> ServerLists:
+        return await self._run("list", self._fetch_lists, retry_safe=True)
 
-    async def _fetch_as(self, headers: Mapping[str, str]) -> Lists:
-        return await self._twice("list", self._listed, headers, again=True)
+    async def _fetch_as(self, headers: Mapping[str, str]) -> ServerLists:
+        return await self._run_with_retry("list", self._fetch_lists, headers, retry_safe=True)
 
-    async def _listed(self, client: Any, link: Link) -> Lists:
+    async def _fetch_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
         seconds = self.server.timeout
         try:
             async with asyncio.timeout(seconds):
-                return await fetch_lists(client, self.server, link.screen.entries, self.call, self._prompt)
+                return await fetch_lists(client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt)
         except TimeoutError:
             # Not asked again at once: it would cost the same time once more.
             reason = f"no answer within timeout of {seconds:g} s"
-            raise RemoteError(self.name, "list", reason, stderr=link.last_words, retryable=True) from None
+            raise RemoteError(self.name, "list", reason, stderr=session.last_stderr_line, retryable=True) from None
 
-    async def _prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
-        request = PromptRequest(name, arguments, self._relay_of(context))
-        return await self._reliably("prompt", request, again=True, context=context)
+    async def _fetch_prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
+        request = PromptRequest(name, arguments, self._get_caller(context))
+        return await self._run("prompt", request, retry_safe=True, context=context)
 
-    def _tell(self, uri: str | None = None) -> None:
-        for changed in self._changed:
-            changed(uri)
+    def _notify(self, uri: str | None = None) -> None:
+        for watcher in self._watchers:
+            watcher(uri)
 
 
-def _untold() -> None:
+def _ignore_change() -> None:
     """Tell nobody: what changed is seen by one identity, which looks at it with each need."""

@@ -13,50 +13,50 @@ from typing import Any
 
 from toolmason._core.define.context import ToolContext
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.server_options import Server
+from toolmason.mcp_client.server_options import ServerSpec
 
 
-def has_identities(server: Server) -> bool:
+def has_identities(server: ServerSpec) -> bool:
     """Tell whether a server may know its callers apart: whether `auth=` is a function of the context."""
-    ask = server.auth
-    return callable(ask) and not hasattr(ask, "auth_flow") and not hasattr(ask, "async_auth_flow")
+    auth = server.auth
+    return callable(auth) and not hasattr(auth, "auth_flow") and not hasattr(auth, "async_auth_flow")
 
 
-async def headers_for(server: Server, context: ToolContext[Any]) -> Mapping[str, str]:
+async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Mapping[str, str]:
     """Return who is asking, as headers.
 
     Raises:
         RemoteError: `auth=` failed, or returned what is neither a token nor headers.
     """
-    ask = server.auth
+    auth = server.auth
     if not has_identities(server):
         return {}
-    bound = asyncio.timeout(server.connect_timeout)
+    deadline = asyncio.timeout(server.connect_timeout)
     try:
-        async with bound:
+        async with deadline:
             # A function that is not async may read a file or ask a service, and nobody else is to wait for it.
-            told = ask(context) if _is_async(ask) else await asyncio.to_thread(ask, context)
-            told = await told if inspect.isawaitable(told) else told
+            credentials = auth(context) if _is_async(auth) else await asyncio.to_thread(auth, context)
+            credentials = await credentials if inspect.isawaitable(credentials) else credentials
     except Exception as error:
-        late = isinstance(error, TimeoutError) and bound.expired()
-        limit = f"no answer within connect_timeout of {server.connect_timeout:g} s"
-        reason = f"auth= failed: {limit if late else type(error).__name__}"
+        timed_out = isinstance(error, TimeoutError) and deadline.expired()
+        timeout_reason = f"no answer within connect_timeout of {server.connect_timeout:g} s"
+        reason = f"auth= failed: {timeout_reason if timed_out else type(error).__name__}"
         raise RemoteError(server.name, "authorize", reason) from error
-    if told is None:
+    if credentials is None:
         return {}
-    if isinstance(told, str):
-        return {"Authorization": told if " " in told else f"Bearer {told}"}
-    if isinstance(told, Mapping):
-        return {str(name): str(value) for name, value in told.items()}
-    reason = f"auth= returned {type(told).__name__}. Return a token or headers"
+    if isinstance(credentials, str):
+        return {"Authorization": credentials if " " in credentials else f"Bearer {credentials}"}
+    if isinstance(credentials, Mapping):
+        return {str(name): str(value) for name, value in credentials.items()}
+    reason = f"auth= returned {type(credentials).__name__}. Return a token or headers"
     raise RemoteError(server.name, "authorize", reason)
 
 
-def _is_async(ask: Any) -> bool:
-    return inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(type(ask).__call__)
+def _is_async(auth: Any) -> bool:
+    return inspect.iscoroutinefunction(auth) or inspect.iscoroutinefunction(type(auth).__call__)
 
 
-def key_of(headers: Mapping[str, str]) -> str:
+def make_identity_key(headers: Mapping[str, str]) -> str:
     """Return what tells one identity from another, without keeping its secret."""
     if not headers:
         return ""

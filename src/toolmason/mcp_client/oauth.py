@@ -35,27 +35,27 @@ class FileTokens:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the tokens, where there are any."""
-        found = self._read().get("tokens")
-        return None if found is None else OAuthToken.model_validate(found)
+        stored = self._read_server().get("tokens")
+        return None if stored is None else OAuthToken.model_validate(stored)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
-        await asyncio.to_thread(self._write, "tokens", tokens.model_dump(mode="json", exclude_none=True))
+        await asyncio.to_thread(self._write_key, "tokens", tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return how we are registered, where we are."""
-        found = self._read().get("client")
-        return None if found is None else OAuthClientInformationFull.model_validate(found)
+        stored = self._read_server().get("client")
+        return None if stored is None else OAuthClientInformationFull.model_validate(stored)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep how we are registered."""
-        await asyncio.to_thread(self._write, "client", client_info.model_dump(mode="json", exclude_none=True))
+        await asyncio.to_thread(self._write_key, "client", client_info.model_dump(mode="json", exclude_none=True))
 
     def forget(self) -> None:
         """Forget the tokens of the server."""
-        self._write("tokens", None)
+        self._write_key("tokens", None)
 
-    def _all(self) -> dict[str, Any]:
+    def _read_file(self) -> dict[str, Any]:
         try:
             data = json.loads(self.path.read_text("utf-8"))
         except FileNotFoundError:
@@ -65,55 +65,55 @@ class FileTokens:
             raise ConfigError(f"The tokens in {str(self.path)!r} cannot be read: {reason}") from None
         return data if isinstance(data, dict) else {}
 
-    def _read(self) -> dict[str, Any]:
-        found = self._all().get(self.server)
-        return found if isinstance(found, dict) else {}
+    def _read_server(self) -> dict[str, Any]:
+        entry = self._read_file().get(self.server)
+        return entry if isinstance(entry, dict) else {}
 
-    def _write(self, what: str, value: Any) -> None:
+    def _write_key(self, key: str, value: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # The servers of a file share it, and so do processes: what another one has just written must be read first.
-        with _THREADS, _alone(self.path.with_name(f"{self.path.name}.lock")):
-            data = self._all()
-            mine = data.get(self.server)
-            data[self.server] = {**(mine if isinstance(mine, dict) else {}), what: value}
-            self._replace(data)
+        with _WRITE_LOCK, _lock_file(self.path.with_name(f"{self.path.name}.lock")):
+            data = self._read_file()
+            entry = data.get(self.server)
+            data[self.server] = {**(entry if isinstance(entry, dict) else {}), key: value}
+            self._replace_file(data)
 
-    def _replace(self, data: dict[str, Any]) -> None:
+    def _replace_file(self, data: dict[str, Any]) -> None:
         # Written beside and moved over, so that a reader never sees half of it; made for its owner alone.
-        handle, beside = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens")
+        descriptor, temp_path = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump(data, file)
-            Path(beside).replace(self.path)
+            Path(temp_path).replace(self.path)
         except BaseException:
             with contextlib.suppress(OSError):
-                Path(beside).unlink()
+                Path(temp_path).unlink()
             raise
 
 
-_THREADS: Final = threading.Lock()
+_WRITE_LOCK: Final = threading.Lock()
 """One writer of this process at a time; between processes a file is locked."""
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Generator[None]:
+def _lock_file(path: Path) -> Generator[None]:
     """Keep other processes out for as long as the block lasts, by a lock on a file that stays."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":
             import msvcrt  # noqa: PLC0415 - there is none elsewhere
 
-            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
         else:
             import fcntl  # noqa: PLC0415 - there is none on Windows
 
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)  # which gives the lock back
+        os.close(descriptor)  # which gives the lock back
 
 
-class _Kept:
+class _MemoryTokens:
     """Tokens for as long as the process lives."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Kept:
         self.client = client_info
 
 
-class _OwnCredentials(ClientCredentialsOAuthProvider):
+class _FixedIssuerProvider(ClientCredentialsOAuthProvider):
     @property
     def issuer(self) -> str | None:
         """Where the developer says that tokens are had; a server need not be asked about it."""
@@ -153,4 +153,4 @@ def client_credentials(
 
     `issuer` is the authorization server that knows the client; the secret goes to no other, whatever a server says.
     """
-    return _OwnCredentials(url, store or _Kept(), client_id, client_secret, scope=scope, issuer=issuer)
+    return _FixedIssuerProvider(url, store or _MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)

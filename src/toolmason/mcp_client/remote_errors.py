@@ -16,26 +16,26 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from toolmason.errors import RemoteError, ToolmasonError, clip
-from toolmason.mcp_client.transport.http import LOST
+from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
 
-_BROKEN: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
+_CONNECTION_ERRORS: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
 
 
-_NO_WAY_BACK: Final = "has no back-channel for server-initiated requests"
+_NO_BACK_CHANNEL: Final = "has no back-channel for server-initiated requests"
 """What the SDK's servers say when a tool asks back, and the connection is of the stateless era."""
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """No answer came: the connection broke, or is no more."""
 
-    def __init__(self, reason: str, *, seen: bool) -> None:
+    def __init__(self, reason: str, *, delivered: bool) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.seen = seen
+        self.delivered = delivered
         """Whether the server can have seen the request, and so may have done what it asks."""
 
 
-def root_of(error: BaseException) -> BaseException:
+def find_root_cause(error: BaseException) -> BaseException:
     """Return the first real failure inside of groups."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         inner = [item for item in error.exceptions if not isinstance(item, asyncio.CancelledError)]
@@ -43,21 +43,21 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
-def reason_of(error: BaseException) -> str:
+def format_reason(error: BaseException) -> str:
     """Return what went wrong, in words for people; nothing of ours or of the SDK's inside."""
-    error = root_of(error)
+    error = find_root_cause(error)
     if isinstance(error, RemoteError):
         return error.reason
     if isinstance(error, ToolmasonError):
         return str(error)
     if isinstance(error, MCPError):
-        if _NO_WAY_BACK in error.message:
+        if _NO_BACK_CHANNEL in error.message:
             return f"{clip(error.message, 200).rstrip('.')}. It can ask where McpServer has era='legacy'"
         return clip(error.message or f"error {error.code}", 300)
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        return clip(f"the answer does not fit the protocol at {where or 'the top'}: {first['msg']}", 300)
+        problem = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(map(str, problem["loc"]))
+        return clip(f"the answer does not fit the protocol at {path or 'the top'}: {problem['msg']}", 300)
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, httpx2.HTTPStatusError):
@@ -65,32 +65,32 @@ def reason_of(error: BaseException) -> str:
     return clip(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
 
 
-def told_of(error: BaseException) -> str:
+def format_reason_with_stderr(error: BaseException) -> str:
     """Return what went wrong, for whoever looks after the server: with what it wrote last to its standard error."""
-    words = error.stderr if isinstance(error, RemoteError) else ""
-    return f"{reason_of(error)}. Its last words: {clip(words, 200)}" if words else reason_of(error)
+    stderr = error.stderr if isinstance(error, RemoteError) else ""
+    return f"{format_reason(error)}. Its last words: {clip(stderr, 200)}" if stderr else format_reason(error)
 
 
-def is_answer(error: MCPError) -> bool:
+def is_from_server(error: MCPError) -> bool:
     """Tell whether a server said so itself; a lost connection or a timeout is told by us, in its form."""
-    return error.code not in (LOST, CONNECTION_CLOSED, REQUEST_TIMEOUT)
+    return error.code not in (CONNECTION_LOST_CODE, CONNECTION_CLOSED, REQUEST_TIMEOUT)
 
 
-def loss_in(error: BaseException) -> Lost | None:
+def find_connection_loss(error: BaseException) -> ConnectionLost | None:
     """Return the loss that an error is; `None` where the server answered."""
-    error = root_of(error)
-    if isinstance(error, Lost):
+    error = find_root_cause(error)
+    if isinstance(error, ConnectionLost):
         return error
     if isinstance(error, MCPError):
-        if error.code == LOST:
+        if error.code == CONNECTION_LOST_CODE:
             data: Any = error.data
-            return Lost(error.message, seen=not isinstance(data, dict) or data.get("seen") is not False)
+            return ConnectionLost(error.message, delivered=not isinstance(data, dict) or data.get("seen") is not False)
         # Servers use these two codes for whatever they like; the SDK's own words tell them apart.
         if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
-            return Lost("the connection was closed", seen=True)
+            return ConnectionLost("the connection was closed", delivered=True)
         if error.code == REQUEST_TIMEOUT and error.message.endswith("timed out"):
-            return Lost("no answer in time", seen=True)
+            return ConnectionLost("no answer in time", delivered=True)
         return None
-    if isinstance(error, _BROKEN):
-        return Lost(reason_of(error), seen=True)
+    if isinstance(error, _CONNECTION_ERRORS):
+        return ConnectionLost(format_reason(error), delivered=True)
     return None

@@ -16,13 +16,13 @@ from typing_extensions import TypedDict
 from toolmason._core.define.context import ToolContext
 from toolmason.errors import DefinitionError
 
-Auth: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
+AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
 """Called with the context of each call; returns a bearer token, or headers, or nothing."""
 
 NAME_RULE = "letters, digits, `_`, `-` or `.`, at most 64"
 
 
-class ServerWords(TypedDict, total=False):
+class ServerOptions(TypedDict, total=False):
     """What every kind of server takes."""
 
     required: bool
@@ -43,7 +43,7 @@ class ServerWords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Server:
+class ServerSpec:
     """An MCP server: where it is, and how it is treated."""
 
     name: str
@@ -85,10 +85,10 @@ class Server:
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - said in NAME_RULE
             raise DefinitionError(f"A server cannot be named {self.name!r}. Use {NAME_RULE}.")
-        for what in ("connect_timeout", "timeout"):
-            seconds = getattr(self, what)
+        for option in ("connect_timeout", "timeout"):
+            seconds = getattr(self, option)
             if seconds is not None and not seconds > 0:
-                raise DefinitionError(f"Server {self.name!r}: {what}={seconds!r}. Give seconds above 0.")
+                raise DefinitionError(f"Server {self.name!r}: {option}={seconds!r}. Give seconds above 0.")
         if not self.cache_ttl >= 0:
             raise DefinitionError(f"Server {self.name!r}: cache_ttl={self.cache_ttl!r}. Give 0 or more seconds.")
         if self.task_wait is not None and not self.task_wait >= 0:

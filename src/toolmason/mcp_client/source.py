@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from toolmason._core.config.config import Config
-from toolmason._core.config.layers import table_in
-from toolmason._core.config.mcp_json import TABLES, ServerSettings, servers_from, servers_in
-from toolmason._core.remote.protocol import Host, Remote
+from toolmason._core.config.layers import read_toml_table
+from toolmason._core.config.mcp_json import TABLE_KEYS, ServerSettings, parse_mcp_servers, read_mcp_json
+from toolmason._core.remote.protocol import ServerRequestHandlers, Remote
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.mcp_client.server_options import Auth, Server, ServerWords
+from toolmason.mcp_client.server_options import AuthCallback, ServerSpec, ServerOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class McpServer(Server):
+class McpServer(ServerSpec):
     """An MCP server as a source of tools. Make one with `stdio`, `http`, `of` or `from_config`."""
 
     @classmethod
@@ -37,8 +37,8 @@ class McpServer(Server):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
-        auth: Auth | None = None,
-        **words: Unpack[ServerWords],
+        auth: AuthCallback | None = None,
+        **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that runs as a process and speaks over its standard input and output.
 
@@ -48,8 +48,8 @@ class McpServer(Server):
         """
         if isinstance(args, str):
             raise DefinitionError(f"Server {name!r}: args={args!r} is one text. Give a list of arguments.")
-        words_ = _checked(words)
-        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **words_)
+        normalized = _normalize_options(options)
+        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **normalized)
 
     @classmethod
     def http(
@@ -59,7 +59,7 @@ class McpServer(Server):
         *,
         headers: Mapping[str, str] | None = None,
         auth: Any = None,
-        **words: Unpack[ServerWords],
+        **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that is reached over HTTP; the older SSE transport is tried where it answers 404 or 405."""
         parts = urlsplit(url)
@@ -67,19 +67,19 @@ class McpServer(Server):
             raise DefinitionError(f"Server {name!r}: {url!r} is not an http or https address.")
         if parts.username or parts.password:
             raise DefinitionError(f"Server {name!r}: the address holds a password. Give it with headers= or auth=.")
-        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_checked(words))
+        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_normalize_options(options))
 
     @classmethod
-    def of(cls, name: str, target: Any, *, auth: Auth | None = None, **words: Unpack[ServerWords]) -> McpServer:
+    def of(cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]) -> McpServer:
         """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition.
 
         With `auth=`, each identity has a session of its own; the server is told nothing of it.
         """
-        return cls(name, "memory", target=target, auth=auth, **_checked(words))
+        return cls(name, "memory", target=target, auth=auth, **_normalize_options(options))
 
     @classmethod
     def from_config(
-        cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **words: Unpack[ServerWords]
+        cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **overrides: Unpack[ServerOptions]
     ) -> list[McpServer]:
         """Return every server that a configuration names: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
@@ -89,11 +89,11 @@ class McpServer(Server):
         Raises:
             ConfigError: the file cannot be read, or an entry is not right; names the file, the key and the fix.
         """
-        options = {**_checked(words), **({} if auth is None else {"auth": auth})}
-        ours = [settings for settings in _settings_in(config) if not settings.native]
-        return [_from_settings(settings, options) for settings in ours]
+        options = {**_normalize_options(overrides), **({} if auth is None else {"auth": auth})}
+        own_settings = [settings for settings in _read_settings(config) if not settings.native]
+        return [_make_server(settings, options) for settings in own_settings]
 
-    def __remote__(self, host: Host) -> Remote:
+    def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
         """Return a connection for one toolbox."""
         try:
             importlib.import_module("mcp")
@@ -101,58 +101,58 @@ class McpServer(Server):
             raise ImportError("MCP servers need the SDK: pip install 'toolmason[mcp]'") from missing
         from toolmason.mcp_client.connection import Connection  # noqa: PLC0415 - half a second, for programs with servers
 
-        return Connection(self, host)
+        return Connection(self, handlers)
 
 
-def _settings_in(config: Config | Mapping[str, Any] | str | Path) -> Sequence[ServerSettings]:
+def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[ServerSettings]:
     if isinstance(config, Config):
         return config.servers
     if isinstance(config, str | Path):
         # The variables that a file names come from the environment; servers that the environment names do not.
         path = Path(config)
         if path.suffix == ".json":
-            return servers_in(path, os.environ)
-        listed = servers_from(tables, str(path), os.environ) if (tables := _tables_in(table_in(path))) else ()
-        return Config.load(path, environ={}).servers + listed
-    if tables := _tables_in(config):
-        rest = {key: value for key, value in config.items() if key not in tables}
-        return Config(rest, environ={}).servers + servers_from(tables, "the mapping", os.environ)
-    found = Config(config, environ={}).servers
-    if not found and any(isinstance(entry, Mapping) and "command" in entry for entry in config.values()):
-        return servers_from(config, "the mapping", os.environ)  # which says how it is written
-    return found
+            return read_mcp_json(path, os.environ)
+        table_servers = parse_mcp_servers(tables, str(path), os.environ) if (tables := _select_tables(read_toml_table(path))) else ()
+        return Config.load(path, environ={}).servers + table_servers
+    if tables := _select_tables(config):
+        other_keys = {key: value for key, value in config.items() if key not in tables}
+        return Config(other_keys, environ={}).servers + parse_mcp_servers(tables, "the mapping", os.environ)
+    servers = Config(config, environ={}).servers
+    if not servers and any(isinstance(entry, Mapping) and "command" in entry for entry in config.values()):
+        return parse_mcp_servers(config, "the mapping", os.environ)  # which says how it is written
+    return servers
 
 
-def _tables_in(data: Mapping[str, Any]) -> dict[str, Any]:
+def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of servers, as an `mcp.json` has them."""
     # The first name means nothing else, so that whatever stands there is looked at.
     return {
-        name: data[name] for name in TABLES if name in data and (name == TABLES[0] or isinstance(data[name], Mapping))
+        name: data[name] for name in TABLE_KEYS if name in data and (name == TABLE_KEYS[0] or isinstance(data[name], Mapping))
     }
 
 
-def _from_settings(settings: ServerSettings, words: Mapping[str, Any]) -> McpServer:
-    more: Any = {"description": settings.description, **words}
+def _make_server(settings: ServerSettings, options: Mapping[str, Any]) -> McpServer:
+    keywords: Any = {"description": settings.description, **options}
     try:
         if settings.url is not None:
             headers = dict(settings.headers)
             if settings.authorization is not None:
                 headers.setdefault("Authorization", settings.authorization)
-            return McpServer.http(settings.name, settings.url, headers=headers, **more)
+            return McpServer.http(settings.name, settings.url, headers=headers, **keywords)
         return McpServer.stdio(
-            settings.name, settings.command or "", settings.args, env=settings.env, cwd=settings.cwd, **more
+            settings.name, settings.command or "", settings.args, env=settings.env, cwd=settings.cwd, **keywords
         )
     except DefinitionError as error:
         raise ConfigError(f"{settings.origin}: {error}") from error
 
 
-def _checked(words: Mapping[str, Any]) -> dict[str, Any]:
-    known = dict(words)
-    if unknown := known.keys() - ServerWords.__annotations__.keys():
-        there = ", ".join(sorted(ServerWords.__annotations__))
-        raise DefinitionError(f"A server takes no {min(unknown)!r}. There are: {there}.")
+def _normalize_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    normalized = dict(options)
+    if unknown := normalized.keys() - ServerOptions.__annotations__.keys():
+        allowed = ", ".join(sorted(ServerOptions.__annotations__))
+        raise DefinitionError(f"A server takes no {min(unknown)!r}. There are: {allowed}.")
     for name in ("include", "exclude", "send_context"):
-        if name in known:
-            given = known[name]
-            known[name] = (given,) if isinstance(given, str) else tuple(given)
-    return known
+        if name in normalized:
+            value = normalized[name]
+            normalized[name] = (value,) if isinstance(value, str) else tuple(value)
+    return normalized

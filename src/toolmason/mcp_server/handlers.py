@@ -30,26 +30,26 @@ from mcp_types import (
 from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolmason._core.define.context import CLIENT, ToolContext
+from toolmason._core.define.context import CLIENT_KEY, ToolContext
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
-from toolmason.mcp_client.remote_errors import is_answer
-from toolmason.mcp_server.call_tool import Engine, Inquiry, trace_in
-from toolmason.mcp_server.client_requests import Answers, Caller, CannotAsk, NeedsInput
-from toolmason.mcp_server.encode import bare, contents, messages
-from toolmason.mcp_server.http.owner import NOBODY, Identity
-from toolmason.mcp_server.lists import COMPLETIONS, BadCursor, completions
-from toolmason.mcp_server.subscriptions import Changes
-from toolmason.mcp_server.tasks import EXTENSION, Task
+from toolmason.mcp_client.remote_errors import is_from_server
+from toolmason.mcp_server.call_tool import CallHandler, RequestInfo, get_trace_context
+from toolmason.mcp_server.client_requests import Answers, ClientProxy, MissingCapability, NeedsInput
+from toolmason.mcp_server.encode import without_hop_fields, encode_contents, encode_messages
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
+from toolmason.mcp_server.lists import MAX_COMPLETIONS, InvalidCursor, find_completions
+from toolmason.mcp_server.subscriptions import Subscriptions
+from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask
 
 _log = logging.getLogger("toolmason.serving")
 
-PRINCIPAL: Final = "toolmason.principal"
+PRINCIPAL_KEY: Final = "toolmason.principal"
 """Where the guard leaves, in an ASGI scope, for whom a request is made."""
 TTL_MS: Final = 60_000
-_NOT_FOUND_BEFORE: Final = -32002
+_LEGACY_NOT_FOUND: Final = -32002
 """What a missing resource was before 2026-07-28."""
-_RESULTS: Final[Mapping[str, Any]] = {
+_QUESTION_TYPES: Final[Mapping[str, Any]] = {
     "elicitation/create": (ElicitRequest, ElicitResult),
     "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
     "roots/list": (ListRootsRequest, ListRootsResult),
@@ -59,216 +59,216 @@ _RESULTS: Final[Mapping[str, Any]] = {
 class _Handlers:
     """One method for each method of the protocol; each takes what the SDK gives to all of them."""
 
-    def __init__(self, engine: Engine, changes: Changes) -> None:
-        self.engine, self.changes, self.lists, self.box = engine, changes, engine.lists, engine.box
+    def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
+        self.call_handler, self.subscriptions, self.lists, self.box = call_handler, subscriptions, call_handler.lists, call_handler.box
 
     # --- tools -------------------------------------------------------------------------------------
 
-    def schema_of(self, name: str) -> Mapping[str, Any] | None:
-        facts = self.lists.facts_of(name)
-        return facts.schema if facts is not None and facts.headers else None
+    def get_header_schema(self, name: str) -> Mapping[str, Any] | None:
+        traits = self.lists.get_traits(name)
+        return traits.schema if traits is not None and traits.mirrors_headers else None
 
     async def list_tools(self, ctx: Any, params: Any) -> Any:
         del ctx
-        return self._page("tools", (await self.lists.fresh()).tools, params)
+        return self._make_page("tools", (await self.lists.refresh()).tools, params)
 
     async def call_tool(self, ctx: Any, params: Any) -> Any:
         del params
-        return await self.engine.call(ctx.params, self._inquiry(ctx, ctx.params.get("name", "")))
+        return await self.call_handler.call(ctx.params, self._make_request_info(ctx, ctx.params.get("name", "")))
 
-    def _page(self, what: str, entries: Any, params: Any) -> dict[str, Any]:
+    def _make_page(self, key: str, entries: Any, params: Any) -> dict[str, Any]:
         cursor = None if params is None else params.cursor
         try:
-            found, following = self.lists.part(entries, cursor)
-        except BadCursor:
+            page, next_cursor = self.lists.get_page(entries, cursor)
+        except InvalidCursor:
             raise MCPError(INVALID_PARAMS, "The cursor is not one that this server gave.") from None
-        return {what: found} if following is None else {what: found, "nextCursor": following}
+        return {key: page} if next_cursor is None else {key: page, "nextCursor": next_cursor}
 
-    def _inquiry(self, ctx: Any, name: str) -> Inquiry:
+    def _make_request_info(self, ctx: Any, name: str) -> RequestInfo:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        offers = ctx.session.client_capabilities
-        able = {} if offers is None else offers.model_dump(by_alias=True, mode="json", exclude_none=True)
+        capabilities = ctx.session.client_capabilities
+        capability_data = {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
         meta = (ctx.params or {}).get("_meta") or {}
-        level = meta.get(LOG_LEVEL_META_KEY) if modern else self.changes.levels.get(_key(ctx), "info")
-        caller = Caller(
-            able,
-            send=None if modern or not ctx.session.can_send_request else _asker(ctx),
-            tell=_teller(ctx),
+        level = meta.get(LOG_LEVEL_META_KEY) if modern else self.subscriptions.log_levels.get(_get_session_id(ctx), "info")
+        client = ClientProxy(
+            capability_data,
+            send_questions=None if modern or not ctx.session.can_send_request else _make_asker(ctx),
+            send_notification=_make_notifier(ctx),
             log_level=level,
             logger=name,
-            close=ctx.close_sse_stream,
+            close_stream=ctx.close_sse_stream,
         )
-        whose = _identity(ctx)
-        known = {**trace_in(meta), **whose}
-        session = "" if modern else _key(ctx)
-        return Inquiry(caller, modern=modern, principal=known, who=whose.owner, session=session, token=True)
+        identity = _get_identity(ctx)
+        context = {**get_trace_context(meta), **identity}
+        session = "" if modern else _get_session_id(ctx)
+        return RequestInfo(client, modern=modern, principal=context, owner=identity.owner, session_id=session, progress_token=True)
 
     # --- prompts and completions -------------------------------------------------------------------
 
     async def list_prompts(self, ctx: Any, params: Any) -> Any:
         del ctx
-        return self._page("prompts", (await self.lists.fresh()).prompts, params)
+        return self._make_page("prompts", (await self.lists.refresh()).prompts, params)
 
     async def get_prompt(self, ctx: Any, params: Any) -> Any:
         name, arguments = params.name, dict(params.arguments or {})
-        inquiry = self._inquiry(ctx, name)
-        self.engine.recall(ctx.params, inquiry, "prompts/get", name, arguments)
+        info = self._make_request_info(ctx, name)
+        self.call_handler.restore_answers(ctx.params, info, "prompts/get", name, arguments)
         prompt = next((item for item in self.box.prompts if item.name == name), None)
         if prompt is None:
             raise MCPError(INVALID_PARAMS, f"There is no prompt named {name!r}.")
         try:
-            found = await self.box.prompt(name, arguments, context=self._context(inquiry))
+            found = await self.box.prompt(name, arguments, context=self._make_context(info))
         except NeedsInput:
-            return self.engine.input_required(inquiry.caller, "prompts/get", name, arguments, inquiry.who)
+            return self.call_handler.make_input_required(info.client, "prompts/get", name, arguments, info.owner)
         except Exception as error:  # noqa: BLE001 - a prompt is foreign code
-            raise _refusal(error, f"The prompt {name!r}") from None
-        if (given := inquiry.caller.given) is not None and hasattr(prompt, "entry"):
-            return bare(given[2])
-        return {"description": prompt.description, "messages": messages(found)}
+            raise _make_error(error, f"The prompt {name!r}") from None
+        if (reply := info.client.upstream_reply) is not None and hasattr(prompt, "entry"):
+            return without_hop_fields(reply[2])
+        return {"description": prompt.description, "messages": encode_messages(found)}
 
-    def _context(self, inquiry: Inquiry) -> dict[str, Any]:
-        return {**inquiry.principal, CLIENT: inquiry.caller}
+    def _make_context(self, info: RequestInfo) -> dict[str, Any]:
+        return {**info.principal, CLIENT_KEY: info.client}
 
     async def complete(self, ctx: Any, params: Any) -> Any:
-        ref, begun = params.ref, params.argument
+        ref, argument = params.ref, params.argument
         found: list[Any]
         if ref.type == "ref/prompt":
             found = [item for item in self.box.prompts if item.name == ref.name and not hasattr(item, "entry")]
         else:
             found = [item for item in self.box.own_resources if item.uri == str(ref.uri)]
-        if not found and (passed := await self._completed_behind(ctx)) is not None:
-            return passed
-        words = completions(found[0].input_schema, begun.name, begun.value) if found else []
-        more = len(words) > COMPLETIONS
-        return {"completion": {"values": words[:COMPLETIONS], "total": len(words), "hasMore": more}}
+        if not found and (upstream_result := await self._complete_upstream(ctx)) is not None:
+            return upstream_result
+        values = find_completions(found[0].input_schema, argument.name, argument.value) if found else []
+        has_more = len(values) > MAX_COMPLETIONS
+        return {"completion": {"values": values[:MAX_COMPLETIONS], "total": len(values), "hasMore": has_more}}
 
-    async def _completed_behind(self, ctx: Any) -> dict[str, Any] | None:
-        asked = {key: value for key, value in ctx.params.items() if key != "_meta"}
-        context = ToolContext[Any](**self._context(self._inquiry(ctx, "completion")))
+    async def _complete_upstream(self, ctx: Any) -> dict[str, Any] | None:
+        request = {key: value for key, value in ctx.params.items() if key != "_meta"}
+        context = ToolContext[Any](**self._make_context(self._make_request_info(ctx, "completion")))
         try:
-            found = await self.box.__behind__().complete(asked, context)
+            found = await self.box._gateway().complete(request, context)
         except RemoteError as error:
-            raise _refusal(error, "The completion") from None
-        return None if found is None else bare(found)
+            raise _make_error(error, "The completion") from None
+        return None if found is None else without_hop_fields(found)
 
     # --- resources ---------------------------------------------------------------------------------
 
     async def list_resources(self, ctx: Any, params: Any) -> Any:
         del ctx
-        return self._page("resources", (await self.lists.fresh()).resources, params)
+        return self._make_page("resources", (await self.lists.refresh()).resources, params)
 
     async def list_templates(self, ctx: Any, params: Any) -> Any:
         del ctx
-        return self._page("resourceTemplates", (await self.lists.fresh()).templates, params)
+        return self._make_page("resourceTemplates", (await self.lists.refresh()).templates, params)
 
     async def read_resource(self, ctx: Any, params: Any) -> Any:
         uri = str(params.uri)
-        inquiry = self._inquiry(ctx, uri)
-        self.engine.recall(ctx.params, inquiry, "resources/read", uri, {})
+        info = self._make_request_info(ctx, uri)
+        self.call_handler.restore_answers(ctx.params, info, "resources/read", uri, {})
         try:
-            found = await self.box.read(uri, context=self._context(inquiry))
+            found = await self.box.read(uri, context=self._make_context(info))
         except NeedsInput:
-            return self.engine.input_required(inquiry.caller, "resources/read", uri, {}, inquiry.who)
+            return self.call_handler.make_input_required(info.client, "resources/read", uri, {}, info.owner)
         except (KeyError, RemoteError) as error:
-            _pass_on(error, ours=(INVALID_PARAMS, _NOT_FOUND_BEFORE))
-            code = INVALID_PARAMS if inquiry.modern else _NOT_FOUND_BEFORE
+            _raise_upstream_error(error, excluded_codes=(INVALID_PARAMS, _LEGACY_NOT_FOUND))
+            code = INVALID_PARAMS if info.modern else _LEGACY_NOT_FOUND
             raise MCPError(code, "There is no such resource.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is foreign code
-            raise _refusal(error, f"The resource {uri!r}") from None
-        if (given := inquiry.caller.given) is not None and given[:2] == ("resources/read", uri) and not self._owns(uri):
-            return bare(given[2])
-        return {"contents": [contents(part) for part in found if isinstance(part, EmbeddedResource)]}
+            raise _make_error(error, f"The resource {uri!r}") from None
+        if (reply := info.client.upstream_reply) is not None and reply[:2] == ("resources/read", uri) and not self._owns(uri):
+            return without_hop_fields(reply[2])
+        return {"contents": [encode_contents(part) for part in found if isinstance(part, EmbeddedResource)]}
 
     def _owns(self, uri: str) -> bool:
-        return any(item.values_in(uri) is not None for item in self.box.own_resources)
+        return any(item.match_uri(uri) is not None for item in self.box.own_resources)
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
-        if not self.changes.subscribe(str(params.uri), _key(ctx), ctx.session, _identity(ctx).owner):
+        if not self.subscriptions.subscribe(str(params.uri), _get_session_id(ctx), ctx.session, _get_identity(ctx).owner):
             raise MCPError(INTERNAL_ERROR, "There are too many subscriptions. Try again later.")
-        await self.changes.follow()
+        await self.subscriptions.sync_upstream()
         return {}
 
     async def unsubscribe(self, ctx: Any, params: Any) -> Any:
-        self.changes.unsubscribe(str(params.uri), _key(ctx))
-        await self.changes.follow()
+        self.subscriptions.unsubscribe(str(params.uri), _get_session_id(ctx))
+        await self.subscriptions.sync_upstream()
         return {}
 
-    def listened_by(self, listening: ListenHandler) -> Any:
+    def make_listener(self, listen_handler: ListenHandler) -> Any:
         async def listen(ctx: Any, params: Any) -> Any:
-            self.changes.open()
-            async with self.changes.listened(params.notifications.resource_subscriptions or ()):
-                return await listening(ctx, params)
+            self.subscriptions.open()
+            async with self.subscriptions.listen(params.notifications.resource_subscriptions or ()):
+                return await listen_handler(ctx, params)
 
         return listen
 
     # --- sessions ----------------------------------------------------------------------------------
 
     async def set_level(self, ctx: Any, params: Any) -> Any:
-        self.changes.levels[_key(ctx)] = params.level
-        while len(self.changes.levels) > 10 * len(self.changes.sessions) + 100:
-            self.changes.levels.popitem(last=False)
+        self.subscriptions.log_levels[_get_session_id(ctx)] = params.level
+        while len(self.subscriptions.log_levels) > 10 * len(self.subscriptions.sessions) + 100:
+            self.subscriptions.log_levels.popitem(last=False)
         return {}
 
-    async def initialized(self, ctx: Any, params: Any) -> None:
+    async def on_initialized(self, ctx: Any, params: Any) -> None:
         del params
-        self.changes.joined(_key(ctx), ctx.session)
+        self.subscriptions.add_session(_get_session_id(ctx), ctx.session)
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    async def task(self, ctx: Any, params: Any) -> Any:
+    async def handle_task(self, ctx: Any, params: Any) -> Any:
         del params
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        task = self._task(ctx)
+        task = self._find_task(ctx)
         if ctx.method == "tasks/cancel":
-            self.engine.tasks.cancel(task)
+            self.call_handler.tasks.cancel(task)
             return {}
         if ctx.method == "tasks/update":
             answers = ctx.params.get("inputResponses")
             if not isinstance(answers, Mapping):
                 raise MCPError(INVALID_PARAMS, "tasks/update needs inputResponses, an object.")
-            task.take(answers)
+            task.add_answers(answers)
             return {}
-        return task.seen()
+        return task.to_dict()
 
-    def _task(self, ctx: Any) -> Task:
-        offers = ctx.session.client_capabilities
-        extensions = {} if offers is None else offers.extensions or {}
-        if EXTENSION not in extensions:
-            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"The client does not offer {EXTENSION!r}.", data)
-        asked = (ctx.params or {}).get("taskId")
+    def _find_task(self, ctx: Any) -> ServedTask:
+        capabilities = ctx.session.client_capabilities
+        extensions = {} if capabilities is None else capabilities.extensions or {}
+        if EXTENSION_ID not in extensions:
+            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION_ID: {}}}}
+            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"The client does not offer {EXTENSION_ID!r}.", data)
+        task_id = (ctx.params or {}).get("taskId")
         headers = getattr(ctx.request, "headers", None)
-        if headers is not None and decode_header_value(headers.get("mcp-name")) != asked:
+        if headers is not None and decode_header_value(headers.get("mcp-name")) != task_id:
             raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
-        task = self.engine.tasks.find(asked, _identity(ctx).owner)
+        task = self.call_handler.tasks.find(task_id, _get_identity(ctx).owner)
         if task is None:
-            raise MCPError(INVALID_PARAMS, "There is no such task.", {"taskId": asked})
+            raise MCPError(INVALID_PARAMS, "There is no such task.", {"taskId": task_id})
         return task
 
 
-def _key(ctx: Any) -> str:
+def _get_session_id(ctx: Any) -> str:
     """Return what tells sessions apart; over stdio there is one."""
     headers = getattr(ctx.request, "headers", None)
     return "" if headers is None else headers.get("mcp-session-id", "")
 
 
-def _identity(ctx: Any) -> Identity:
+def _get_identity(ctx: Any) -> Identity:
     scope = getattr(ctx.request, "scope", None) or {}
-    found: Identity = scope.get(PRINCIPAL, NOBODY)
-    return found
+    identity: Identity = scope.get(PRINCIPAL_KEY, ANONYMOUS)
+    return identity
 
 
-def _pass_on(error: Exception, ours: tuple[int, ...] = ()) -> None:
+def _raise_upstream_error(error: Exception, excluded_codes: tuple[int, ...] = ()) -> None:
     """Raise what a server behind us said, in its own words, unless the eras have different codes for it (`ours`)."""
-    said = error.__cause__
-    if isinstance(said, MCPError) and is_answer(said) and said.code not in ours:
-        raise MCPError(said.code, said.message, said.data)
+    cause = error.__cause__
+    if isinstance(cause, MCPError) and is_from_server(cause) and cause.code not in excluded_codes:
+        raise MCPError(cause.code, cause.message, cause.data)
 
 
-def _refusal(error: Exception, what: str) -> MCPError:
-    _pass_on(error)
-    if isinstance(error, CannotAsk):
+def _make_error(error: Exception, subject: str) -> MCPError:
+    _raise_upstream_error(error)
+    if isinstance(error, MissingCapability):
         return MCPError(
             MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), {"requiredCapabilities": {error.capability: {}}}
         )
@@ -276,31 +276,31 @@ def _refusal(error: Exception, what: str) -> MCPError:
         return MCPError(INVALID_PARAMS, str(error))
     if isinstance(error, Abort):
         return MCPError(INTERNAL_ERROR, str(error))
-    place = "" if isinstance(error, ToolmasonError) else f" ({type(error).__name__})"
-    _log.error("a prompt or resource failed: %s%s", what, place)
-    return MCPError(INTERNAL_ERROR, f"{what} failed because of an internal error.")
+    detail = "" if isinstance(error, ToolmasonError) else f" ({type(error).__name__})"
+    _log.error("a prompt or resource failed: %s%s", subject, detail)
+    return MCPError(INTERNAL_ERROR, f"{subject} failed because of an internal error.")
 
 
-def _teller(ctx: Any) -> Any:
-    async def tell(method: str, params: Mapping[str, Any]) -> None:
+def _make_notifier(ctx: Any) -> Any:
+    async def notify(method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/progress":
             await ctx.session.report_progress(params["progress"], params.get("total"), params.get("message"))
             return
-        told = LoggingMessageNotification(params=LoggingMessageNotificationParams.model_validate(dict(params)))
-        await ctx.session.send_notification(told, related_request_id=ctx.request_id)
+        notification = LoggingMessageNotification(params=LoggingMessageNotificationParams.model_validate(dict(params)))
+        await ctx.session.send_notification(notification, related_request_id=ctx.request_id)
 
-    return tell
+    return notify
 
 
-def _asker(ctx: Any) -> Any:
+def _make_asker(ctx: Any) -> Any:
     async def ask(questions: dict[str, dict[str, Any]]) -> Answers:
         answers: dict[str, Any] = {}
         for key, request in questions.items():
-            kind, result = _RESULTS[request["method"]]
-            asked = kind.model_validate(request, by_name=False)
-            where = ServerMessageMetadata(related_request_id=ctx.request_id)
-            found = await ctx.session.send_request(asked, result, metadata=where)
-            answers[key] = found.model_dump(by_alias=True, mode="json", exclude_none=True)
+            request_type, result_type = _QUESTION_TYPES[request["method"]]
+            typed_request = request_type.model_validate(request, by_name=False)
+            metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
+            answer = await ctx.session.send_request(typed_request, result_type, metadata=metadata)
+            answers[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         return answers
 
     return ask

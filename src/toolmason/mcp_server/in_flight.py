@@ -11,26 +11,26 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
-Request: TypeAlias = tuple[bytes, str, int | str]
+RequestKey: TypeAlias = tuple[bytes, str, int | str]
 """The session, whose it is, and the id that the client chose."""
-TAKEN: Final = "A request with this id is under way. Give each request an id of its own."
+DUPLICATE_ID_MESSAGE: Final = "A request with this id is under way. Give each request an id of its own."
 
 
-class CalledOff(Exception):
+class RequestCancelled(Exception):
     """The client wants no answer any more."""
 
 
-class Underway:
+class InFlight:
     """The requests of all sessions of a server."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Request, asyncio.Task[Any] | None] = {}
+        self._tasks: dict[RequestKey, asyncio.Task[Any] | None] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     @contextmanager
-    def one(self, request: Request) -> Generator[bool]:
+    def claim(self, request: RequestKey) -> Generator[bool]:
         """Hold the id of a request for as long as the block lasts; `False` where it is taken."""
         if request in self._tasks:
             # Two answers with one id: the client could not tell which is which, and the SDK loses the first.
@@ -42,23 +42,23 @@ class Underway:
         finally:
             del self._tasks[request]
 
-    async def waited(self, request: Request, rest: Any) -> Any:
+    async def wait(self, request: RequestKey, suspended: Any) -> Any:
         """Wait for the rest of a call.
 
         Raises:
             CalledOff: the client has called it off.
         """
-        me = self._tasks[request] = asyncio.current_task()
+        task = self._tasks[request] = asyncio.current_task()
         try:
-            return await rest
+            return await suspended
         except asyncio.CancelledError:
-            if self._tasks[request] is None and me is not None and me.uncancel() == 0:
-                raise CalledOff from None
+            if self._tasks[request] is None and task is not None and task.uncancel() == 0:
+                raise RequestCancelled from None
             raise
         finally:
             self._tasks[request] = None
 
-    def call_off(self, request: Request) -> None:
+    def cancel(self, request: RequestKey) -> None:
         """Cancel a call that somebody waits for here; others are not ours to cancel."""
         task = self._tasks.get(request)
         if task is not None:
@@ -66,16 +66,16 @@ class Underway:
             task.cancel()
 
 
-def id_of(data: Any) -> int | str | None:
+def get_request_id(data: Any) -> int | str | None:
     """Return the id of a message that wants an answer."""
-    asked = data.get("id") if isinstance(data, Mapping) and "method" in data else None
-    return asked if type(asked) is int or type(asked) is str else None
+    request_id = data.get("id") if isinstance(data, Mapping) and "method" in data else None
+    return request_id if type(request_id) is int or type(request_id) is str else None
 
 
-def called_off_by(data: Any) -> int | str | None:
+def get_cancelled_id(data: Any) -> int | str | None:
     """Return the id of the request that a message calls off."""
     if not isinstance(data, Mapping) or data.get("method") != "notifications/cancelled":
         return None
     params = data.get("params")
-    asked = params.get("requestId") if isinstance(params, Mapping) else None
-    return asked if type(asked) is int or type(asked) is str else None
+    request_id = params.get("requestId") if isinstance(params, Mapping) else None
+    return request_id if type(request_id) is int or type(request_id) is str else None

@@ -22,12 +22,12 @@ from pydantic import ConfigDict
 from typing_extensions import override
 
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason.mcp_server.call_tool import Engine
+from toolmason.mcp_server.call_tool import CallHandler
 from toolmason.mcp_server.handlers import TTL_MS, _Handlers
-from toolmason.mcp_server.lists import PAGE, Lists
-from toolmason.mcp_server.signed_state import Seal
-from toolmason.mcp_server.subscriptions import Changes
-from toolmason.mcp_server.tasks import EXTENSION
+from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
+from toolmason.mcp_server.signed_state import StateSigner
+from toolmason.mcp_server.subscriptions import Subscriptions
+from toolmason.mcp_server.tasks import EXTENSION_ID
 
 
 class _AnyParams(RequestParams):
@@ -37,36 +37,36 @@ class _AnyParams(RequestParams):
 class ToolboxServer(Server[Any]):
     """The SDK's server for one toolbox."""
 
-    engine: Engine
-    changes: Changes
-    listening: ListenHandler
+    call_handler: CallHandler
+    subscriptions: Subscriptions
+    listen_handler: ListenHandler
 
     @override
-    def create_initialization_options(self, *given: Any, **more: Any) -> Any:
+    def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
         # The SDK's HTTP side asks without options, and would say that lists never change.
-        if not given and "notification_options" not in more:
-            more["notification_options"] = NotificationOptions(
+        if not args and "notification_options" not in kwargs:
+            kwargs["notification_options"] = NotificationOptions(
                 prompts_changed=True, resources_changed=True, tools_changed=True
             )
-        return super().create_initialization_options(*given, **more)
+        return super().create_initialization_options(*args, **kwargs)
 
 
-def server_of(
-    box: Toolbox, *, private: bool = False, key: bytes | None = None, page: int = PAGE, redact: bool = False
+def make_server(
+    box: Toolbox, *, private: bool = False, key: bytes | None = None, page_size: int = PAGE_SIZE, redact: bool = False
 ) -> ToolboxServer:
     """Return the server object of a toolbox.
 
     `private`: what is listed may depend on who asks. `key`: signs what clients keep for us between two rounds.
     `redact`: failures lose their words, where a tool does not say otherwise.
     """
-    box.__behind__().forward()
-    lists = Lists(box, page)
-    handlers = _Handlers(Engine(box, lists, Seal() if key is None else Seal(key), redact=redact), Changes(lists))
+    box._gateway().forward_server_requests()
+    lists = ToolboxLists(box, page_size)
+    handlers = _Handlers(CallHandler(box, lists, StateSigner() if key is None else StateSigner(key), redact=redact), Subscriptions(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
-    listening = ListenHandler(handlers.changes.bus)
+    listen_handler = ListenHandler(handlers.subscriptions.bus)
     server = ToolboxServer(
         box.name or "toolmason",
-        version=_version(),
+        version=_get_version(),
         cache_hints={
             "tools/list": hint,
             "prompts/list": hint,
@@ -75,37 +75,37 @@ def server_of(
             "server/discover": hint,
             "resources/read": CacheHint(ttl_ms=0, scope="private"),
         },
-        get_tool_input_schema=handlers.schema_of,
-        on_list_tools=_typed(handlers.list_tools),
-        on_call_tool=_typed(handlers.call_tool),
-        on_list_prompts=_typed(handlers.list_prompts),
-        on_get_prompt=_typed(handlers.get_prompt),
-        on_list_resources=_typed(handlers.list_resources),
-        on_list_resource_templates=_typed(handlers.list_templates),
-        on_read_resource=_typed(handlers.read_resource),
-        on_subscribe_resource=_typed(handlers.subscribe),
-        on_unsubscribe_resource=_typed(handlers.unsubscribe),
-        on_subscriptions_listen=handlers.listened_by(listening),
-        on_completion=_typed(handlers.complete),
+        get_tool_input_schema=handlers.get_header_schema,
+        on_list_tools=_add_result_type(handlers.list_tools),
+        on_call_tool=_add_result_type(handlers.call_tool),
+        on_list_prompts=_add_result_type(handlers.list_prompts),
+        on_get_prompt=_add_result_type(handlers.get_prompt),
+        on_list_resources=_add_result_type(handlers.list_resources),
+        on_list_resource_templates=_add_result_type(handlers.list_templates),
+        on_read_resource=_add_result_type(handlers.read_resource),
+        on_subscribe_resource=_add_result_type(handlers.subscribe),
+        on_unsubscribe_resource=_add_result_type(handlers.unsubscribe),
+        on_subscriptions_listen=handlers.make_listener(listen_handler),
+        on_completion=_add_result_type(handlers.complete),
     )
-    server.engine, server.changes, server.listening = handlers.engine, handlers.changes, listening
-    server.extensions[EXTENSION] = {}
-    server.add_request_handler("logging/setLevel", SetLevelRequestParams, _typed(handlers.set_level))
-    server.add_notification_handler("notifications/initialized", NotificationParams, handlers.initialized)
+    server.call_handler, server.subscriptions, server.listen_handler = handlers.call_handler, handlers.subscriptions, listen_handler
+    server.extensions[EXTENSION_ID] = {}
+    server.add_request_handler("logging/setLevel", SetLevelRequestParams, _add_result_type(handlers.set_level))
+    server.add_notification_handler("notifications/initialized", NotificationParams, handlers.on_initialized)
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-        server.add_request_handler(method, _AnyParams, _typed(handlers.task))
+        server.add_request_handler(method, _AnyParams, _add_result_type(handlers.handle_task))
     return server
 
 
-def _typed(handler: Any) -> Any:
+def _add_result_type(handler: Any) -> Any:
     """Say of what type a result is, where the era wants that."""
 
     async def handle(ctx: Any, params: Any) -> Any:
-        found: dict[str, Any] = await handler(ctx, params)
-        return {"resultType": "complete", **found} if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else found
+        result: dict[str, Any] = await handler(ctx, params)
+        return {"resultType": "complete", **result} if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else result
 
     return handle
 
 
-def _version() -> str:
+def _get_version() -> str:
     return version("toolmason")

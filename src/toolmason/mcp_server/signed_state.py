@@ -18,28 +18,28 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.values.definition import canonical
+from toolmason._core.values.definition import canonicalize
 
-SECONDS: Final = 600.0
+MAX_AGE_SECONDS: Final = 600.0
 """How long an answer may take."""
 
 
-class BadState(Exception):
+class InvalidState(Exception):
     """A state that we did not write, or not for this request, or too long ago."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class StateSigner:
     """Signs states with a key; another process needs the same key to read them."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
 
-    def sealed(self, data: Mapping[str, Any], bound: str) -> str:
+    def sign(self, data: Mapping[str, Any], binding: str) -> str:
         """Return data as a text that only we can have written, for one request."""
-        body = to_json({"data": dict(data), "bound": bound, "expires": time.time() + SECONDS})
-        return f"{_text(body)}.{_text(self._mac(body))}"
+        body = to_json({"data": dict(data), "bound": binding, "expires": time.time() + MAX_AGE_SECONDS})
+        return f"{_encode(body)}.{_encode(self._make_mac(body))}"
 
-    def opened(self, text: str, bound: str) -> dict[str, Any]:
+    def verify(self, text: str, binding: str) -> dict[str, Any]:
         """Return the data of a state.
 
         Raises:
@@ -47,35 +47,35 @@ class Seal:
         """
         body, _, mac = text.partition(".")
         try:
-            raw, given = _bytes(body), _bytes(mac)
+            raw, given_mac = _decode(body), _decode(mac)
         except (binascii.Error, ValueError):
-            raise BadState("it cannot be read") from None
-        if not hmac.compare_digest(self._mac(raw), given):
-            raise BadState("it was changed, or was not made here")
-        found = from_json(raw)
-        if found["bound"] != bound:
-            raise BadState("it belongs to another request")
-        if time.time() > found["expires"]:
-            raise BadState("it has expired")
-        data: dict[str, Any] = found["data"]
+            raise InvalidState("it cannot be read") from None
+        if not hmac.compare_digest(self._make_mac(raw), given_mac):
+            raise InvalidState("it was changed, or was not made here")
+        payload = from_json(raw)
+        if payload["bound"] != binding:
+            raise InvalidState("it belongs to another request")
+        if time.time() > payload["expires"]:
+            raise InvalidState("it has expired")
+        data: dict[str, Any] = payload["data"]
         return data
 
-    def _mac(self, body: bytes) -> bytes:
+    def _make_mac(self, body: bytes) -> bytes:
         return hmac.new(self.key, body, hashlib.sha256).digest()
 
 
-def bound_to(method: str, name: str, arguments: Any, who: str) -> str:
+def make_binding(method: str, name: str, arguments: Any, owner: str) -> str:
     """Return what binds a state to a request."""
-    return hashlib.sha256(to_json([method, name, canonical(arguments or {}), who])).hexdigest()
+    return hashlib.sha256(to_json([method, name, canonicalize(arguments or {}), owner])).hexdigest()
 
 
-def _text(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
-def _bytes(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     # Strict: what we did not write character by character is not ours.
     data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _text(data) != text:
+    if _encode(data) != text:
         raise binascii.Error
     return data

@@ -18,14 +18,14 @@ from mcp_types import INTERNAL_ERROR
 
 from toolmason.mcp_server.client_requests import Answers
 
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
-MOST: Final = 1000
+EXTENSION_ID: Final = "io.modelcontextprotocol/tasks"
+MAX_TASKS: Final = 1000
 """How many tasks are kept; beyond it, the oldest that is done goes."""
-SHARE: Final = 10
+OWNER_SHARE: Final = 10
 """One user has at most one of so many places, so that all places are never one user's."""
-KEPT_SECONDS: Final = 3600.0
+TASK_TTL_SECONDS: Final = 3600.0
 """How long a task is kept when it is done, or waits for an answer."""
-POLL_MS: Final = 500
+POLL_INTERVAL_MS: Final = 500
 
 
 class TooManyTasks(Exception):
@@ -33,7 +33,7 @@ class TooManyTasks(Exception):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Task:
+class ServedTask:
     """One call that goes on by itself."""
 
     id: str
@@ -46,102 +46,102 @@ class Task:
     questions: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     work: asyncio.Task[None] | None = None
-    _answered: asyncio.Event = field(default_factory=asyncio.Event)
+    _answers_changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def done(self) -> bool:
         """Whether it has come to its end."""
         return self.status in ("completed", "failed", "cancelled")
 
-    def become(self, status: str, **facts: Any) -> None:
+    def set_status(self, status: str, **fields: Any) -> None:
         """Take another status; an end is an end."""
         if not self.done:
             self.status, self.updated = status, time.time()
-            for name, value in facts.items():
+            for name, value in fields.items():
                 setattr(self, name, value)
 
     async def ask(self, questions: dict[str, dict[str, Any]]) -> Answers:
         """Wait until the client has answered every question."""
         self.questions = dict(questions)
-        self.become("input_required")
+        self.set_status("input_required")
         try:
-            async with asyncio.timeout(KEPT_SECONDS):
+            async with asyncio.timeout(TASK_TTL_SECONDS):
                 while self.questions:
-                    await self._answered.wait()
-                    self._answered.clear()
+                    await self._answers_changed.wait()
+                    self._answers_changed.clear()
         except TimeoutError:
-            self.become("failed", error={"code": INTERNAL_ERROR, "message": "Nobody answered what the task asked."})
+            self.set_status("failed", error={"code": INTERNAL_ERROR, "message": "Nobody answered what the task asked."})
             raise
-        self.become("working")
+        self.set_status("working")
         return {key: self.answers[key] for key in questions}
 
-    def take(self, answers: Mapping[str, Any]) -> None:
+    def add_answers(self, answers: Mapping[str, Any]) -> None:
         """Take the answers to what was asked; others are ignored."""
         for key in [key for key in self.questions if isinstance(answers.get(key), Mapping)]:
             self.answers[key] = answers[key]
             del self.questions[key]
         self.updated = time.time()
-        self._answered.set()
+        self._answers_changed.set()
 
-    def seen(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the task as the wire has it."""
-        found: dict[str, Any] = {
+        data: dict[str, Any] = {
             "taskId": self.id,
             "status": self.status,
-            "createdAt": _when(self.created),
-            "lastUpdatedAt": _when(self.updated),
-            "ttlMs": int(KEPT_SECONDS * 1000),
-            "pollIntervalMs": POLL_MS,
+            "createdAt": _format_time(self.created),
+            "lastUpdatedAt": _format_time(self.updated),
+            "ttlMs": int(TASK_TTL_SECONDS * 1000),
+            "pollIntervalMs": POLL_INTERVAL_MS,
         }
         if self.result is not None:
-            found["result"] = self.result
+            data["result"] = self.result
         if self.error is not None:
-            found["error"] = self.error
+            data["error"] = self.error
         if self.status == "input_required":
-            found["inputRequests"] = dict(self.questions)
-        return found
+            data["inputRequests"] = dict(self.questions)
+        return data
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Tasks:
+class TaskStore:
     """The tasks of a server, by id."""
 
-    most: int = MOST
-    held: dict[str, Task] = field(default_factory=dict)
+    max_tasks: int = MAX_TASKS
+    tasks: dict[str, ServedTask] = field(default_factory=dict)
 
-    def new(self, owner: str) -> Task:
+    def create(self, owner: str) -> ServedTask:
         """Return a new task, kept.
 
         Raises:
             TooManyTasks: there is no room.
         """
         self._make_room(owner)
-        task = Task(secrets.token_urlsafe(24), owner)
-        self.held[task.id] = task
+        task = ServedTask(secrets.token_urlsafe(24), owner)
+        self.tasks[task.id] = task
         return task
 
-    def find(self, task_id: Any, owner: str) -> Task | None:
+    def find(self, task_id: Any, owner: str) -> ServedTask | None:
         """Return a task to whoever began it, and to nobody else."""
-        found = self.held.get(task_id) if isinstance(task_id, str) else None
-        return found if found is not None and found.owner == owner else None
+        task = self.tasks.get(task_id) if isinstance(task_id, str) else None
+        return task if task is not None and task.owner == owner else None
 
-    def start(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, task: ServedTask, work: Coroutine[Any, Any, None]) -> None:
         """Run the work of a task beside everything else."""
         task.work = asyncio.get_running_loop().create_task(work, name=f"toolmason-task-{task.id}")
 
-    def cancel(self, task: Task) -> None:
+    def cancel(self, task: ServedTask) -> None:
         """Call a task off."""
-        task.become("cancelled")
+        task.set_status("cancelled")
         if task.work is not None:
             task.work.cancel()
 
     async def close(self) -> None:
         """Call off what still runs."""
-        running = [task.work for task in self.held.values() if task.work is not None and not task.work.done()]
+        running = [task.work for task in self.tasks.values() if task.work is not None and not task.work.done()]
         for work in running:
             work.cancel()
         if running:
@@ -149,17 +149,17 @@ class Tasks:
 
     def _make_room(self, owner: str) -> None:
         now = time.time()
-        for key in [key for key, task in self.held.items() if task.done and now - task.updated > KEPT_SECONDS]:
-            del self.held[key]
+        for key in [key for key, task in self.tasks.items() if task.done and now - task.updated > TASK_TTL_SECONDS]:
+            del self.tasks[key]
         # Callers that nothing tells apart share all places.
-        own = [key for key, task in self.held.items() if task.owner == owner] if owner else []
-        if len(own) >= max(1, self.most // SHARE):
-            self._drop_oldest(own)
-        if len(self.held) >= self.most:
-            self._drop_oldest(list(self.held))
+        owned = [key for key, task in self.tasks.items() if task.owner == owner] if owner else []
+        if len(owned) >= max(1, self.max_tasks // OWNER_SHARE):
+            self._drop_oldest(owned)
+        if len(self.tasks) >= self.max_tasks:
+            self._drop_oldest(list(self.tasks))
 
     def _drop_oldest(self, keys: list[str]) -> None:
-        oldest = next((key for key in keys if self.held[key].done), None)
+        oldest = next((key for key in keys if self.tasks[key].done), None)
         if oldest is None:
             raise TooManyTasks
-        del self.held[oldest]
+        del self.tasks[oldest]

@@ -25,8 +25,8 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall
 from toolmason.errors import ConfigError, ModelError
 
-Turn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
-Step: TypeAlias = "Turn | Callable[[ModelRequest], Turn]"
+ScriptTurn: TypeAlias = "str | Iterable[ToolCall | tuple[str, Arguments]] | ModelReply"
+ScriptStep: TypeAlias = "ScriptTurn | Callable[[ModelRequest], ScriptTurn]"
 
 
 class ScriptedModel:
@@ -35,7 +35,7 @@ class ScriptedModel:
     An item is a text (the answer), a list of calls, or a function of the request that gives one of these.
     """
 
-    def __init__(self, script: Iterable[Step], name: str = "scripted") -> None:
+    def __init__(self, script: Iterable[ScriptStep], name: str = "scripted") -> None:
         if isinstance(script, str | bytes | Mapping):
             raise ConfigError(f"The script {script!r:.60} is no list of turns. Write [{script!r:.60}].")
         self.name = name
@@ -63,16 +63,16 @@ class ScriptedModel:
         if isinstance(turn, str):
             return ModelReply(Message("assistant", turn))
         calls = [
-            call if isinstance(call, ToolCall) else ToolCall(f"call_{number}_{place}", *call)
-            for place, call in enumerate(turn, 1)
+            call if isinstance(call, ToolCall) else ToolCall(f"call_{number}_{index}", *call)
+            for index, call in enumerate(turn, 1)
         ]
         return ModelReply(Message("assistant", (), calls), finish="calls")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the next item of the script, word by word."""
         reply = await self.respond(request)
-        for place, word in enumerate(reply.text.split(" ") if reply.text else ()):
-            yield TextDelta(f" {word}" if place else word)
+        for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
+            yield TextDelta(f" {word}" if index else word)
         for call in reply.calls:
             yield CallOpened(call.id, call.name)
             yield CallClosed(call)
@@ -83,7 +83,7 @@ class ScriptedModel:
         return f"<{self.name}: {len(self.requests)} of {len(self.script)} turns>"
 
 
-def scripted_from(path: str) -> ScriptedModel:
+def load_script(path: str) -> ScriptedModel:
     """Read a script from a file: a list of texts, and of lists of `{name, arguments}`.
 
     Raises:
@@ -94,13 +94,13 @@ def scripted_from(path: str) -> ScriptedModel:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The script {path!r} cannot be read: {error}. Give the path of a file.") from error
-    turns = _parsed(text, file)
+    turns = _parse_file(text, file)
     if not isinstance(turns, list):
         raise ConfigError(f"The script {path!r} is not a list. Write one item for each turn.")
-    return ScriptedModel([_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}")
+    return ScriptedModel([_parse_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}")
 
 
-def _parsed(text: str, file: Path) -> Any:
+def _parse_file(text: str, file: Path) -> Any:
     if file.suffix == ".json":
         try:
             return from_json(text)
@@ -116,10 +116,10 @@ def _parsed(text: str, file: Path) -> Any:
         raise ConfigError(f"The script {str(file)!r} is not YAML: {error}. Correct it.") from error
 
 
-def _turn(turn: Any, place: str) -> Turn:
+def _parse_turn(turn: Any, location: str) -> ScriptTurn:
     if isinstance(turn, str):
         return turn
     calls = [turn] if isinstance(turn, Mapping) else turn
     if not isinstance(calls, list) or not all(isinstance(c, Mapping) and isinstance(c.get("name"), str) for c in calls):
-        raise ConfigError(f"The script {place}: give a text, or calls with `name` and `arguments`.")
+        raise ConfigError(f"The script {location}: give a text, or calls with `name` and `arguments`.")
     return [(call["name"], call.get("arguments") or {}) for call in calls]

@@ -15,12 +15,12 @@ from toolmason.providers.conversation import Flaw
 from toolmason.providers.registry import codec
 from toolmason.providers.schema.dialects import OPENAI_STRICT
 
-_OPENAI_IDS, _ANTHROPIC_IDS = re.compile(r".{1,64}", re.DOTALL), re.compile(r"[A-Za-z0-9_-]+")
-_KEPT: Final = (OPENAI_STRICT.keywords or frozenset()) | {"description", "title"}
+_OPENAI_ID, _ANTHROPIC_ID = re.compile(r".{1,64}", re.DOTALL), re.compile(r"[A-Za-z0-9_-]+")
+_STRICT_KEYWORDS: Final = (OPENAI_STRICT.keywords or frozenset()) | {"description", "title"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _ConversationStep:
     """One thing that happens in a conversation."""
 
     kind: Literal["call", "result", "user", "assistant"]
@@ -35,19 +35,19 @@ def check_body(provider: str, body: Mapping[str, Any]) -> list[Flaw]:
     Raises:
         UnsupportedProvider: there is no such provider; names those there are.
     """
-    made = codec(provider)
-    tools = list(_TOOLS[made.name](body))
-    found = list(_check_tools(tools, made.terms.rule))
-    found += _check_choice(body, {name for name, _, _ in tools})
-    found += _check_steps(_STEPS[made.name](body), made.name)
-    return found
+    provider_codec = codec(provider)
+    tools = list(_TOOL_ITERATORS[provider_codec.name](body))
+    flaws = list(_check_tools(tools, provider_codec.rules.name_pattern))
+    flaws += _check_choice(body, {name for name, _, _ in tools})
+    flaws += _check_steps(_STEP_ITERATORS[provider_codec.name](body), provider_codec.name)
+    return flaws
 
 
-def _check_tools(tools: list[tuple[Any, Any, bool]], rule: str) -> Iterator[Flaw]:
+def _check_tools(tools: list[tuple[Any, Any, bool]], name_pattern: str) -> Iterator[Flaw]:
     seen: set[Any] = set()
     for number, (name, schema, strict) in enumerate(tools):
         place = f"tool {number}"
-        if not isinstance(name, str) or not re.fullmatch(rule, name):
+        if not isinstance(name, str) or not re.fullmatch(name_pattern, name):
             yield Flaw(place, "name", f"the name {name!r} is refused")
         if name in seen:
             yield Flaw(place, "duplicate tool", f"two tools are named {name!r}")
@@ -69,17 +69,17 @@ def _check_strict(node: Any, place: str) -> Iterator[Flaw]:
             yield Flaw(place, "strict", "additionalProperties is not false")
         if set(node.get("required") or ()) != set(properties):
             yield Flaw(place, "strict", "not every property is required")
-    for keyword in node.keys() - _KEPT:
+    for keyword in node.keys() - _STRICT_KEYWORDS:
         yield Flaw(place, "strict", f"`{keyword}` has no place in strict mode")
     if "$ref" in node and len(node) > 1:
         yield Flaw(place, "strict", "something stands beside a reference")
     if not node.keys() & {"type", "anyOf", "$ref", "enum", "const"}:
         yield Flaw(place, "strict", "nothing says what it is")
-    for part, inner in _inside(node, place):
+    for part, inner in _iter_children(node, place):
         yield from _check_strict(part, inner)
 
 
-def _inside(node: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
+def _iter_children(node: Mapping[str, Any], place: str) -> Iterator[tuple[Any, str]]:
     for key in ("properties", "$defs"):
         yield from ((part, f"{place}.{name}") for name, part in (node.get(key) or {}).items())
     yield from ((part, place) for part in node.get("anyOf") or ())
@@ -91,132 +91,132 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
     choice = body.get("tool_choice", config.get("mode"))
     if choice is not None and not body.get("tools"):
         yield Flaw("tool_choice", "choice", "there is a choice, and there are no tools")
-    wanted = list(config.get("allowedFunctionNames") or ())
+    chosen_names = list(config.get("allowedFunctionNames") or ())
     if isinstance(choice, Mapping):
-        held = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), Mapping) else choice
-        listed = (held or {}).get("tools") or [choice]
-        wanted += [(part.get("function") or part).get("name") for part in listed if isinstance(part, Mapping)]
-    for name in wanted:
+        choice_body = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), Mapping) else choice
+        chosen_tools = (choice_body or {}).get("tools") or [choice]
+        chosen_names += [(part.get("function") or part).get("name") for part in chosen_tools if isinstance(part, Mapping)]
+    for name in chosen_names:
         if name is not None and name not in names:
             yield Flaw("tool_choice", "choice", f"{name!r} is chosen, and not offered")
 
 
-def _check_steps(steps: Iterator[_Step], provider: str) -> list[Flaw]:
-    found: list[Flaw] = []
+def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw]:
+    flaws: list[Flaw] = []
     # Gemini's calls need no ids: those of one name are answered in order.
-    open_calls: dict[Any, list[_Step]] = {}
+    open_calls: dict[Any, list[_ConversationStep]] = {}
     seen: set[Any] = set()
-    rule = _ANTHROPIC_IDS if provider == "anthropic" else _OPENAI_IDS
+    id_pattern = _ANTHROPIC_ID if provider == "anthropic" else _OPENAI_ID
     for step in steps:
-        unnamed = provider == "gemini" and step.id is None
-        key = step.name if unnamed else step.id
+        has_no_id = provider == "gemini" and step.id is None
+        key = step.name if has_no_id else step.id
         if step.kind in ("user", "assistant"):
-            found += [Flaw(step.place, "unanswered", f"call {i!r} has no result before this") for i in open_calls]
+            flaws += [Flaw(step.place, "unanswered", f"call {i!r} has no result before this") for i in open_calls]
             open_calls = {}
-        elif not unnamed and (not isinstance(step.id, str) or not rule.fullmatch(step.id)):
-            found.append(Flaw(step.place, "id", f"the id {step.id!r} is refused"))
+        elif not has_no_id and (not isinstance(step.id, str) or not id_pattern.fullmatch(step.id)):
+            flaws.append(Flaw(step.place, "id", f"the id {step.id!r} is refused"))
         elif step.kind == "call":
-            if key in seen and not unnamed:
-                found.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
+            if key in seen and not has_no_id:
+                flaws.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
             seen.add(key)
             # An id that was used twice is told above, and is one call still.
-            open_calls[key] = [*open_calls.get(key, ()), step] if unnamed else [step]
+            open_calls[key] = [*open_calls.get(key, ()), step] if has_no_id else [step]
         elif not (calls := open_calls.pop(key, [])):
-            found.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
+            flaws.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
         else:
             call = calls.pop(0)
             if calls:
                 open_calls[key] = calls
             if step.name is not None and call.name != step.name:
-                found.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
-    found += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
-    return found
+                flaws.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
+    flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
+    return flaws
 
 
-def _listed(held: Mapping[str, Any], key: str) -> list[Any]:
+def _get_objects(parent: Mapping[str, Any], key: str) -> list[Any]:
     """Return the objects of a list; a list that is none is for the types to tell."""
-    found = held.get(key)
-    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+    value = parent.get(key)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
-def _responses_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
-    for number, item in enumerate(_listed(body, "input")):
+def _iter_responses_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
+    for number, item in enumerate(_get_objects(body, "input")):
         place, kind = f"input {number}", item.get("type", "message")
         if kind == "function_call":
-            yield _Step("call", place, item.get("call_id"), item.get("name"))
+            yield _ConversationStep("call", place, item.get("call_id"), item.get("name"))
         elif kind == "function_call_output":
-            yield _Step("result", place, item.get("call_id"))
+            yield _ConversationStep("result", place, item.get("call_id"))
         elif kind == "message" and item.get("role") == "user":
-            yield _Step("user", place)
+            yield _ConversationStep("user", place)
 
 
-def _chat_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
-    for number, message in enumerate(_listed(body, "messages")):
+def _iter_chat_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
+    for number, message in enumerate(_get_objects(body, "messages")):
         place = f"message {number}"
         if message.get("role") == "tool":
-            yield _Step("result", place, message.get("tool_call_id"))
+            yield _ConversationStep("result", place, message.get("tool_call_id"))
             continue
-        yield _Step("assistant" if message.get("role") == "assistant" else "user", place)
-        for call in _listed(message, "tool_calls"):
-            yield _Step("call", place, call.get("id"), (call.get("function") or {}).get("name"))
+        yield _ConversationStep("assistant" if message.get("role") == "assistant" else "user", place)
+        for call in _get_objects(message, "tool_calls"):
+            yield _ConversationStep("call", place, call.get("id"), (call.get("function") or {}).get("name"))
 
 
-def _messages_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
-    for number, message in enumerate(_listed(body, "messages")):
-        place, blocks = f"message {number}", _listed(message, "content")
+def _iter_messages_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
+    for number, message in enumerate(_get_objects(body, "messages")):
+        place, blocks = f"message {number}", _get_objects(message, "content")
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if not results or blocks[0].get("type") != "tool_result":
-            yield _Step("assistant" if message.get("role") == "assistant" else "user", place)
+            yield _ConversationStep("assistant" if message.get("role") == "assistant" else "user", place)
         for block in results:
-            yield _Step("result", place, block.get("tool_use_id"))
+            yield _ConversationStep("result", place, block.get("tool_use_id"))
         if results:
-            yield _Step("user", place)
+            yield _ConversationStep("user", place)
         for block in blocks:
             if block.get("type") == "tool_use":
-                yield _Step("call", place, block.get("id"), block.get("name"))
+                yield _ConversationStep("call", place, block.get("id"), block.get("name"))
 
 
-def _gemini_steps(body: Mapping[str, Any]) -> Iterator[_Step]:
-    for number, content in enumerate(_listed(body, "contents")):
-        place, parts = f"content {number}", _listed(content, "parts")
+def _iter_gemini_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
+    for number, content in enumerate(_get_objects(body, "contents")):
+        place, parts = f"content {number}", _get_objects(content, "parts")
         results = [part["functionResponse"] for part in parts if "functionResponse" in part]
         if not results:
-            yield _Step("assistant" if content.get("role") == "model" else "user", place)
+            yield _ConversationStep("assistant" if content.get("role") == "model" else "user", place)
         for part in results:
-            yield _Step("result", place, part.get("id"), part.get("name"))
+            yield _ConversationStep("result", place, part.get("id"), part.get("name"))
         for part in parts:
             if "functionCall" in part:
-                yield _Step("call", place, part["functionCall"].get("id"), part["functionCall"].get("name"))
+                yield _ConversationStep("call", place, part["functionCall"].get("id"), part["functionCall"].get("name"))
 
 
-def _openai_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
-    for tool in _listed(body, "tools"):
+def _iter_openai_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _get_objects(body, "tools"):
         if tool.get("type") == "function":
-            held = tool.get("function") or tool
-            yield held.get("name"), held.get("parameters"), held.get("strict") is True
+            function = tool.get("function") or tool
+            yield function.get("name"), function.get("parameters"), function.get("strict") is True
 
 
-def _anthropic_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
-    for tool in _listed(body, "tools"):
+def _iter_anthropic_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _get_objects(body, "tools"):
         if "mcp_server_name" not in tool:
             yield tool.get("name"), tool.get("input_schema"), False
 
 
-def _gemini_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
-    for tool in _listed(body, "tools"):
-        for held in _listed(tool, "functionDeclarations"):
-            yield held.get("name"), held.get("parametersJsonSchema"), False
+def _iter_gemini_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    for tool in _get_objects(body, "tools"):
+        for function in _get_objects(tool, "functionDeclarations"):
+            yield function.get("name"), function.get("parametersJsonSchema"), False
 
 
-_TOOLS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, Any, bool]]]]] = {
-    "openai": _openai_tools,
-    "openai-chat": _openai_tools,
-    "anthropic": _anthropic_tools,
-    "gemini": _gemini_tools,
+_TOOL_ITERATORS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, Any, bool]]]]] = {
+    "openai": _iter_openai_tools,
+    "openai-chat": _iter_openai_tools,
+    "anthropic": _iter_anthropic_tools,
+    "gemini": _iter_gemini_tools,
 }
-_STEPS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_Step]]]] = {
-    "openai": _responses_steps,
-    "openai-chat": _chat_steps,
-    "anthropic": _messages_steps,
-    "gemini": _gemini_steps,
+_STEP_ITERATORS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_ConversationStep]]]] = {
+    "openai": _iter_responses_steps,
+    "openai-chat": _iter_chat_steps,
+    "anthropic": _iter_messages_steps,
+    "gemini": _iter_gemini_steps,
 }

@@ -15,17 +15,17 @@ from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
-from toolmason._core.values.provider_tools import Native
+from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, ModelError
-from toolmason.providers.aliases import Names, wire_id
-from toolmason.providers.content_parts import same_arguments
+from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.content_parts import have_same_arguments
 from toolmason.providers.conversation import repair
-from toolmason.providers.native_tools import each_once, native_tool
-from toolmason.providers.reply_checks import WRONG, checked, guarded, unreadable
-from toolmason.providers.schema.losses import Narrowed, Verdict
-from toolmason.providers.schema.strict import checked_strict
-from toolmason.providers.tool_set import Kept, Offer, Terms, offer_of
+from toolmason.providers.native_tools import deduplicate, format_native_tool
+from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
+from toolmason.providers.schema.losses import NarrowedSchema, Verdict
+from toolmason.providers.schema.strict import check_strict
+from toolmason.providers.tool_set import EncodedMessages, ToolSet, ProviderRules, make_tool_set
 
 Body = dict[str, Any]
 
@@ -34,61 +34,61 @@ class Format(ABC):
     """How one API writes tools and results."""
 
     name: ClassVar[str]
-    terms: ClassVar[Terms]
+    rules: ClassVar[ProviderRules]
 
     @abstractmethod
-    def definition(self, tool: ToolDefinition, narrowed: Narrowed, alias: str) -> Body:
+    def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
         """Return one tool."""
 
     @abstractmethod
-    def result(self, result: ToolResult, names: Names | None = None) -> Body:
+    def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
         """Return the answer to one call."""
 
-    def offer(
+    def fit_tools(
         self,
         tools: tuple[ToolDefinition, ...],
-        native: tuple[Native, ...],
+        native: tuple[AnyNativeTool, ...],
         strict: Any = "auto",
         *,
         lossy: bool = False,
-    ) -> Offer:
+    ) -> ToolSet:
         """Return the tools with their schemas and names for this provider.
 
         Raises:
             LossyDefinition: one would change its meaning, and `lossy` is not set.
         """
-        return offer_of(tools, each_once(native), self.terms, checked_strict(strict), lossy=lossy)
+        return make_tool_set(tools, deduplicate(native), self.rules, check_strict(strict), lossy=lossy)
 
-    def tools(self, offer: Offer) -> list[Body]:
+    def format_tools(self, tool_set: ToolSet) -> list[Body]:
         """Return what goes into the field `tools`."""
-        own = [self.definition(tool, narrowed, offer.names.alias(tool.name)) for tool, narrowed in offer.tools]
-        return own + self.native_tools(offer)
+        own = [self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name)) for tool, narrowed in tool_set.tools]
+        return own + self.format_native_tools(tool_set)
 
-    def native_tools(self, offer: Offer) -> list[Body]:
+    def format_native_tools(self, tool_set: ToolSet) -> list[Body]:
         """Return the tools that the provider runs."""
-        found = (native_tool(item, self.terms.provider) for item in offer.native)
-        return [tool for tool in found if tool is not None]
+        formatted = (format_native_tool(item, self.rules.provider) for item in tool_set.native)
+        return [tool for tool in formatted if tool is not None]
 
-    def names_of(self, tools: Any) -> Names:
+    def names_of(self, tools: Any) -> ToolNames:
         """Return the names that this provider has for tools: of a toolbox, or of anything that gives tools."""
-        if isinstance(tools, Names):
+        if isinstance(tools, ToolNames):
             return tools
-        asked = ModelRequest((), tools)
-        return self.offer(asked.tools, (), lossy=True).names if asked.tools else self.no_names
+        request = ModelRequest((), tools)
+        return self.fit_tools(request.tools, (), lossy=True).names if request.tools else self.no_names
 
     @property
-    def no_names(self) -> Names:
+    def no_names(self) -> ToolNames:
         """Names of no tools at all: each name is its own."""
-        return Names((), self.terms.rule, self.terms.longest)
+        return ToolNames((), self.rules.name_pattern, self.rules.max_name_length)
 
     def verdict(self, tool: ToolDefinition, strict: Strict = "auto") -> Verdict:
         """Return what this provider makes of a tool."""
-        alias = Names([tool.name], self.terms.rule, self.terms.longest).alias(tool.name)
-        narrowed = self.terms.fit(tool.input_schema, checked_strict(strict))
+        alias = ToolNames([tool.name], self.rules.name_pattern, self.rules.max_name_length).get_alias(tool.name)
+        narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict))
         return Verdict(self.name, tool.name, narrowed, alias if alias != tool.name else None)
 
 
-class Reader(ABC):
+class ReplyReader(ABC):
     """A stream of one provider's events → our events, the last of which has the reply."""
 
     def __init__(self, provider: str) -> None:
@@ -100,7 +100,7 @@ class Reader(ABC):
         Raises:
             ModelError: it tells of a failure, or is not an event as this provider sends them.
         """
-        yield from guarded(self.provider, self.take(event), event)
+        yield from guard_events(self.provider, self.read_event(event), event)
 
     def end(self) -> ModelReply:
         """Return the reply.
@@ -109,19 +109,19 @@ class Reader(ABC):
             ModelError: the stream was cut before its end, or what came is no answer.
         """
         try:
-            return checked(self.whole())
-        except WRONG as error:
-            raise unreadable(self.provider, "the answer", error, "") from error
+            return check_reply(self.build_reply())
+        except PARSE_ERRORS as error:
+            raise make_unreadable_error(self.provider, "the answer", error, "") from error
 
     @abstractmethod
-    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield what one event means; may raise anything that a malformed one leads to."""
 
     @abstractmethod
-    def whole(self) -> ModelReply:
+    def build_reply(self) -> ModelReply:
         """Return the reply; may raise anything that malformed events lead to."""
 
-    def late(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
+    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
         """Yield what the reply holds that no event has told yet."""
         yield from ()
 
@@ -129,33 +129,33 @@ class Reader(ABC):
 class Codec(Format):
     """How one API writes conversations."""
 
-    search: ClassVar[Body | None] = None
+    search_tool: ClassVar[Body | None] = None
     """The provider's own search among tools that it does not load at once; `None` where it has none."""
 
     @abstractmethod
-    def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
+    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         """Return the request for messages that are in order."""
 
     @abstractmethod
-    def read(self, body: Mapping[str, Any], names: Names) -> ModelReply:
+    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         """Read an answer; may raise anything that a malformed one leads to."""
 
     @abstractmethod
-    def reader(self, names: Names) -> Reader:
+    def reader(self, names: ToolNames) -> ReplyReader:
         """Return a reader for one stream."""
 
     @abstractmethod
-    def streaming(self, body: Body) -> Body:
+    def as_streaming(self, body: Body) -> Body:
         """Return the request for a stream."""
 
-    def offered(self, request: ModelRequest) -> Offer:
+    def fit_request_tools(self, request: ModelRequest) -> ToolSet:
         """Return the tools of a request.
 
         Raises:
             ConfigError: the choice names a tool that is not offered, or wants one where there is none.
         """
         options = request.options
-        offer = self.offer(
+        tool_set = self.fit_tools(
             request.tools, request.native, options.get("strict", "auto"), lossy=bool(options.get("lossy"))
         )
         choice = request.tool_choice
@@ -164,37 +164,37 @@ class Codec(Format):
             raise ConfigError(f"tool_choice names {missing[0]!r}, which is not offered. There are: {sorted(known)}.")
         if choice is not None and choice.mode == "required" and not known and not request.native:
             raise ConfigError('tool_choice="required", and there are no tools. Offer some, or leave it out.')
-        return offer
+        return tool_set
 
-    def encode(self, request: ModelRequest, model: str, *, stream: bool = False, kept: Kept | None = None) -> Body:
+    def encode(self, request: ModelRequest, model: str, *, stream: bool = False, encoded_messages: EncodedMessages | None = None) -> Body:
         """Return the body of a request. Calls without results, and the like, are put in order first.
 
         With `kept`, parts of the body are shared with those of earlier requests; do not change it then.
         """
-        right = kept is not None and kept.right(request.messages)
-        messages = request.messages if right else repair(request.messages)
-        in_order = ModelRequest(messages, (), request.tool_choice, request.options)
-        offer = self.offered(request)
-        body = self.body(in_order, offer if kept is None else replace(offer, kept=kept), model)
-        later = request.options.get("defer") or ()
-        if deferred := frozenset([later] if isinstance(later, str) else later):
-            body = self._deferring(body, deferred, request)
+        is_valid = encoded_messages is not None and encoded_messages.is_valid(request.messages)
+        messages = request.messages if is_valid else repair(request.messages)
+        repaired_request = ModelRequest(messages, (), request.tool_choice, request.options)
+        tool_set = self.fit_request_tools(request)
+        body = self.build_body(repaired_request, tool_set if encoded_messages is None else replace(tool_set, encoded_messages=encoded_messages), model)
+        deferred_option = request.options.get("defer") or ()
+        if deferred := frozenset([deferred_option] if isinstance(deferred_option, str) else deferred_option):
+            body = self._defer_tools(body, deferred, request)
         if stream:
-            body = self.streaming(body)
+            body = self.as_streaming(body)
         return {**body, **request.options.get("body", {})}
 
-    def _deferring(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
-        if self.search is None:
+    def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
+        if self.search_tool is None:
             raise ConfigError(f"{self.name} has no search of its own among tools. Leave `defer` out.")
         # A tool that must be called has to be there.
         forced = request.tool_choice.names if request.tool_choice is not None else ()
-        names = self.offered(request).names
-        later = {names.alias(name) for name in deferred if name not in forced}
+        names = self.fit_request_tools(request).names
+        deferred_aliases = {names.get_alias(name) for name in deferred if name not in forced}
         tools = [
-            {**tool, "defer_loading": True} if tool.get("name") in later else tool for tool in body.get("tools", ())
+            {**tool, "defer_loading": True} if tool.get("name") in deferred_aliases else tool for tool in body.get("tools", ())
         ]
         return (
-            {**body, "tools": [dict(self.search), *tools]} if any("defer_loading" in tool for tool in tools) else body
+            {**body, "tools": [dict(self.search_tool), *tools]} if any("defer_loading" in tool for tool in tools) else body
         )
 
     def decode(self, body: Any, names: Any = None) -> ModelReply:
@@ -204,30 +204,30 @@ class Codec(Format):
             ModelError: it is not one, or it tells of a failure.
         """
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
-            raise error_in(self.name, body)
+            raise parse_error(self.name, body)
         try:
-            return checked(self.read(body, self.names_of(names)))
-        except WRONG as error:
-            raise unreadable(self.name, "the answer", error, body) from error
+            return check_reply(self.parse_reply(body, self.names_of(names)))
+        except PARSE_ERRORS as error:
+            raise make_unreadable_error(self.name, "the answer", error, body) from error
 
 
-def error_in(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:
+def parse_error(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:
     """Return the failure that a body tells of."""
-    told = body.get("error")
-    told = told if isinstance(told, Mapping) else {"message": told or body.get("message") or str(dict(body))[:300]}
-    code = told.get("type") or told.get("status") or told.get("code") or ""
-    if isinstance(told.get("code"), str):
-        code = told["code"]
-    busy = code in ("overloaded_error", "rate_limit_error", "server_error", "rate_limit_exceeded", "UNAVAILABLE")
-    return ModelError(provider, str(told.get("message", told)), status=status, code=str(code), retryable=busy)
+    error = body.get("error")
+    error = error if isinstance(error, Mapping) else {"message": error or body.get("message") or str(dict(body))[:300]}
+    code = error.get("type") or error.get("status") or error.get("code") or ""
+    if isinstance(error.get("code"), str):
+        code = error["code"]
+    retryable = code in ("overloaded_error", "rate_limit_error", "server_error", "rate_limit_exceeded", "UNAVAILABLE")
+    return ModelError(provider, str(error.get("message", error)), status=status, code=str(code), retryable=retryable)
 
 
-def allowed(choice: ToolChoice | None, names: Names) -> list[str]:
+def get_allowed_aliases(choice: ToolChoice | None, names: ToolNames) -> list[str]:
     """Return the names that a choice allows, as the provider knows them."""
-    return [names.alias(name) for name in choice.names] if choice is not None else []
+    return [names.get_alias(name) for name in choice.names] if choice is not None else []
 
 
-def state_of(message: Message, provider: str) -> list[Any] | None:
+def get_provider_items(message: Message, provider: str) -> list[Any] | None:
     """Return the items of a message that came from this very provider."""
     state = message.provider_state
     if not isinstance(state, Mapping) or state.get("provider") != provider:
@@ -245,36 +245,36 @@ class Replay:
 
     def __init__(
         self,
-        call_in: Callable[[Mapping[str, Any]], ToolCall | None],
-        text_in: Callable[[Mapping[str, Any]], str | None],
-        call_to: Callable[[ToolCall], Body],
-        text_to: Callable[[str], Body],
+        parse_call: Callable[[Mapping[str, Any]], ToolCall | None],
+        parse_text: Callable[[Mapping[str, Any]], str | None],
+        format_call: Callable[[ToolCall], Body],
+        format_text: Callable[[str], Body],
     ) -> None:
-        self.call_in, self.text_in, self.call_to, self.text_to = call_in, text_in, call_to, text_to
+        self.parse_call, self.parse_text, self.format_call, self.format_text = parse_call, parse_text, format_call, format_text
 
-    def items(self, message: Message, state: list[Any] | None, text: str) -> Iterator[Body]:
+    def iter_items(self, message: Message, state: list[Any] | None, text: str) -> Iterator[Body]:
         """Yield the items of a message, in order."""
-        left = {wire_id(call.id): call for call in message.calls}
-        kept = [item for item in state or () if isinstance(item, Mapping)]
-        said = [part for part in map(self.text_in, kept) if part is not None]
-        same, told = "".join(said) == text, False
-        for item in kept:
-            was, words = self.call_in(item), self.text_in(item)
-            if was is not None:
-                call = left.pop(wire_id(was.id) if was.id else _first_of(left, was), None)
+        remaining_calls = {to_wire_id(call.id): call for call in message.calls}
+        provider_items = [item for item in state or () if isinstance(item, Mapping)]
+        item_texts = [part for part in map(self.parse_text, provider_items) if part is not None]
+        text_unchanged, text_sent = "".join(item_texts) == text, False
+        for item in provider_items:
+            original_call, item_text = self.parse_call(item), self.parse_text(item)
+            if original_call is not None:
+                call = remaining_calls.pop(to_wire_id(original_call.id) if original_call.id else _find_first_id(remaining_calls, original_call), None)
                 if call is not None:
-                    yield dict(item) if same_arguments(call, was) else {**item, **self.call_to(call)}
-            elif words is None or same:
+                    yield dict(item) if have_same_arguments(call, original_call) else {**item, **self.format_call(call)}
+            elif item_text is None or text_unchanged:
                 yield dict(item)
-            elif text and not told:
-                told = True
-                yield self.text_to(text)
-        if text and not told and not (same and said):
-            yield self.text_to(text)
-        for call in left.values():
-            yield self.call_to(call)
+            elif text and not text_sent:
+                text_sent = True
+                yield self.format_text(text)
+        if text and not text_sent and not (text_unchanged and item_texts):
+            yield self.format_text(text)
+        for call in remaining_calls.values():
+            yield self.format_call(call)
 
 
-def _first_of(calls: Mapping[str, ToolCall], like: ToolCall) -> str:
+def _find_first_id(calls: Mapping[str, ToolCall], like: ToolCall) -> str:
     """Return the id of the first call that a call without one may be."""
     return next((call_id for call_id, call in calls.items() if call.name == like.name), "")

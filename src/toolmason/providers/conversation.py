@@ -36,41 +36,41 @@ class Flaw:
 
 def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
     """Return everything that is wrong with the calls and results of a conversation; empty where it can be sent."""
-    found: list[Flaw] = []
+    flaws: list[Flaw] = []
     seen: set[str] = set()
-    waiting: dict[str, str] = {}
+    open_calls: dict[str, str] = {}
     for number, message in enumerate(messages):
         place = f"message {number}"
         if message.role not in _ROLES:
-            found.append(Flaw(place, "role", f"there is no role {message.role!r}"))
+            flaws.append(Flaw(place, "role", f"there is no role {message.role!r}"))
         if message.role != "tool":
-            found += [Flaw(place, "unanswered", f"call {i!r} has no result before this message") for i in waiting]
-            waiting = {}
+            flaws += [Flaw(place, "unanswered", f"call {i!r} has no result before this message") for i in open_calls]
+            open_calls = {}
         if message.results and message.role != "tool":
-            found.append(Flaw(place, "misplaced", f"results stand in a message of role {message.role!r}"))
+            flaws.append(Flaw(place, "misplaced", f"results stand in a message of role {message.role!r}"))
         if message.calls and message.role != "assistant":
-            found.append(Flaw(place, "misplaced", f"calls stand in a message of role {message.role!r}"))
-        found += _check_calls(message.calls, place, seen, waiting)
-        found += _check_results(message.results, place, seen, waiting)
-    found += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in waiting]
-    return found
+            flaws.append(Flaw(place, "misplaced", f"calls stand in a message of role {message.role!r}"))
+        flaws += _check_calls(message.calls, place, seen, open_calls)
+        flaws += _check_results(message.results, place, seen, open_calls)
+    flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
+    return flaws
 
 
-def _check_calls(calls: Sequence[ToolCall], place: str, seen: set[str], waiting: dict[str, str]) -> Iterator[Flaw]:
+def _check_calls(calls: Sequence[ToolCall], place: str, seen: set[str], open_calls: dict[str, str]) -> Iterator[Flaw]:
     for call in calls:
         if not call.id or not call.name:
             yield Flaw(place, "nameless", f"a call has id {call.id!r} and name {call.name!r}; it needs both")
         if call.id in seen:
             yield Flaw(place, "duplicate", f"the id {call.id!r} was used before")
         seen.add(call.id)
-        waiting[call.id] = call.name
+        open_calls[call.id] = call.name
 
 
 def _check_results(
-    results: Sequence[ToolResult], place: str, seen: set[str], waiting: dict[str, str]
+    results: Sequence[ToolResult], place: str, seen: set[str], open_calls: dict[str, str]
 ) -> Iterator[Flaw]:
     for result in results:
-        name = waiting.pop(result.call_id, None)
+        name = open_calls.pop(result.call_id, None)
         if name is not None:
             if name != result.name:
                 yield Flaw(place, "name", f"the result of {result.call_id!r} is of {result.name!r}, not of {name!r}")
@@ -85,52 +85,52 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     A call without a result gets one that says so; a result without a call goes; an id that is used twice changes.
     """
-    given = tuple(messages)
-    if not check_conversation(given):
-        return given
-    answers = [(number, result) for number, message in enumerate(given) for result in message.results]
+    original = tuple(messages)
+    if not check_conversation(original):
+        return original
+    answers = [(number, result) for number, message in enumerate(original) for result in message.results]
     seen: set[str] = set()
-    fresh = count(1)
-    made: list[Message] = []
-    for number, message in enumerate(given):
+    suffixes = count(1)
+    repaired: list[Message] = []
+    for number, message in enumerate(original):
         if message.role == "tool":
             continue
         if message.role != "assistant" or not message.calls:
-            made.append(replace_parts(message, (), ()))
+            repaired.append(replace_parts(message, (), ()))
             continue
         calls: list[ToolCall] = []
         results: list[ToolResult] = []
         for call in message.calls:
-            answer = _taken(answers, number, call.id)
+            answer = _pop_result(answers, number, call.id)
             call_id = call.id
             while not call_id or call_id in seen:
-                call_id = f"{call.id or 'call'}_{next(fresh)}"
+                call_id = f"{call.id or 'call'}_{next(suffixes)}"
             seen.add(call_id)
             calls.append(replace(call, id=call_id, name=call.name or "unknown"))
-            results.append(_answer(calls[-1], answer))
-        made += [replace_parts(message, calls, ()), Message("tool", results=results)]
-    return tuple(made)
+            results.append(_make_result(calls[-1], answer))
+        repaired += [replace_parts(message, calls, ()), Message("tool", results=results)]
+    return tuple(repaired)
 
 
-def _taken(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> ToolResult | None:
-    for place, (number, result) in enumerate(answers):
+def _pop_result(answers: list[tuple[int, ToolResult]], after: int, call_id: str) -> ToolResult | None:
+    for index, (number, result) in enumerate(answers):
         if number >= after and result.call_id == call_id:
-            return answers.pop(place)[1]
+            return answers.pop(index)[1]
     return None
 
 
-_LOST: Final = "is not available. It may or may not have run."  # as `_answer` writes it
+_UNAVAILABLE: Final = "is not available. It may or may not have run."  # as `_answer` writes it
 
 
-def is_lost(result: ToolResult) -> bool:
+def is_unavailable(result: ToolResult) -> bool:
     """Tell whether a result only says that there is none."""
-    return result.error is not None and result.error.message.endswith(_LOST)
+    return result.error is not None and result.error.message.endswith(_UNAVAILABLE)
 
 
-def _answer(call: ToolCall, found: ToolResult | None) -> ToolResult:
+def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
     if found is None:
-        lost = ToolCallError(f"The result of {call.name} is not available. It may or may not have run.", tool=call.name)
-        return ToolResult(call.id, call.name, error=lost, attempts=0)
+        error = ToolCallError(f"The result of {call.name} is not available. It may or may not have run.", tool=call.name)
+        return ToolResult(call.id, call.name, error=error, attempts=0)
     if (found.call_id, found.name) == (call.id, call.name):
         return found
     return ToolResult(**{**vars(found), "call_id": call.id, "name": call.name})

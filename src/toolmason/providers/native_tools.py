@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from toolmason._core.values.provider_tools import Native, NativeTool, RemoteMcp, WebSearch
+from toolmason._core.values.provider_tools import AnyNativeTool, NativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError, UnsupportedProvider
 
-__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "anthropic_servers", "each_once", "native_tool"]
+__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "format_anthropic_servers", "deduplicate", "format_native_tool"]
 
-_SEARCHES: Final = {
+_SEARCH_TYPES: Final = {
     "openai": (
         "web_search",
         ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
@@ -23,11 +23,11 @@ _SEARCHES: Final = {
     "gemini": ("googleSearch", ("googleSearch", "google_search")),
 }
 """Provider → its current web search, and every name of one."""
-_SERVERS: Final = ("openai", "anthropic", "gemini")
+_SERVER_PROVIDERS: Final = ("openai", "anthropic", "gemini")
 _PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini")
 
 
-def native_tool(item: Native, provider: str) -> dict[str, Any] | None:
+def format_native_tool(item: AnyNativeTool, provider: str) -> dict[str, Any] | None:
     """Return a tool as a provider writes it; nothing for one that is another provider's.
 
     Raises:
@@ -39,38 +39,38 @@ def native_tool(item: Native, provider: str) -> dict[str, Any] | None:
         if owner not in _PROVIDERS:
             raise UnsupportedProvider(str(item.provider), _PROVIDERS)
         return dict(item.spec) if owner == provider else None
-    return _search(item, provider) if isinstance(item, WebSearch) else _server(item, provider)
+    return _format_search(item, provider) if isinstance(item, WebSearch) else _format_server(item, provider)
 
 
-def _search(item: WebSearch, provider: str) -> dict[str, Any]:
-    if provider not in _SEARCHES:
+def _format_search(item: WebSearch, provider: str) -> dict[str, Any]:
+    if provider not in _SEARCH_TYPES:
         raise DefinitionError(
-            f"{provider} has no web search of its own. Leave WebSearch out, or use one of: {', '.join(_SEARCHES)}."
+            f"{provider} has no web search of its own. Leave WebSearch out, or use one of: {', '.join(_SEARCH_TYPES)}."
         )
-    current, known = _SEARCHES[provider]
+    current, known = _SEARCH_TYPES[provider]
     kind = current if item.type == "default" else item.type
     if kind not in known:
         raise DefinitionError(
             f"WebSearch(type={item.type!r}): {provider} has no such search. "
             f"Give 'default', or one of: {', '.join(known)}."
         )
-    place = {"user_location": {"type": "approximate", **item.location}} if item.location else {}
+    location = {"user_location": {"type": "approximate", **item.location}} if item.location else {}
     if provider == "openai":
-        return {"type": kind, **place}
+        return {"type": kind, **location}
     if provider == "anthropic":
-        return {"type": kind, "name": "web_search", **place}
-    if place:
+        return {"type": kind, "name": "web_search", **location}
+    if location:
         raise DefinitionError(
             f"WebSearch({', '.join(item.location)}=…): gemini takes no place for a search. Leave it out."
         )
     return {"googleSearch": {}}
 
 
-def _server(item: RemoteMcp, provider: str) -> dict[str, Any]:
-    if provider not in _SERVERS:
+def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
+    if provider not in _SERVER_PROVIDERS:
         raise DefinitionError(
             f"{provider} does not call MCP servers. Use `McpServer` for {item.name!r}, or one of: "
-            f"{', '.join(_SERVERS)}."
+            f"{', '.join(_SERVER_PROVIDERS)}."
         )
     if provider == "openai":
         tool: dict[str, Any] = {"type": "mcp", "server_label": item.name, "server_url": item.url}
@@ -94,16 +94,16 @@ def _server(item: RemoteMcp, provider: str) -> dict[str, Any]:
     return {"mcpServers": [{"name": item.name, "streamableHttpTransport": transport}]}
 
 
-def each_once(items: Iterable[Native]) -> tuple[Native, ...]:
+def deduplicate(items: Iterable[AnyNativeTool]) -> tuple[AnyNativeTool, ...]:
     """Return tools without those that are said twice; of two searches, or servers of one name, the later one holds."""
-    kept: dict[Any, Native] = {}
+    unique_items: dict[Any, AnyNativeTool] = {}
     for item in items:
         key = ("spec", repr(item)) if isinstance(item, NativeTool) else (type(item), item.name)
-        kept[key] = item
-    return tuple(kept.values())
+        unique_items[key] = item
+    return tuple(unique_items.values())
 
 
-def anthropic_servers(items: tuple[Native, ...]) -> list[dict[str, Any]]:
+def format_anthropic_servers(items: tuple[AnyNativeTool, ...]) -> list[dict[str, Any]]:
     """Return what Anthropic is told of MCP servers beside the tools."""
     return [
         {

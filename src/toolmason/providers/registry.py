@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.provider_tools import Native
+from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason.errors import UnsupportedProvider
 from toolmason.providers.codec import Codec, Format
 from toolmason.providers.formats.anthropic import CODEC as ANTHROPIC
@@ -31,16 +31,16 @@ KNOWN: Final = tuple(_FORMATS)
 """The providers that we know."""
 
 
-def format_of(provider: str) -> Format:
+def get_format(provider: str) -> Format:
     """Return the format of a provider.
 
     Raises:
         UnsupportedProvider: there is none of that name; names those there are.
     """
-    found = _FORMATS.get(str(provider).strip().lower().replace("_", "-"))
-    if found is None:
+    provider_format = _FORMATS.get(str(provider).strip().lower().replace("_", "-"))
+    if provider_format is None:
         raise UnsupportedProvider(provider, KNOWN)
-    return found
+    return provider_format
 
 
 def codec(provider: str) -> Codec:
@@ -49,22 +49,22 @@ def codec(provider: str) -> Codec:
     Raises:
         UnsupportedProvider: there is none of that name; names those there are.
     """
-    found = format_of(provider)
-    if not isinstance(found, Codec):
+    provider_format = get_format(provider)
+    if not isinstance(provider_format, Codec):
         raise UnsupportedProvider(provider, [name for name, made in _FORMATS.items() if isinstance(made, Codec)])
-    return found
+    return provider_format
 
 
 def definitions(
     tools: Sequence[Tool],
-    native: Iterable[Native],
+    native: Iterable[AnyNativeTool],
     provider: str,
     strict: Strict,
     lossy: bool,  # noqa: FBT001 - called by position from `_core.exports`
 ) -> list[dict[str, Any]]:
     """Return tools as a provider takes them; see `Toolbox.definitions`."""
-    made = format_of(provider)
-    return made.tools(made.offer(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy))
+    provider_format = get_format(provider)
+    return provider_format.format_tools(provider_format.fit_tools(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy))
 
 
 def verdict(tool: ToolDefinition, provider: str, strict: Strict = "auto") -> Verdict:
@@ -73,4 +73,4 @@ def verdict(tool: ToolDefinition, provider: str, strict: Strict = "auto") -> Ver
     Raises:
         UnsupportedProvider: there is no such provider; names those there are.
     """
-    return format_of(provider).verdict(tool, strict)
+    return get_format(provider).verdict(tool, strict)

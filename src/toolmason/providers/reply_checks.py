@@ -13,16 +13,16 @@ from toolmason._core.values.content import Text
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ModelError, clip
 
-WRONG: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+PARSE_ERRORS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What reading data of another shape than it should have leads to."""
 
 
-def unreadable(provider: str, what: str, error: Exception, data: Any) -> ModelError:
+def make_unreadable_error(provider: str, what: str, error: Exception, data: Any) -> ModelError:
     """Return the failure to read something."""
     return ModelError(provider, f"{what} cannot be read ({type(error).__name__}: {error}): {str(data)[:200]}")
 
 
-def guarded(provider: str, events: Iterable[ModelEvent], data: Any) -> Iterator[ModelEvent]:
+def guard_events(provider: str, events: Iterable[ModelEvent], data: Any) -> Iterator[ModelEvent]:
     """Yield events as they are read.
 
     Raises:
@@ -30,12 +30,12 @@ def guarded(provider: str, events: Iterable[ModelEvent], data: Any) -> Iterator[
     """
     try:
         for event in events:
-            yield _checked_event(event)
-    except WRONG as error:
-        raise unreadable(provider, "an event of the stream", error, data) from error
+            yield _check_event(event)
+    except PARSE_ERRORS as error:
+        raise make_unreadable_error(provider, "an event of the stream", error, data) from error
 
 
-def checked(reply: ModelReply) -> ModelReply:
+def check_reply(reply: ModelReply) -> ModelReply:
     """Return a reply whose texts and names are texts.
 
     Raises:
@@ -43,42 +43,42 @@ def checked(reply: ModelReply) -> ModelReply:
     """
     for part in reply.message.content:
         if isinstance(part, Text):
-            _text(part.text, "the text")
+            _check_text(part.text, "the text")
     for call in reply.message.calls:
-        _checked_call(call)
+        _check_call(call)
     return reply
 
 
-def count(told: Mapping[str, Any], key: str) -> int:
+def get_token_count(usage: Mapping[str, Any], key: str) -> int:
     """Return a number of tokens; what is none counts for nothing, and does not cost the answer."""
-    found = told.get(key)
-    return found if type(found) is int and found > 0 else 0
+    value = usage.get(key)
+    return value if type(value) is int and value > 0 else 0
 
 
-def inner(told: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def get_inner_object(usage: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object within another; an empty one where there is none."""
-    found = told.get(key)
-    return found if isinstance(found, Mapping) else {}
+    value = usage.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
-def _checked_event(event: ModelEvent) -> ModelEvent:
+def _check_event(event: ModelEvent) -> ModelEvent:
     if isinstance(event, CallOpened):
-        _text(event.id, "the id of a call")
-        _text(event.name, "the name of a call")
+        _check_text(event.id, "the id of a call")
+        _check_text(event.name, "the name of a call")
     elif isinstance(event, CallClosed):
-        _checked_call(event.call)
+        _check_call(event.call)
     elif not isinstance(event, Finished):
-        _text(event.text, "a piece")
+        _check_text(event.text, "a piece")
     return event
 
 
-def _checked_call(call: ToolCall) -> None:
-    _text(call.id, "the id of a call")
-    _text(call.name, "the name of a call")
+def _check_call(call: ToolCall) -> None:
+    _check_text(call.id, "the id of a call")
+    _check_text(call.name, "the name of a call")
     if not isinstance(call.arguments, str | Mapping):
         raise TypeError(f"the arguments of a call are of the type {type(call.arguments).__name__}")
 
 
-def _text(value: Any, what: str) -> None:
+def _check_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} is {clip(repr(value), 40)}, not a text")

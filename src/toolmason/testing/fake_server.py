@@ -18,19 +18,19 @@ from typing import Any, Final
 
 from typing_extensions import Unpack
 
-from toolmason._core.remote.protocol import Host, Remote
+from toolmason._core.remote.protocol import ServerRequestHandlers, Remote
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.server_options import ServerWords
+from toolmason.mcp_client.server_options import ServerOptions
 from toolmason.mcp_client.source import McpServer
 from toolmason.testing import fake_server_process
 
 MCP_FAULTS: Final = tuple(fake_server_process.FAULTS)
 """What can go wrong with a call, by name."""
-_STARTS: Final = (None, "banner", "dies", "silent")
-_LISTINGS: Final = (None, "bad definition", "fails")
+_START_MODES: Final = (None, "banner", "dies", "silent")
+_LISTING_MODES: Final = (None, "bad definition", "fails")
 _ANYTHING: Final = {"type": "object"}
-_numbers = count(1)
+_log_numbers = count(1)
 
 
 class FakeMcpServer:
@@ -49,26 +49,26 @@ class FakeMcpServer:
         name: str = "fake",
         start: str | None = None,
         listing: str | None = None,
-        **words: Unpack[ServerWords],
+        **options: Unpack[ServerOptions],
     ) -> None:
         if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
             raise ConfigError(f"A server has no fault {unknown[0]!r}. There are: {', '.join(MCP_FAULTS)}.")
-        if start not in _STARTS or listing not in _LISTINGS:
-            raise ConfigError(f"start={start!r}, listing={listing!r}: give one of {_STARTS}, and one of {_LISTINGS}.")
-        self._log = _folder() / f"{next(_numbers)}.jsonl"
+        if start not in _START_MODES or listing not in _LISTING_MODES:
+            raise ConfigError(f"start={start!r}, listing={listing!r}: give one of {_START_MODES}, and one of {_LISTING_MODES}.")
+        self._log = _get_log_dir() / f"{next(_log_numbers)}.jsonl"
         plan = {
-            "tools": {tool: _described(tool, answer) for tool, answer in tools.items()},
+            "tools": {tool: _describe_tool(tool, answer) for tool, answer in tools.items()},
             "faults": list(faults),
             "start": start,
             "listing": listing,
         }
         command = [str(fake_server_process.__file__), json.dumps(plan), str(self._log)]
-        self.source = McpServer.stdio(name, sys.executable, command, **words)
+        self.source = McpServer.stdio(name, sys.executable, command, **options)
         """The server as a toolbox knows it."""
 
-    def __remote__(self, host: Host) -> Remote:
+    def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
         """Return a connection for one toolbox."""
-        return self.source.__remote__(host)
+        return self.source.__remote__(handlers)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -80,12 +80,12 @@ class FakeMcpServer:
 
 
 @lru_cache(maxsize=1)
-def _folder() -> Path:
+def _get_log_dir() -> Path:
     # Until the end of this process: a toolbox may use a server longer than the test holds it.
     folder = tempfile.mkdtemp(prefix="toolmason-fake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-def _described(name: str, answer: Any) -> dict[str, Any]:
+def _describe_tool(name: str, answer: Any) -> dict[str, Any]:
     return {"description": f"Answer as {name} would.", "input_schema": _ANYTHING, "answer": answer}

@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, Final
 VERSION: Final = "2025-06-18"
 METHOD_NOT_FOUND: Final = -32601
 INTERNAL_ERROR: Final = -32603
-HUGE: Final = 2_000_000
+HUGE_CHARS: Final = 2_000_000
 
 
-class Standin:
+class FakeServerProcess:
     """The server: what it was told to do, and where it writes."""
 
     def __init__(self, plan: dict[str, Any], log: Path, out: BinaryIO) -> None:
@@ -29,9 +29,9 @@ class Standin:
 
     def write(self, message: dict[str, Any]) -> None:
         """Send one message."""
-        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
-    def raw(self, data: bytes) -> None:
+    def write_raw(self, data: bytes) -> None:
         """Send bytes as they are."""
         self.out.write(data)
         self.out.flush()
@@ -41,36 +41,36 @@ class Standin:
         if self.plan["start"] == "dies":
             raise SystemExit(3)
         if self.plan["start"] == "banner":
-            self.raw(b"Fake server, ready.\n")
+            self.write_raw(b"Fake server, ready.\n")
         for line in lines:
             request = json.loads(line)
             if "id" in request and self.plan["start"] != "silent":
-                self.answer(request)
+                self.handle_request(request)
 
-    def answer(self, request: dict[str, Any]) -> None:
+    def handle_request(self, request: dict[str, Any]) -> None:
         """Answer one request."""
-        number, method = request["id"], request.get("method")
+        request_id, method = request["id"], request.get("method")
         if method == "initialize":
             info = {"name": "fake", "version": "1"}
             self.write(
                 {
-                    "id": number,
+                    "id": request_id,
                     "result": {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": info},
                 }
             )
         elif method == "ping":
-            self.write({"id": number, "result": {}})
+            self.write({"id": request_id, "result": {}})
         elif method == "tools/list":
-            self.list(number)
+            self.list_tools(request_id)
         elif method == "tools/call":
-            self.call(number, request["params"])
+            self.call_tool(request_id, request["params"])
         else:
-            self.write({"id": number, "error": {"code": METHOD_NOT_FOUND, "message": f"no method {method}"}})
+            self.write({"id": request_id, "error": {"code": METHOD_NOT_FOUND, "message": f"no method {method}"}})
 
-    def list(self, number: Any) -> None:
+    def list_tools(self, request_id: Any) -> None:
         """Answer what tools there are."""
         if self.plan["listing"] == "fails":
-            self.write({"id": number, "error": {"code": INTERNAL_ERROR, "message": "the list failed on purpose"}})
+            self.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the list failed on purpose"}})
             return
         tools = [
             {"name": name, "description": tool["description"], "inputSchema": tool["input_schema"]}
@@ -78,11 +78,11 @@ class Standin:
         ]
         if self.plan["listing"] == "bad definition":
             tools.append({"name": "broken", "inputSchema": "none"})
-        self.write({"id": number, "result": {"tools": tools}})
+        self.write({"id": request_id, "result": {"tools": tools}})
 
-    def call(self, number: Any, params: dict[str, Any]) -> None:
+    def call_tool(self, request_id: Any, params: dict[str, Any]) -> None:
         """Answer a call as the plan says."""
-        place = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
+        index = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
         with self.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps({"name": params["name"], "arguments": params.get("arguments") or {}}) + "\n")
         faults = self.plan["faults"]
@@ -91,60 +91,60 @@ class Standin:
         result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
         if isinstance(answer, dict):
             result["structuredContent"] = answer
-        FAULTS[faults[place] if place < len(faults) else "none"](self, number, result)
+        FAULTS[faults[index] if index < len(faults) else "none"](self, request_id, result)
 
 
-def _none(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    server.write({"id": number, "result": result})
+def _answer_normally(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    server.write({"id": request_id, "result": result})
 
 
-def _fails(server: Standin, number: Any, result: dict[str, Any]) -> None:
+def _fails(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
-    server.write({"id": number, "error": {"code": INTERNAL_ERROR, "message": "the call failed on purpose"}})
+    server.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the call failed on purpose"}})
 
 
-def _says_no(server: Standin, number: Any, result: dict[str, Any]) -> None:
+def _says_no(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
     refused = {"content": [{"type": "text", "text": "refused on purpose"}], "isError": True}
-    server.write({"id": number, "result": refused})
+    server.write({"id": request_id, "result": refused})
 
 
-def _dies(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    del server, number, result
+def _dies(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    del server, request_id, result
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _silent(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    del server, number, result
+def _silent(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    del server, request_id, result
 
 
-def _garbage(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    server.raw(b"Debug: here I am\n\xff\xfe\n{not json\n")
-    _none(server, number, result)
+def _garbage(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    server.write_raw(b"Debug: here I am\n\xff\xfe\n{not json\n")
+    _answer_normally(server, request_id, result)
 
 
-def _twice(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    _none(server, number, result)
-    _none(server, number, result)
+def _twice(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    _answer_normally(server, request_id, result)
+    _answer_normally(server, request_id, result)
 
 
-def _wrong_id(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    server.write({"id": f"not {number}", "result": result})
-    _none(server, number, result)
+def _wrong_id(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    server.write({"id": f"not {request_id}", "result": result})
+    _answer_normally(server, request_id, result)
 
 
-def _no_result(server: Standin, number: Any, result: dict[str, Any]) -> None:
+def _no_result(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
-    server.write({"id": number, "result": {"content": 7}})
+    server.write({"id": request_id, "result": {"content": 7}})
 
 
-def _huge(server: Standin, number: Any, result: dict[str, Any]) -> None:
-    result["content"][0]["text"] = "x" * HUGE
-    _none(server, number, result)
+def _huge(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+    result["content"][0]["text"] = "x" * HUGE_CHARS
+    _answer_normally(server, request_id, result)
 
 
-FAULTS: Final[dict[str, Callable[[Standin, Any, dict[str, Any]], None]]] = {
-    "none": _none,
+FAULTS: Final[dict[str, Callable[[FakeServerProcess, Any, dict[str, Any]], None]]] = {
+    "none": _answer_normally,
     "fails": _fails,
     "says no": _says_no,
     "dies": _dies,
@@ -159,4 +159,4 @@ FAULTS: Final[dict[str, Callable[[Standin, Any, dict[str, Any]], None]]] = {
 
 
 if __name__ == "__main__":
-    Standin(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.stdout.buffer).serve(sys.stdin.buffer)
+    FakeServerProcess(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.stdout.buffer).serve(sys.stdin.buffer)

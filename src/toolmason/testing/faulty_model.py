@@ -38,7 +38,7 @@ class FaultyModel:
         self.faults, self.answers_after = chosen, answers_after
         """After this many requests it answers; `None`: it goes on for ever."""
         self.requests: list[ModelRequest] = []
-        self.chance = random.Random(seed)  # noqa: S311 - chosen by a seed on purpose
+        self.rng = random.Random(seed)  # noqa: S311 - chosen by a seed on purpose
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Answer wrongly.
@@ -49,7 +49,7 @@ class FaultyModel:
         self.requests.append(request)
         if self.answers_after is not None and len(self.requests) > self.answers_after:
             return ModelReply(Message("assistant", "I give up."))
-        return FAULTS[self.chance.choice(self.faults)](self, request)
+        return FAULTS[self.rng.choice(self.faults)](self, request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer wrongly, piece by piece."""
@@ -61,69 +61,69 @@ class FaultyModel:
             yield CallClosed(call)
         yield Finished(reply)
 
-    def id(self) -> str:
+    def make_id(self) -> str:
         """Return an id for a call."""
-        return f"call_{len(self.requests)}_{self.chance.randrange(10**6)}"
+        return f"call_{len(self.requests)}_{self.rng.randrange(10**6)}"
 
-    def call(self, request: ModelRequest, arguments: Any = None, name: str | None = None) -> ToolCall:
+    def make_call(self, request: ModelRequest, arguments: Any = None, name: str | None = None) -> ToolCall:
         """Return a call of some tool that was offered, with arguments of about the right kind."""
         if not request.tools:
-            return ToolCall(self.id(), "nothing" if name is None else name, {})
-        tool = self.chance.choice(request.tools)
-        made = {key: _value(part, self.chance) for key, part in tool.input_schema.get("properties", {}).items()}
-        return ToolCall(self.id(), tool.name if name is None else name, made if arguments is None else arguments)
+            return ToolCall(self.make_id(), "nothing" if name is None else name, {})
+        tool = self.rng.choice(request.tools)
+        values = {key: _make_value(part, self.rng) for key, part in tool.input_schema.get("properties", {}).items()}
+        return ToolCall(self.make_id(), tool.name if name is None else name, values if arguments is None else arguments)
 
 
-def _value(schema: Any, chance: random.Random) -> Any:
+def _make_value(schema: Any, rng: random.Random) -> Any:
     kind = schema.get("type") if isinstance(schema, dict) else None
     kinds = {"integer": 3, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
-    return kinds.get(str(kind), chance.choice(["text", "", "ž"]))
+    return kinds.get(str(kind), rng.choice(["text", "", "ž"]))
 
 
-def _calls(*calls: ToolCall) -> ModelReply:
+def _make_calls_reply(*calls: ToolCall) -> ModelReply:
     return ModelReply(Message("assistant", (), calls), finish="calls")
 
 
-def _good(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return _calls(*(model.call(request) for _ in range(model.chance.randint(1, 3))))
+def _make_valid_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
+    return _make_calls_reply(*(model.make_call(request) for _ in range(model.rng.randint(1, 3))))
 
 
 def _bad_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    text = model.chance.choice(["{a: 1}", "not json", "[1, 2]", "null", "{'a': 1}", "```json\n{}\n```", '"{}"'])
-    return _calls(model.call(request, text))
+    text = model.rng.choice(["{a: 1}", "not json", "[1, 2]", "null", "{'a': 1}", "```json\n{}\n```", '"{}"'])
+    return _make_calls_reply(model.make_call(request, text))
 
 
 def _cut_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    call = model.call(request)
+    call = model.make_call(request)
     text = json.dumps(call.arguments) or "{}"
     return ModelReply(Message("assistant", (), [ToolCall(call.id, call.name, text[: len(text) // 2])]), finish="length")
 
 
-def _invented(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return _calls(model.call(request, name=model.chance.choice(["do_everything", "", "search.web", "x" * 200])))
+def _invent_name(model: FaultyModel, request: ModelRequest) -> ModelReply:
+    return _make_calls_reply(model.make_call(request, name=model.rng.choice(["do_everything", "", "search.web", "x" * 200])))
 
 
 def _same_id(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    one, two = model.call(request), model.call(request)
-    return _calls(one, ToolCall(one.id, two.name, two.arguments), ToolCall("", two.name, two.arguments))
+    one, two = model.make_call(request), model.make_call(request)
+    return _make_calls_reply(one, ToolCall(one.id, two.name, two.arguments), ToolCall("", two.name, two.arguments))
 
 
-def _again(model: FaultyModel, request: ModelRequest) -> ModelReply:
+def _repeat_last_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
     last = next((message.calls for message in reversed(request.messages) if message.calls), ())
     return (
-        _calls(*(ToolCall(model.id(), call.name, call.arguments) for call in last)) if last else _good(model, request)
+        _make_calls_reply(*(ToolCall(model.make_id(), call.name, call.arguments) for call in last)) if last else _make_valid_calls(model, request)
     )
 
 
 def _wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    call = model.call(request)
+    call = model.make_call(request)
     given: dict[str, Any] = call.arguments if isinstance(call.arguments, dict) else {}
     wrong = {key: {"unexpected": [value]} for key, value in given.items()}
-    return _calls(ToolCall(call.id, call.name, {**wrong, "extra": 1}))
+    return _make_calls_reply(ToolCall(call.id, call.name, {**wrong, "extra": 1}))
 
 
 def _says_and_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return ModelReply(Message("assistant", "Let me see.", [model.call(request)]))
+    return ModelReply(Message("assistant", "Let me see.", [model.make_call(request)]))
 
 
 def _silent(model: FaultyModel, request: ModelRequest) -> ModelReply:
@@ -137,12 +137,12 @@ def _fails(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 
 FAULTS: Final[dict[str, Fault]] = {
-    "none": _good,
+    "none": _make_valid_calls,
     "bad json": _bad_json,
     "cut json": _cut_json,
-    "invented name": _invented,
+    "invented name": _invent_name,
     "same id": _same_id,
-    "the same again": _again,
+    "the same again": _repeat_last_calls,
     "wrong types": _wrong_types,
     "says and calls": _says_and_calls,
     "silent": _silent,

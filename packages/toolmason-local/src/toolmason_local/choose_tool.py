@@ -14,21 +14,21 @@ from typing import Final
 from toolmason._core.toolbox.exchange import ToolChoice
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ModelError
-from toolmason.models.lexical.similarity import likeness
-from toolmason_local.writer import Writer, harmless
+from toolmason.models.lexical.similarity import score_similarity
+from toolmason_local.writer import TextGenerator, escape_special_tokens
 
 # Found on the half of BFCL that the figures in the docs do not come from.
-NEVER: Final = -0.05
+MIN_SCORE: Final = -0.05
 """Less like any tool than this: none is meant."""
-SURELY: Final = 0.05
+CERTAIN_SCORE: Final = 0.05
 """More like a tool than this: it is meant."""
-_CLOSE: Final = 0.03
+_TIE_MARGIN: Final = 0.03
 """Two tools that are less apart than this are a tie."""
-_CONVINCED: Final = 2.0
+_MIN_GAIN: Final = 2.0
 """By how much a tool must make a text likelier, as a log-probability of each token, before a doubt is over."""
 _MODEL_WEIGHT: Final = 0.02
-_MOST_ASKED: Final = 3
-_LONGEST_TEXT, _LONGEST_NOTE = 1500, 300
+_MAX_CANDIDATES: Final = 3
+_MAX_TEXT_CHARS, _MAX_NOTE_CHARS = 1500, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,49 +39,49 @@ class Candidate:
     score: float
 
 
-def allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -> list[ToolDefinition]:
+def filter_allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -> list[ToolDefinition]:
     """Return the tools that may be called."""
     if choice is None:
         return list(tools)
     return [] if choice.mode == "none" else [tool for tool in tools if not choice.names or tool.name in choice.names]
 
 
-def chosen(writer: Writer, text: str, tools: Sequence[ToolDefinition], *, must: bool = False) -> ToolDefinition | None:
+def choose_tool(writer: TextGenerator, text: str, tools: Sequence[ToolDefinition], *, required: bool = False) -> ToolDefinition | None:
     """Return the tool that a text asks for; with `must`, always one of them.
 
     A model that cannot be asked leaves it to the words.
     """
-    best = shortlist(text[-_LONGEST_TEXT:], tools)
-    if not best or (best[0].score < NEVER and not must):
+    candidates = shortlist(text[-_MAX_TEXT_CHARS:], tools)
+    if not candidates or (candidates[0].score < MIN_SCORE and not required):
         return None
-    if len(best) == 1 and (must or best[0].score >= SURELY):
-        return best[0].tool
+    if len(candidates) == 1 and (required or candidates[0].score >= CERTAIN_SCORE):
+        return candidates[0].tool
     try:
-        return _decided(writer, text, best, must=must)
+        return _decide_with_model(writer, text, candidates, required=required)
     except ModelError:
-        return best[0].tool if must or best[0].score >= SURELY else None
+        return candidates[0].tool if required or candidates[0].score >= CERTAIN_SCORE else None
 
 
 def shortlist(text: str, tools: Sequence[ToolDefinition]) -> list[Candidate]:
     """Return the tools that are about as like a text as the best one, the best first; ties by name."""
-    scored = [Candidate(tool, score) for tool, score in zip(tools, likeness(text, tools), strict=True)]
+    scored = [Candidate(tool, score) for tool, score in zip(tools, score_similarity(text, tools), strict=True)]
     scored.sort(key=lambda one: (-one.score, one.tool.name))
-    return [one for one in scored if one.score > scored[0].score - _CLOSE][:_MOST_ASKED]
+    return [candidate for candidate in scored if candidate.score > scored[0].score - _TIE_MARGIN][:_MAX_CANDIDATES]
 
 
-def _decided(writer: Writer, text: str, best: Sequence[Candidate], *, must: bool) -> ToolDefinition | None:
-    asked = harmless(text[-_LONGEST_TEXT:])
-    none = writer.likelihood("User request:", asked)
-    gains = [writer.likelihood(_prompt(one.tool), asked) - none for one in best]
-    both = [
-        (one.score + _MODEL_WEIGHT * gain, -place) for place, (one, gain) in enumerate(zip(best, gains, strict=True))
+def _decide_with_model(writer: TextGenerator, text: str, candidates: Sequence[Candidate], *, required: bool) -> ToolDefinition | None:
+    request_text = escape_special_tokens(text[-_MAX_TEXT_CHARS:])
+    baseline = writer.score_text("User request:", request_text)
+    gains = [writer.score_text(_make_prompt(candidate.tool), request_text) - baseline for candidate in candidates]
+    scores = [
+        (one.score + _MODEL_WEIGHT * gain, -index) for index, (one, gain) in enumerate(zip(candidates, gains, strict=True))
     ]
-    place = -max(both)[1]
-    if must or best[place].score >= SURELY or gains[place] > _CONVINCED:
-        return best[place].tool
+    place = -max(scores)[1]
+    if required or candidates[place].score >= CERTAIN_SCORE or gains[place] > _MIN_GAIN:
+        return candidates[place].tool
     return None
 
 
-def _prompt(tool: ToolDefinition) -> str:
-    note = " ".join(harmless(tool.description).split())[:_LONGEST_NOTE]
-    return f"Function {harmless(tool.name)}: {note}\nUser request to this function:"
+def _make_prompt(tool: ToolDefinition) -> str:
+    note = " ".join(escape_special_tokens(tool.description).split())[:_MAX_NOTE_CHARS]
+    return f"Function {escape_special_tokens(tool.name)}: {note}\nUser request to this function:"

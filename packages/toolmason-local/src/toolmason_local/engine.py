@@ -16,32 +16,32 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolmason._core.toolbox.exchange import Usage
-from toolmason.errors import ModelError, clip, text_of
-from toolmason_local.grammars import literal
+from toolmason.errors import ModelError, clip, safe_str
+from toolmason_local.grammars import format_literal
 from toolmason_local.weights import INSTALL
-from toolmason_local.writer import Bounds, Written
+from toolmason_local.writer import GenerationLimits, Completion
 
-CONTEXT: Final = 4096
+CONTEXT_TOKENS: Final = 4096
 """Tokens that a prompt and its answer may have."""
-_SCORED_WORDS: Final = 25
+_MAX_SCORED_WORDS: Final = 25
 """How much of a text its likelihood is read from: each token costs about 20 ms on one core."""
 
 
-class Stopped(Exception):
+class GenerationStopped(Exception):
     """The caller does not want an answer any more."""
 
 
-def engine_of(path: Path) -> Engine:
+def get_engine(path: Path) -> LlamaEngine:
     """Return the engine of a file; the same one for everybody in this process."""
-    return _engine(path, os.getpid())  # its threads do not survive a fork
+    return _make_engine(path, os.getpid())  # its threads do not survive a fork
 
 
 @lru_cache(maxsize=2)
-def _engine(path: Path, _: int) -> Engine:
-    return Engine(path)
+def _make_engine(path: Path, _: int) -> LlamaEngine:
+    return LlamaEngine(path)
 
 
-class Engine:
+class LlamaEngine:
     """One file in memory, and the one thread that asks it."""
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +55,7 @@ class Engine:
         """Where llama.cpp listens, on the loopback interface and behind a key; `None` until it is loaded."""
         return str(self._servers[0].listening_address) if self._servers else None
 
-    def session(self, is_over: Callable[[], bool]) -> Session:
+    def start_session(self, is_cancelled: Callable[[], bool]) -> LlamaSession:
         """Return a writer for one request, which ends as soon as `is_over` says so.
 
         Raises:
@@ -63,18 +63,18 @@ class Engine:
             ModelError: the file could not be loaded.
         """
         if not self._servers:
-            self._servers = (_started(self.path),)
-        return Session(self._servers[0], is_over)
+            self._servers = (_start_server(self.path),)
+        return LlamaSession(self._servers[0], is_cancelled)
 
 
-def _started(path: Path) -> Any:
+def _start_server(path: Path) -> Any:
     try:
         llama = import_module("xllamacpp")
     except ImportError as missing:
         raise ImportError(f"The local model needs llama.cpp: {INSTALL}") from missing
     settings = llama.CommonParams()
     settings.model.path = str(path)
-    settings.n_ctx, settings.n_parallel = CONTEXT, 1
+    settings.n_ctx, settings.n_parallel = CONTEXT_TOKENS, 1
     # Two threads on a busy machine of two cores are ten times slower than one: they wait for each other.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.warmup, settings.verbosity = False, -1
@@ -83,17 +83,17 @@ def _started(path: Path) -> Any:
     try:
         return llama.Server(settings)
     except Exception as error:
-        raise ModelError("local", f"{path.name} could not be loaded: {text_of(error)}", code="load") from error
+        raise ModelError("local", f"{path.name} could not be loaded: {safe_str(error)}", code="load") from error
 
 
-class Session:
+class LlamaSession:
     """A `Writer` over a running llama.cpp."""
 
-    def __init__(self, server: Any, is_over: Callable[[], bool]) -> None:
-        self._server, self._is_over = server, is_over
+    def __init__(self, server: Any, is_cancelled: Callable[[], bool]) -> None:
+        self._server, self._is_cancelled = server, is_cancelled
         self.usage = Usage()
 
-    def write(self, prompt: str, bounds: Bounds, told: Callable[[str], None] | None = None) -> Written:
+    def generate(self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None) -> Completion:
         """Go on with a prompt, token by token.
 
         Raises:
@@ -101,34 +101,34 @@ class Session:
             Stopped: the caller has gone.
         """
         pieces: list[str] = []
-        ends: list[str] = []
-        refused: list[Any] = []
+        finish_reasons: list[str] = []
+        errors: list[Any] = []
 
-        def take(chunk: Any) -> bool:
+        def on_chunk(chunk: Any) -> bool:
             if isinstance(chunk, Mapping) and "error" in chunk:
-                refused.append(chunk["error"])
-            choice = _choice(chunk)
+                errors.append(chunk["error"])
+            choice = _get_choice(chunk)
             if text := choice.get("text"):
                 pieces.append(text)
-                if told is not None:
-                    told(text)
+                if on_text is not None:
+                    on_text(text)
             if choice.get("finish_reason"):
-                ends.append(choice["finish_reason"])
-                self._count(chunk)
-            return self._is_over()
+                finish_reasons.append(choice["finish_reason"])
+                self._add_usage(chunk)
+            return self._is_cancelled()
 
-        body: dict[str, Any] = {"prompt": prompt, "max_tokens": bounds.most, "temperature": 0.0, "stream": True}
-        body |= {"stop": list(bounds.stop)} if bounds.stop else {}
-        body |= {"grammar": bounds.grammar} if bounds.grammar is not None else {}
-        body |= {"json_schema": dict(bounds.schema)} if bounds.schema is not None else {}
-        if bounds.grammar is None and bounds.schema is None:
+        body: dict[str, Any] = {"prompt": prompt, "max_tokens": limits.max_tokens, "temperature": 0.0, "stream": True}
+        body |= {"stop": list(limits.stop)} if limits.stop else {}
+        body |= {"grammar": limits.grammar} if limits.grammar is not None else {}
+        body |= {"json_schema": dict(limits.schema)} if limits.schema is not None else {}
+        if limits.grammar is None and limits.schema is None:
             body |= {"repeat_penalty": 1.1}
-        self._ask(body, take)
-        if refused:
-            raise _refusal(refused[0])
-        return Written("".join(pieces), ends[-1:] == ["stop"])
+        self._request(body, on_chunk)
+        if errors:
+            raise _make_error(errors[0])
+        return Completion("".join(pieces), finish_reasons[-1:] == ["stop"])
 
-    def likelihood(self, prompt: str, text: str) -> float:
+    def score_text(self, prompt: str, text: str) -> float:
         """Return the mean log-probability of the first words of a text after a prompt.
 
         llama.cpp tells the probability of what it writes, not of what it reads: so it is made to write the text.
@@ -137,42 +137,42 @@ class Session:
             ModelError: llama.cpp refused.
             Stopped: the caller has gone.
         """
-        words = " " + " ".join(text.split()[:_SCORED_WORDS])[:400]
-        body = {"prompt": prompt, "grammar": f"root ::= {literal(words)}", "max_tokens": 160, "temperature": 0.0}
-        answer = self._ask({**body, "logprobs": 1}, None)
-        tokens = (_choice(answer).get("logprobs") or {}).get("content") or []
-        found = [float(token["logprob"]) for token in tokens if token.get("bytes")]
-        self._count(answer)
-        if not found:
+        words = " " + " ".join(text.split()[:_MAX_SCORED_WORDS])[:400]
+        body = {"prompt": prompt, "grammar": f"root ::= {format_literal(words)}", "max_tokens": 160, "temperature": 0.0}
+        answer = self._request({**body, "logprobs": 1}, None)
+        tokens = (_get_choice(answer).get("logprobs") or {}).get("content") or []
+        logprobs = [float(token["logprob"]) for token in tokens if token.get("bytes")]
+        self._add_usage(answer)
+        if not logprobs:
             raise ModelError("local", "llama.cpp told no probabilities")
-        return sum(found) / len(found)
+        return sum(logprobs) / len(logprobs)
 
-    def _ask(self, body: dict[str, Any], take: Callable[[Any], bool] | None) -> Any:
-        if self._is_over():
-            raise Stopped
+    def _request(self, body: dict[str, Any], on_chunk: Callable[[Any], bool] | None) -> Any:
+        if self._is_cancelled():
+            raise GenerationStopped
         try:
-            ask = self._server.handle_completions
-            answer = ask(body) if take is None else ask(body, take)
+            complete = self._server.handle_completions
+            answer = complete(body) if on_chunk is None else complete(body, on_chunk)
         except Exception as error:
-            raise ModelError("local", f"llama.cpp refused: {clip(text_of(error), 200)}") from error
+            raise ModelError("local", f"llama.cpp refused: {clip(safe_str(error), 200)}") from error
         if isinstance(answer, Mapping) and "error" in answer:
-            raise _refusal(answer["error"])
-        if self._is_over():
-            raise Stopped
+            raise _make_error(answer["error"])
+        if self._is_cancelled():
+            raise GenerationStopped
         return answer
 
-    def _count(self, answer: Any) -> None:
-        told = answer.get("usage") if isinstance(answer, Mapping) else None
-        if isinstance(told, Mapping):
-            cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
-            self.usage += Usage(told.get("prompt_tokens", 0), told.get("completion_tokens", 0), cached)
+    def _add_usage(self, answer: Any) -> None:
+        usage = answer.get("usage") if isinstance(answer, Mapping) else None
+        if isinstance(usage, Mapping):
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            self.usage += Usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0), cached)
 
 
-def _refusal(told: Any) -> ModelError:
-    words = told.get("message", told) if isinstance(told, Mapping) else told
-    return ModelError("local", f"llama.cpp refused: {clip(str(words), 200)}")
+def _make_error(error: Any) -> ModelError:
+    message = error.get("message", error) if isinstance(error, Mapping) else error
+    return ModelError("local", f"llama.cpp refused: {clip(str(message), 200)}")
 
 
-def _choice(answer: Any) -> Mapping[str, Any]:
+def _get_choice(answer: Any) -> Mapping[str, Any]:
     choices = answer.get("choices") if isinstance(answer, Mapping) else None
     return choices[0] if isinstance(choices, list) and choices else {}

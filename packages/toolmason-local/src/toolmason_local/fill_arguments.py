@@ -16,13 +16,13 @@ from pydantic_core import from_json
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ModelError
-from toolmason.models.lexical.extraction import Found, choices_in, codes_in, lists_in, numbers_in, quoted_in, whole_name
-from toolmason.models.lexical.similarity import properties_of, stem, stems
-from toolmason_local.grammars import any_of, bounded, piece_of, pieces_of
-from toolmason_local.smallest_values import NOTHING, fits, resolved, smallest, with_definitions
-from toolmason_local.writer import Bounds, Writer, harmless
+from toolmason.models.lexical.extraction import FoundNumber, find_choices, find_codes, find_lists, find_numbers, find_quoted, expand_name
+from toolmason.models.lexical.similarity import get_properties, stem, extract_stems
+from toolmason_local.grammars import make_choice_grammar, limit_lengths, make_phrase_grammar, make_phrase_list_grammar
+from toolmason_local.smallest_values import NO_VALUE, is_valid, resolve, find_smallest, with_definitions
+from toolmason_local.writer import GenerationLimits, TextGenerator, escape_special_tokens
 
-_SHOTS: Final = """\
+_EXAMPLES: Final = """\
 Copy the arguments of a function out of a request.
 
 Function: book_table: Reserve a table in a restaurant.
@@ -38,188 +38,188 @@ source (Currency to convert from): "euros"
 target (Currency to convert to): "dollars"
 
 """
-_LONGEST_TEXT, _LONGEST_NOTE, _MOST_PARAMETERS, _DEEPEST = 1500, 160, 40, 3
+_MAX_TEXT_CHARS, _MAX_NOTE_CHARS, _MAX_PARAMETERS, _MAX_DEPTH = 1500, 160, 40, 3
 
 
-def filled(writer: Writer, tool: ToolDefinition, text: str) -> dict[str, Any] | None:
+def fill_arguments(writer: TextGenerator, tool: ToolDefinition, text: str) -> dict[str, Any] | None:
     """Return arguments for a tool, out of a text; `None` where nothing that fits could be found.
 
     A value that the model fails to write is replaced like one that does not fit.
     """
-    schema, text = tool.input_schema, text[-_LONGEST_TEXT:]
-    about = f"Function: {harmless(tool.name)}: {_note(tool.description)}\nRequest: {harmless(text)}\n"
-    sheet = _Sheet(writer, schema, text, _SHOTS + about, numbers_in(text), lists_in(text))
-    values = sheet.fill(schema, 0)
-    if fits(values, schema):
+    schema, text = tool.input_schema, text[-_MAX_TEXT_CHARS:]
+    header = f"Function: {escape_special_tokens(tool.name)}: {_shorten_note(tool.description)}\nRequest: {escape_special_tokens(text)}\n"
+    form = _ArgumentForm(writer, schema, text, _EXAMPLES + header, find_numbers(text), find_lists(text))
+    values = form.fill_object(schema, 0)
+    if is_valid(values, schema):
         return values
     required = schema.get("required", ())
-    short = {name: value for name, value in values.items() if name in required}
-    if fits(short, schema):
-        return short
-    least = smallest(schema, schema)
-    return least if isinstance(least, dict) else None
+    required_values = {name: value for name, value in values.items() if name in required}
+    if is_valid(required_values, schema):
+        return required_values
+    smallest_values = find_smallest(schema, schema)
+    return smallest_values if isinstance(smallest_values, dict) else None
 
 
-def _note(text: str) -> str:
-    return " ".join(harmless(text).split())[:_LONGEST_NOTE]
+def _shorten_note(text: str) -> str:
+    return " ".join(escape_special_tokens(text).split())[:_MAX_NOTE_CHARS]
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _ArgumentForm:
     """A form that is filled in line by line; the model sees the lines above."""
 
-    writer: Writer
+    writer: TextGenerator
     root: Mapping[str, Any]
     text: str
     prompt: str
-    numbers: list[Found]
+    numbers: list[FoundNumber]
     """Those that no parameter has taken."""
     lists: list[list[Any]]
-    said: set[str] = field(default_factory=set)
-    claims: dict[str, Found] = field(default_factory=dict)
-    left: str = ""
+    text_stems: set[str] = field(default_factory=set)
+    number_claims: dict[str, FoundNumber] = field(default_factory=dict)
+    remaining_text: str = ""
     """The text without what other parameters have taken."""
 
     def __post_init__(self) -> None:
-        self.said, self.left = set(stems(self.text)), self.text
+        self.text_stems, self.remaining_text = set(extract_stems(self.text)), self.text
 
-    def fill(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def fill_object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         """Return values for the properties of an object."""
         required = schema.get("required", ())
-        parts = properties_of(schema)
+        parts = get_properties(schema)
         values: dict[str, Any] = {}
         # What must be there has the first pick of the numbers; a tool with hundreds of parameters is filled in part.
         order = [*(name for name in parts if name in required), *(name for name in parts if name not in required)]
-        strings = sum(_kind(parts[name], self.root) == "string" for name in order if name in required)
-        self.claims = self.claimed(order)
-        for place, name in enumerate(order):
-            part = resolved(parts[name], self.root)
-            must = name in required
-            if not must and (place >= _MOST_PARAMETERS or not self.is_meant(name, part)):
+        strings = sum(_get_kind(parts[name], self.root) == "string" for name in order if name in required)
+        self.number_claims = self.match_numbers(order)
+        for index, name in enumerate(order):
+            part = resolve(parts[name], self.root)
+            is_required = name in required
+            if not is_required and (index >= _MAX_PARAMETERS or not self.is_mentioned(name, part)):
                 continue
-            value = self.value(name, part, alone=must and strings == 1, depth=depth)
-            whole = with_definitions(parts[name], self.root)
-            if value is NOTHING or not fits(value, whole):
-                value = smallest(parts[name], self.root) if must else NOTHING
-            if value is not NOTHING:
+            value = self.find_value(name, part, is_only_string=is_required and strings == 1, depth=depth)
+            standalone = with_definitions(parts[name], self.root)
+            if value is NO_VALUE or not is_valid(value, standalone):
+                value = find_smallest(parts[name], self.root) if is_required else NO_VALUE
+            if value is not NO_VALUE:
                 values[name] = value
-                self.prompt += f"{self.line(name, part)}{json.dumps(value, ensure_ascii=False)}\n"
+                self.prompt += f"{self.format_line(name, part)}{json.dumps(value, ensure_ascii=False)}\n"
         return values
 
     @staticmethod
-    def line(name: str, part: Mapping[str, Any]) -> str:
-        note = _note(str(part.get("description", "")))
-        return f"{harmless(name)} ({note}): " if note else f"{harmless(name)}: "
+    def format_line(name: str, part: Mapping[str, Any]) -> str:
+        note = _shorten_note(str(part.get("description", "")))
+        return f"{escape_special_tokens(name)} ({note}): " if note else f"{escape_special_tokens(name)}: "
 
-    def is_meant(self, name: str, part: Mapping[str, Any]) -> bool:
+    def is_mentioned(self, name: str, part: Mapping[str, Any]) -> bool:
         """Tell whether a text says anything about a parameter that may be left out."""
         kind, choices = part.get("type"), part.get("enum")
         if isinstance(choices, list):
-            return bool(choices_in(self.text, choices))
-        own = set(stems(name))
-        named = bool(own) and own <= self.said
+            return bool(find_choices(self.text, choices))
+        name_stems = set(extract_stems(name))
+        is_named = bool(name_stems) and name_stems <= self.text_stems
         if kind in ("integer", "number"):
             return any(kind == "number" or found.value.is_integer() for found in self.numbers)
-        return named
+        return is_named
 
-    def value(self, name: str, part: Mapping[str, Any], *, alone: bool, depth: int) -> Any:
+    def find_value(self, name: str, part: Mapping[str, Any], *, is_only_string: bool, depth: int) -> Any:
         """Return a value for a parameter, or `NOTHING`."""
         if "const" in part:
             return part["const"]
         if isinstance(choices := part.get("enum"), list) and choices:
-            named = choices_in(self.text, choices)
-            return named[0] if len(named) == 1 else self.asked(name, part, Bounds(grammar=any_of(named or choices)))
+            named = find_choices(self.text, choices)
+            return named[0] if len(named) == 1 else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar(named or choices)))
         kind = part.get("type")
         if kind in ("integer", "number"):
-            return self.number(name, part, whole=kind == "integer")
+            return self.find_number(name, part, is_integer=kind == "integer")
         if kind == "boolean":
-            return self.truth(name, part)
+            return self.find_boolean(name, part)
         if kind == "string":
-            return self.string(name, part, alone=alone)
+            return self.find_string(name, part, is_only_string=is_only_string)
         if kind == "array":
-            return self.array(name, part)
-        if kind == "object" and properties_of(part) and depth < _DEEPEST:
-            self.prompt += f"{self.line(name, part)}\n"
-            return self.fill(part, depth + 1)
-        return self.free(name, part)
+            return self.find_array(name, part)
+        if kind == "object" and get_properties(part) and depth < _MAX_DEPTH:
+            self.prompt += f"{self.format_line(name, part)}\n"
+            return self.fill_object(part, depth + 1)
+        return self.ask_with_schema(name, part)
 
-    def number(self, name: str, part: Mapping[str, Any], *, whole: bool) -> Any:
+    def find_number(self, name: str, part: Mapping[str, Any], *, is_integer: bool) -> Any:
         usable = [
-            found for found in self.numbers if fits(_plain(found), part) and (found.value.is_integer() or not whole)
+            found for found in self.numbers if is_valid(_to_number(found), part) and (found.value.is_integer() or not is_integer)
         ]
         if not usable:
-            return part["default"] if "default" in part else self.free(name, part)
-        mine = [found for found in usable if self.claims.get(name) is found]
-        free = [found for found in usable if not any(found is other for other in self.claims.values())]
-        taken = (mine or free or usable)[0]
+            return part["default"] if "default" in part else self.ask_with_schema(name, part)
+        claimed = [found for found in usable if self.number_claims.get(name) is found]
+        unclaimed = [found for found in usable if not any(found is other for other in self.number_claims.values())]
+        taken = (claimed or unclaimed or usable)[0]
         self.numbers.remove(taken)
-        return _plain(taken)
+        return _to_number(taken)
 
-    def claimed(self, names: Sequence[str]) -> dict[str, Found]:
+    def match_numbers(self, names: Sequence[str]) -> dict[str, FoundNumber]:
         """Return the numbers that stand beside a parameter's own words: in "3 bedrooms for 500" the 3 is `bedrooms`."""
-        claims: dict[str, Found] = {}
+        claims: dict[str, FoundNumber] = {}
         # The word after a number says more than the others around it.
         for reach in (1, None):
             for name in names:
-                own = set(stems(name))
-                left = [found for found in self.numbers if not any(found is other for other in claims.values())]
-                beside = [found for found in left if own & set(map(stem, found.near[:reach]))]
+                name_stems = set(extract_stems(name))
+                unclaimed = [found for found in self.numbers if not any(found is other for other in claims.values())]
+                beside = [found for found in unclaimed if name_stems & set(map(stem, found.nearby_words[:reach]))]
                 if name not in claims and beside:
                     claims[name] = beside[0]
         return claims
 
-    def truth(self, name: str, part: Mapping[str, Any]) -> Any:
-        own = set(stems(name))
-        if own and own <= self.said:
+    def find_boolean(self, name: str, part: Mapping[str, Any]) -> Any:
+        name_stems = set(extract_stems(name))
+        if name_stems and name_stems <= self.text_stems:
             return True
-        return part["default"] if "default" in part else self.asked(name, part, Bounds(grammar=any_of([True, False])))
+        return part["default"] if "default" in part else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar([True, False])))
 
-    def string(self, name: str, part: Mapping[str, Any], *, alone: bool) -> Any:
-        marked = quoted_in(self.text) or codes_in(self.text)
-        if alone and len(marked) == 1 and fits(marked[0], part):
-            self.left = self.left.replace(marked[0], " ", 1)
+    def find_string(self, name: str, part: Mapping[str, Any], *, is_only_string: bool) -> Any:
+        marked = find_quoted(self.text) or find_codes(self.text)
+        if is_only_string and len(marked) == 1 and is_valid(marked[0], part):
+            self.remaining_text = self.remaining_text.replace(marked[0], " ", 1)
             return marked[0]
-        grammar = piece_of(harmless(self.left)) or piece_of(harmless(self.text))
-        value = NOTHING if grammar is None else self.asked(name, part, Bounds(grammar=grammar))
+        grammar = make_phrase_grammar(escape_special_tokens(self.remaining_text)) or make_phrase_grammar(escape_special_tokens(self.text))
+        value = NO_VALUE if grammar is None else self.ask_model(name, part, GenerationLimits(grammar=grammar))
         if not isinstance(value, str):
-            return self.free(name, part)
-        longer = whole_name(value, self.text)
-        value = longer if fits(longer, part) else value
-        self.left = self.left.replace(value, " ", 1)
+            return self.ask_with_schema(name, part)
+        longer = expand_name(value, self.text)
+        value = longer if is_valid(longer, part) else value
+        self.remaining_text = self.remaining_text.replace(value, " ", 1)
         return value
 
-    def array(self, name: str, part: Mapping[str, Any]) -> Any:
+    def find_array(self, name: str, part: Mapping[str, Any]) -> Any:
         for written in self.lists:
-            if fits(written, with_definitions(part, self.root)):
+            if is_valid(written, with_definitions(part, self.root)):
                 self.lists.remove(written)
                 return written
-        kind = _kind(part.get("items"), self.root)
+        kind = _get_kind(part.get("items"), self.root)
         if kind in ("integer", "number"):
-            values = [_plain(found) for found in self.numbers if kind == "number" or found.value.is_integer()]
+            values = [_to_number(found) for found in self.numbers if kind == "number" or found.value.is_integer()]
             self.numbers.clear()
             return values
-        if kind == "string" and (grammar := pieces_of(harmless(self.text))) is not None:
-            values = self.asked(name, part, Bounds(grammar=grammar, most=96))
+        if kind == "string" and (grammar := make_phrase_list_grammar(escape_special_tokens(self.text))) is not None:
+            values = self.ask_model(name, part, GenerationLimits(grammar=grammar, max_tokens=96))
             # A model this small repeats itself until the grammar ends the list.
-            return list(dict.fromkeys(map(str, values))) if isinstance(values, list) else NOTHING
-        return self.free(name, part)
+            return list(dict.fromkeys(map(str, values))) if isinstance(values, list) else NO_VALUE
+        return self.ask_with_schema(name, part)
 
-    def free(self, name: str, part: Mapping[str, Any]) -> Any:
+    def ask_with_schema(self, name: str, part: Mapping[str, Any]) -> Any:
         """Return whatever the model writes under the schema."""
-        return self.asked(name, part, Bounds(schema=bounded(with_definitions(part, self.root)), most=128))
+        return self.ask_model(name, part, GenerationLimits(schema=limit_lengths(with_definitions(part, self.root)), max_tokens=128))
 
-    def asked(self, name: str, part: Mapping[str, Any], bounds: Bounds) -> Any:
+    def ask_model(self, name: str, part: Mapping[str, Any], limits: GenerationLimits) -> Any:
         try:
-            written = self.writer.write(self.prompt + self.line(name, part), bounds)
-            return from_json(written.text) if written.whole else NOTHING
+            written = self.writer.generate(self.prompt + self.format_line(name, part), limits)
+            return from_json(written.text) if written.is_complete else NO_VALUE
         except (ModelError, ValueError):
             # A schema that llama.cpp cannot turn into a grammar costs this value, not the call.
-            return NOTHING
+            return NO_VALUE
 
 
-def _plain(found: Found) -> float | int:
+def _to_number(found: FoundNumber) -> float | int:
     return int(found.value) if found.value.is_integer() else found.value
 
 
-def _kind(part: Any, root: Mapping[str, Any]) -> Any:
-    return resolved(part, root).get("type")
+def _get_kind(part: Any, root: Mapping[str, Any]) -> Any:
+    return resolve(part, root).get("type")

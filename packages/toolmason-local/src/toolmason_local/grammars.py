@@ -11,98 +11,98 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-_PIECE: Final = re.compile(r"\S+")
+_WORD: Final = re.compile(r"\S+")
 _BEFORE: Final = re.compile(r"^[^\w$€£#@+-]+")
 _AFTER: Final = re.compile(r"(?:['\u2019]s)?[^\w%)!+#]*$")
-MOST_WORDS: Final = 90
+MAX_WORDS: Final = 90
 """A text with more words than this is read from its end: a grammar of all its pieces would be slow."""
-LONGEST_STRING: Final = 80
-LONGEST_LIST: Final = 8
-_DEEP: Final = 24
+MAX_STRING_CHARS: Final = 80
+MAX_LIST_ITEMS: Final = 8
+_MAX_DEPTH: Final = 24
 
 
-def literal(text: str) -> str:
+def format_literal(text: str) -> str:
     """Return a text as a terminal of a grammar."""
-    shown = "".join(_character(character) for character in text)
-    return f'"{shown}"'
+    escaped = "".join(_escape_character(character) for character in text)
+    return f'"{escaped}"'
 
 
-def _character(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     # Control characters and what lies outside of ASCII are written by number, so that no reader can trip over them.
     return character if " " <= character <= "~" else f"\\U{ord(character):08X}"
 
 
-def any_of(values: Iterable[Any]) -> str:
+def make_choice_grammar(values: Iterable[Any]) -> str:
     """Return the grammar of some JSON values."""
-    return "root ::= " + " | ".join(literal(json.dumps(value, ensure_ascii=False)) for value in values)
+    return "root ::= " + " | ".join(format_literal(json.dumps(value, ensure_ascii=False)) for value in values)
 
 
-def piece_of(text: str) -> str | None:
+def make_phrase_grammar(text: str) -> str | None:
     """Return the grammar of a JSON string that is some words of a text, in a row; `None` where it has no words."""
-    rules = _pieces(text)
+    rules = _make_phrase_rules(text)
     return None if rules is None else "\n".join(["root ::= piece", *rules])
 
 
-def pieces_of(text: str) -> str | None:
+def make_phrase_list_grammar(text: str) -> str | None:
     """Return the grammar of a JSON list of such strings, up to as many as a list may have."""
-    rules = _pieces(text)
+    rules = _make_phrase_rules(text)
     if rules is None:
         return None
-    return "\n".join([f'root ::= "[" piece (", " piece){{0,{LONGEST_LIST - 1}}} "]"', *rules])
+    return "\n".join([f'root ::= "[" piece (", " piece){{0,{MAX_LIST_ITEMS - 1}}} "]"', *rules])
 
 
-def _pieces(text: str) -> list[str] | None:
-    words = _PIECE.findall(text)[-MOST_WORDS:]
+def _make_phrase_rules(text: str) -> list[str] | None:
+    words = _WORD.findall(text)[-MAX_WORDS:]
     rules: list[str] = []
     starts: list[str] = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         core = _AFTER.sub("", word)
         first = _BEFORE.sub("", core)
         if first:
-            starts.append(f"s{place}")
-            rules.append(f"s{place} ::= {_quoted(first)} {_rest(word, core, place, len(words))}")
-        rules.append(f"w{place} ::= {_quoted(core or word)} {_rest(word, core or word, place, len(words))}")
+            starts.append(f"s{index}")
+            rules.append(f"s{index} ::= {_quote(first)} {_make_continuation(word, core, index, len(words))}")
+        rules.append(f"w{index} ::= {_quote(core or word)} {_make_continuation(word, core or word, index, len(words))}")
     if not starts:
         return None
     return [f'piece ::= "\\"" ({" | ".join(starts)}) "\\""', *rules]
 
 
-def _rest(word: str, core: str, place: int, size: int) -> str:
-    if place + 1 >= size:
+def _make_continuation(word: str, core: str, index: int, size: int) -> str:
+    if index + 1 >= size:
         return ""
-    return f"({_quoted(word[len(core) :] + ' ')} w{place + 1})?"
+    return f"({_quote(word[len(core) :] + ' ')} w{index + 1})?"
 
 
-def _quoted(text: str) -> str:
-    return literal(json.dumps(text, ensure_ascii=False)[1:-1])
+def _quote(text: str) -> str:
+    return format_literal(json.dumps(text, ensure_ascii=False)[1:-1])
 
 
-def bounded(schema: Any, depth: int = 0) -> Any:
+def limit_lengths(schema: Any, depth: int = 0) -> Any:
     """Return a schema under which a model comes to an end: strings and lists have a length, objects no strangers."""
-    if not isinstance(schema, Mapping) or depth > _DEEP:
-        return {"type": "string", "maxLength": LONGEST_STRING} if depth > _DEEP else schema
-    made: dict[str, Any] = {}
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return {"type": "string", "maxLength": MAX_STRING_CHARS} if depth > _MAX_DEPTH else schema
+    limited: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions") and isinstance(value, Mapping):
-            made[key] = {name: bounded(part, depth + 1) for name, part in value.items()}
+            limited[key] = {name: limit_lengths(part, depth + 1) for name, part in value.items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-            made[key] = [bounded(part, depth + 1) for part in value]
+            limited[key] = [limit_lengths(part, depth + 1) for part in value]
         elif key == "items":
-            made[key] = bounded(value, depth + 1)
+            limited[key] = limit_lengths(value, depth + 1)
         else:
-            made[key] = value
-    kind = made.get("type")
-    if kind == "string" and "enum" not in made and "const" not in made and "pattern" not in made:
-        made["maxLength"] = min(_number(made.get("maxLength"), LONGEST_STRING), LONGEST_STRING)
+            limited[key] = value
+    kind = limited.get("type")
+    if kind == "string" and "enum" not in limited and "const" not in limited and "pattern" not in limited:
+        limited["maxLength"] = min(_int_or_default(limited.get("maxLength"), MAX_STRING_CHARS), MAX_STRING_CHARS)
     elif kind == "array":
-        most = min(_number(made.get("maxItems"), LONGEST_LIST), LONGEST_LIST)
-        made["maxItems"] = max(most, _number(made.get("minItems"), 0))
-    elif kind == "object" and "properties" in made:
-        made["additionalProperties"] = False
-    return made
+        max_items = min(_int_or_default(limited.get("maxItems"), MAX_LIST_ITEMS), MAX_LIST_ITEMS)
+        limited["maxItems"] = max(max_items, _int_or_default(limited.get("minItems"), 0))
+    elif kind == "object" and "properties" in limited:
+        limited["additionalProperties"] = False
+    return limited
 
 
-def _number(value: Any, default: int) -> int:
+def _int_or_default(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default

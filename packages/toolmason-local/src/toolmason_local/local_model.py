@@ -32,24 +32,24 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
-from toolmason_local.choose_tool import allowed, chosen
-from toolmason_local.engine import Session, engine_of
-from toolmason_local.fill_arguments import filled
-from toolmason_local.smallest_values import fits
-from toolmason_local.summarize import calls_before, told
-from toolmason_local.weights import weights_at
-from toolmason_local.writer import Bounds, harmless
+from toolmason_local.choose_tool import filter_allowed, choose_tool
+from toolmason_local.engine import LlamaSession, get_engine
+from toolmason_local.fill_arguments import fill_arguments
+from toolmason_local.smallest_values import is_valid
+from toolmason_local.summarize import get_last_calls, summarize_results
+from toolmason_local.weights import find_weights
+from toolmason_local.writer import GenerationLimits, escape_special_tokens
 
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
-_MOST_SAID: Final = 80
+_MAX_TALK_TOKENS: Final = 80
 _FIND_TOOLS: Final = "find_tools"
 """The tool by which a chat offers a search of its other tools."""
-_LONGEST_TALK: Final = 1600
+_MAX_TALK_CHARS: Final = 1600
 """Characters of a conversation that are read again for each answer: a second of waiting for each 500."""
-_FOLLOW_UP: Final = 8
+_MAX_FOLLOW_UP_WORDS: Final = 8
 """A text of no more words than this may be about the tool that was called before: "And in Brno?"."""
 
-Tell = Callable[[str], None]
+OnText = Callable[[str], None]
 
 
 class LocalModel:
@@ -58,7 +58,7 @@ class LocalModel:
     def __init__(self, path: str | None = None) -> None:
         if find_spec("xllamacpp") is None:
             raise ImportError("The local model needs llama.cpp: pip install xllamacpp")
-        self.path = weights_at(path)
+        self.path = find_weights(path)
         self.name = f"local:{path}" if path else "local"
         self._ids = itertools.count(1)
 
@@ -88,26 +88,26 @@ class LocalModel:
                 f"The local model has no {kind}: nobody runs it here. Leave it out, or name another model."
             )
         queue: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        loop, over = asyncio.get_running_loop(), threading.Event()
+        loop, cancelled = asyncio.get_running_loop(), threading.Event()
 
-        def tell(text: str) -> None:
+        def emit_text(text: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
                 loop.call_soon_threadsafe(queue.put_nowait, TextDelta(text))
 
-        def end(done: asyncio.Future[ModelReply]) -> None:
+        def on_done(done: asyncio.Future[ModelReply]) -> None:
             # Whoever has stopped listening does not ask what went wrong; asyncio would complain that nobody did.
             _ = done.cancelled() or done.exception()
             queue.put_nowait(None)
 
-        engine = engine_of(self.path)
-        future = loop.run_in_executor(engine.thread, lambda: self._turn(request, engine.session(over.is_set), tell))
-        future.add_done_callback(end)
+        engine = get_engine(self.path)
+        future = loop.run_in_executor(engine.thread, lambda: self._run_turn(request, engine.start_session(cancelled.is_set), emit_text))
+        future.add_done_callback(on_done)
         try:
             while (event := await queue.get()) is not None:
                 yield event
             reply = await future
         finally:
-            over.set()
+            cancelled.set()
             future.cancel()
         for call in reply.calls:
             yield CallOpened(call.id, call.name)
@@ -115,24 +115,24 @@ class LocalModel:
             yield CallClosed(call)
         yield Finished(reply)
 
-    def _turn(self, request: ModelRequest, writer: Session, tell: Tell) -> ModelReply:
+    def _run_turn(self, request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
         last = request.messages[-1] if request.messages else Message("user", "")
         searched = bool(last.results) and all(result.name == _FIND_TOOLS for result in last.results)
         if last.results and not searched:
-            return _said(told(last.results, calls_before(request.messages)), writer, tell)
-        text = last.text if last.role == "user" else _asked(request.messages)
-        tools = allowed(request.tools, request.tool_choice)
-        must = request.tool_choice is not None and request.tool_choice.mode == "required"
-        search = next(
-            (tool for tool in tools if tool.name == _FIND_TOOLS and fits({"query": text}, tool.input_schema)), None
+            return _make_text_reply(summarize_results(last.results, get_last_calls(request.messages)), writer, on_text)
+        text = last.text if last.role == "user" else _get_last_user_text(request.messages)
+        tools = filter_allowed(request.tools, request.tool_choice)
+        required = request.tool_choice is not None and request.tool_choice.mode == "required"
+        search_tool = next(
+            (tool for tool in tools if tool.name == _FIND_TOOLS and is_valid({"query": text}, tool.input_schema)), None
         )
-        useful = [tool for tool in tools if tool is not search]
-        tool = _tool_for(writer, text, useful, request.messages, must=must) or (None if searched else search)
+        useful = [tool for tool in tools if tool is not search_tool]
+        tool = _choose_tool(writer, text, useful, request.messages, required=required) or (None if searched else search_tool)
         if tool is None:
-            return _talk(request, writer, tell)
-        arguments: Any = {"query": text} if tool is search else filled(writer, tool, text)
+            return _generate_reply(request, writer, on_text)
+        arguments: Any = {"query": text} if tool is search_tool else fill_arguments(writer, tool, text)
         if arguments is None:
-            return _said(f"I found no arguments for {tool.name} that fit.", writer, tell)
+            return _make_text_reply(f"I found no arguments for {tool.name} that fit.", writer, on_text)
         call = ToolCall(f"local_{next(self._ids)}", tool.name, arguments)
         return ModelReply(Message("assistant", (), [call]), finish="calls", usage=writer.usage)
 
@@ -141,47 +141,47 @@ class LocalModel:
         return f"<model {self.name!r}>"
 
 
-def _asked(messages: Sequence[Message]) -> str:
+def _get_last_user_text(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "user"), "")
 
 
-def _tool_for(
-    writer: Session, text: str, tools: Sequence[ToolDefinition], messages: Sequence[Message], *, must: bool
+def _choose_tool(
+    writer: LlamaSession, text: str, tools: Sequence[ToolDefinition], messages: Sequence[Message], *, required: bool
 ) -> ToolDefinition | None:
-    tool = chosen(writer, text, tools, must=must)
-    before = calls_before(messages)
-    if tool is None and before and text.casefold().startswith(("and ", "what about", "how about")):
-        short = len(text.split()) <= _FOLLOW_UP
-        tool = next((one for one in tools if short and one.name == before[-1].name), None)
+    tool = choose_tool(writer, text, tools, required=required)
+    last_calls = get_last_calls(messages)
+    if tool is None and last_calls and text.casefold().startswith(("and ", "what about", "how about")):
+        is_short = len(text.split()) <= _MAX_FOLLOW_UP_WORDS
+        tool = next((candidate for candidate in tools if is_short and candidate.name == last_calls[-1].name), None)
     return tool
 
 
-def _said(text: str, writer: Session, tell: Tell) -> ModelReply:
-    tell(text)
+def _make_text_reply(text: str, writer: LlamaSession, on_text: OnText) -> ModelReply:
+    on_text(text)
     return ModelReply(Message("assistant", text), usage=writer.usage)
 
 
-def _talk(request: ModelRequest, writer: Session, tell: Tell) -> ModelReply:
-    wanted, ends = request.options.get("max_tokens"), request.options.get("stop")
-    most = wanted if isinstance(wanted, int) and wanted > 0 else _MOST_SAID
-    stop = (ends,) if isinstance(ends, str) else tuple(ends or ())
-    bounds = Bounds(most=min(most, 1024), stop=("<|im_end|>", *stop))
-    written = writer.write(_conversation(request.messages), bounds, tell)
+def _generate_reply(request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
+    requested_tokens, stop_option = request.options.get("max_tokens"), request.options.get("stop")
+    max_tokens = requested_tokens if isinstance(requested_tokens, int) and requested_tokens > 0 else _MAX_TALK_TOKENS
+    stop = (stop_option,) if isinstance(stop_option, str) else tuple(stop_option or ())
+    limits = GenerationLimits(max_tokens=min(max_tokens, 1024), stop=("<|im_end|>", *stop))
+    completion = writer.generate(_format_conversation(request.messages), limits, on_text)
     return ModelReply(
-        Message("assistant", written.text.strip()), (), "stop" if written.whole else "length", writer.usage
+        Message("assistant", completion.text.strip()), (), "stop" if completion.is_complete else "length", writer.usage
     )
 
 
-def _conversation(messages: Sequence[Message]) -> str:
+def _format_conversation(messages: Sequence[Message]) -> str:
     system = next((message.text for message in messages if message.role == "system"), _SYSTEM)
-    turns = [_line(message.role, message.text) for message in messages if message.role != "system" and message.text]
-    said = ""
+    turns = [_format_message(message.role, message.text) for message in messages if message.role != "system" and message.text]
+    history = ""
     for turn in reversed(turns):
-        if len(said) + len(turn) > _LONGEST_TALK:
+        if len(history) + len(turn) > _MAX_TALK_CHARS:
             break
-        said = turn + said
-    return f"{_line('system', system[:_LONGEST_TALK])}{said}<|im_start|>assistant\n"
+        history = turn + history
+    return f"{_format_message('system', system[:_MAX_TALK_CHARS])}{history}<|im_start|>assistant\n"
 
 
-def _line(role: str, text: str) -> str:
-    return f"<|im_start|>{role}\n{harmless(text)[-_LONGEST_TALK // 2 :]}<|im_end|>\n"
+def _format_message(role: str, text: str) -> str:
+    return f"<|im_start|>{role}\n{escape_special_tokens(text)[-_MAX_TALK_CHARS // 2 :]}<|im_end|>\n"

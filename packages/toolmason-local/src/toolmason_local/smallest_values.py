@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import jsonschema
 
-NOTHING: Final = object()
+NO_VALUE: Final = object()
 """There is no such value, or none that is found this way."""
-_DEEP: Final = 12
-_LONGEST_TEXT, _MOST_ITEMS = 10_000, 1000
+_MAX_DEPTH: Final = 12
+_MAX_TEXT_CHARS, _MAX_ITEMS = 10_000, 1000
 
 
-def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+def is_valid(value: Any, schema: Mapping[str, Any]) -> bool:
     """Tell whether a value fits a schema; nothing fits one that is broken."""
     try:
         return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
@@ -24,12 +24,12 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
         return False
 
 
-def resolved(given: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve(given: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a part of a schema means: references followed, and of "this or null" this."""
     part: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    for _ in range(_DEEP):
+    for _ in range(_MAX_DEPTH):
         if isinstance(reference := part.get("$ref"), str):
-            part = {**_target(reference, root), **{key: part[key] for key in ("description", "default") if key in part}}
+            part = {**_resolve_reference(reference, root), **{key: part[key] for key in ("description", "default") if key in part}}
             continue
         branches = part.get("anyOf") or part.get("oneOf")
         if not isinstance(branches, list) or "type" in part:
@@ -45,7 +45,7 @@ def resolved(given: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     return part
 
 
-def _target(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Any = root
     for step in reference.removeprefix("#/").split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
@@ -57,42 +57,42 @@ def with_definitions(part: Mapping[str, Any], root: Mapping[str, Any]) -> dict[s
     return {**{key: root[key] for key in ("$defs", "definitions") if key in root}, **part}
 
 
-def smallest(part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
+def find_smallest(part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
     """Return a small value that fits, or `NOTHING`."""
-    whole = with_definitions(part, root)
-    for value in _guesses(resolved(part, root), root, depth):
-        if value is not NOTHING and fits(value, whole):
+    standalone = with_definitions(part, root)
+    for value in _list_candidates(resolve(part, root), root, depth):
+        if value is not NO_VALUE and is_valid(value, standalone):
             return value
-    return NOTHING
+    return NO_VALUE
 
 
-def _guesses(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[Any]:
-    guesses = [part[key] for key in ("default", "const") if key in part]
+def _list_candidates(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[Any]:
+    candidates = [part[key] for key in ("default", "const") if key in part]
     for key in ("enum", "examples"):
         if isinstance(given := part.get(key), list):
-            guesses += given[:20]
+            candidates += given[:20]
     kind = part.get("type")
     if kind == "string":
-        least = part.get("minLength", 0)
-        guesses += ["", "x" * (least if isinstance(least, int) and least < _LONGEST_TEXT else 1), *_FORMATTED]
+        min_length = part.get("minLength", 0)
+        candidates += ["", "x" * (min_length if isinstance(min_length, int) and min_length < _MAX_TEXT_CHARS else 1), *_FORMAT_EXAMPLES]
     elif kind in ("integer", "number"):
-        guesses += [0, 1, *_near(part)]
+        candidates += [0, 1, *_list_numbers_near_bounds(part)]
     elif kind == "array":
-        guesses += [[], _several(part, root, depth)]
+        candidates += [[], _make_array(part, root, depth)]
     elif kind == "object" or "properties" in part:
-        guesses += [_object(part, root, depth)]
+        candidates += [_make_object(part, root, depth)]
     else:
-        guesses += [None, False, "", 0, {}, []]
-    return [*guesses, False, None]
+        candidates += [None, False, "", 0, {}, []]
+    return [*candidates, False, None]
 
 
-_FORMATTED: Final = (
+_FORMAT_EXAMPLES: Final = (
     *("2000-01-01", "2000-01-01T00:00:00Z", "00:00:00Z", "a@example.com", "example.com", "https://example.com"),
     *("00000000-0000-0000-0000-000000000000", "127.0.0.1", "::1", "P1D", "a", "A", "0", "00"),
 )
 
 
-def _near(part: Mapping[str, Any]) -> list[Any]:
+def _list_numbers_near_bounds(part: Mapping[str, Any]) -> list[Any]:
     found: list[Any] = []
     for key, step in (("minimum", 0), ("exclusiveMinimum", 1), ("maximum", 0), ("exclusiveMaximum", -1)):
         if isinstance(bound := part.get(key), int | float) and not isinstance(bound, bool):
@@ -102,24 +102,24 @@ def _near(part: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-def _several(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    least = part.get("minItems", 1)
-    if depth > _DEEP or not isinstance(least, int) or least > _MOST_ITEMS:
-        return NOTHING
+def _make_array(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+    min_items = part.get("minItems", 1)
+    if depth > _MAX_DEPTH or not isinstance(min_items, int) or min_items > _MAX_ITEMS:
+        return NO_VALUE
     items = part.get("items", {})
-    one = smallest(items if isinstance(items, Mapping) else {}, root, depth + 1)
-    return NOTHING if one is NOTHING else [one] * max(1, least)
+    one = find_smallest(items if isinstance(items, Mapping) else {}, root, depth + 1)
+    return NO_VALUE if one is NO_VALUE else [one] * max(1, min_items)
 
 
-def _object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    if depth > _DEEP:
-        return NOTHING
+def _make_object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        return NO_VALUE
     parts = part.get("properties", {})
-    made = {}
+    values = {}
     for name in part.get("required", ()):
         known = parts.get(name, {}) if isinstance(parts, Mapping) else {}
-        value = smallest(known if isinstance(known, Mapping) else {}, root, depth + 1)
-        if value is NOTHING:
-            return NOTHING
-        made[name] = value
-    return made
+        value = find_smallest(known if isinstance(known, Mapping) else {}, root, depth + 1)
+        if value is NO_VALUE:
+            return NO_VALUE
+        values[name] = value
+    return values

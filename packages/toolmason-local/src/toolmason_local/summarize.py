@@ -15,32 +15,32 @@ from pydantic_core import from_json
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 
-_SHORT: Final = 120
-_LONGEST_VALUE: Final = 60
+_MAX_INLINE_CHARS: Final = 120
+_MAX_VALUE_CHARS: Final = 60
 
 
-def told(results: Sequence[ToolResult], calls: Sequence[ToolCall]) -> str:
+def summarize_results(results: Sequence[ToolResult], calls: Sequence[ToolCall]) -> str:
     """Return an answer made of results; `calls` are what they answer."""
     by_id = {call.id: call for call in calls}
-    return "\n".join(_sentence(result, by_id.get(result.call_id)) for result in results)
+    return "\n".join(_format_result(result, by_id.get(result.call_id)) for result in results)
 
 
-def calls_before(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """Return the calls that the last message answers."""
     return next((message.calls for message in reversed(messages) if message.calls), ())
 
 
-def _sentence(result: ToolResult, call: ToolCall | None) -> str:
-    what = f"{result.name}({_arguments(call)})"
+def _format_result(result: ToolResult, call: ToolCall | None) -> str:
+    call_text = f"{result.name}({_format_arguments(call)})"
     if result.error is not None:
-        return f"{what} did not work: {result.error.message}"
+        return f"{call_text} did not work: {result.error.message}"
     text = result.text.strip()
     if not text or text == "null":
-        return f"{what} is done."
-    return f"{what} gave {text}" if len(text) <= _SHORT and "\n" not in text else f"{what} gave:\n{text}"
+        return f"{call_text} is done."
+    return f"{call_text} gave {text}" if len(text) <= _MAX_INLINE_CHARS and "\n" not in text else f"{call_text} gave:\n{text}"
 
 
-def _arguments(call: ToolCall | None) -> str:
+def _format_arguments(call: ToolCall | None) -> str:
     given = call.arguments if call is not None else None
     if isinstance(given, str | bytes):
         try:
@@ -49,9 +49,9 @@ def _arguments(call: ToolCall | None) -> str:
             given = None
     if not isinstance(given, Mapping):
         return ""
-    return ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in given.items())
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"

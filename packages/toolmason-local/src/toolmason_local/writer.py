@@ -11,27 +11,27 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Completion:
     """What was written, and whether it came to its end."""
 
     text: str
-    whole: bool = True
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class GenerationLimits:
     """What may be written: `grammar` in GBNF or `schema` in JSON Schema, up to `most` tokens."""
 
     grammar: str | None = None
     schema: Mapping[str, Any] | None = None
-    most: int = 64
+    max_tokens: int = 64
     stop: tuple[str, ...] = ()
 
 
-class Writer(Protocol):
+class TextGenerator(Protocol):
     """A small language model: it goes on with a text, and tells how likely a text is."""
 
-    def write(self, prompt: str, bounds: Bounds, told: Callable[[str], None] | None = None) -> Written:
+    def generate(self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None) -> Completion:
         """Go on with a prompt; `told` gets each piece as it comes.
 
         Raises:
@@ -39,7 +39,7 @@ class Writer(Protocol):
         """
         ...
 
-    def likelihood(self, prompt: str, text: str) -> float:
+    def score_text(self, prompt: str, text: str) -> float:
         """Return the mean log-probability of the tokens of a text after a prompt.
 
         Raises:
@@ -48,6 +48,6 @@ class Writer(Protocol):
         ...
 
 
-def harmless(text: str) -> str:
+def escape_special_tokens(text: str) -> str:
     """Return a text in which no token of the model's own stands: `<|im_end|>` in a request is not an end."""
     return text.replace("<|", "< |").replace("\r", " ")

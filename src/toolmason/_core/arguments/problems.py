@@ -11,48 +11,48 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
-from toolmason._core.arguments.repair import kind_of
-from toolmason._core.define.inputs import Misfits, SchemaMisfit
+from toolmason._core.arguments.repair import get_json_type
+from toolmason._core.define.inputs import CombinedMismatch, SchemaMismatch
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
-_GOT_LENGTH: Final = 60
+_MAX_VALUE_LENGTH: Final = 60
 
 
-def count_of(error: ValueError) -> int:
+def count_problems(error: ValueError) -> int:
     """Return how many problems an error tells of."""
-    if isinstance(error, Misfits):
-        return sum(map(count_of, error.errors))
+    if isinstance(error, CombinedMismatch):
+        return sum(map(count_problems, error.errors))
     if isinstance(error, ValidationError):
         return error.error_count()
-    return len(error.errors) if isinstance(error, SchemaMisfit) else 1
+    return len(error.errors) if isinstance(error, SchemaMismatch) else 1
 
 
-def details_of(error: ValueError) -> list[Mapping[str, Any]] | None:
+def get_details(error: ValueError) -> list[Mapping[str, Any]] | None:
     """Return what pydantic says of each problem; `None` for an error that is not pydantic's."""
-    if isinstance(error, Misfits):
-        return [item for part in error.errors for item in details_of(part) or ()]
+    if isinstance(error, CombinedMismatch):
+        return [item for part in error.errors for item in get_details(part) or ()]
     if isinstance(error, ValidationError):
         return cast("list[Mapping[str, Any]]", error.errors(include_url=False, include_context=False))
     return None
 
 
-def problems_of(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
+def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
     """Return every problem behind a validation error, one for each place."""
     if details is not None:
-        found = [_from_pydantic(item, data) for item in details]
-    elif isinstance(error, SchemaMisfit):
-        found = [_from_jsonschema(item) for item in error.errors]
+        problems = [_convert_pydantic_error(item, data) for item in details]
+    elif isinstance(error, SchemaMismatch):
+        problems = [_convert_jsonschema_error(item) for item in error.errors]
     else:
-        found = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", got(data))]
-    if len(found) == 1:
-        return found
-    merged: dict[str, ArgumentProblem] = {}
-    for problem in found:
-        first = merged.setdefault(problem.path, problem)
+        problems = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", describe_value(data))]
+    if len(problems) == 1:
+        return problems
+    problems_by_path: dict[str, ArgumentProblem] = {}
+    for problem in problems:
+        first = problems_by_path.setdefault(problem.path, problem)
         if first is not problem and problem.expected not in first.expected.split(" or "):
             expected = f"{first.expected} or {problem.expected}"
-            merged[problem.path] = ArgumentProblem(problem.path, f"expected {expected}", expected, problem.got)
-    return list(merged.values())
+            problems_by_path[problem.path] = ArgumentProblem(problem.path, f"expected {expected}", expected, problem.got)
+    return list(problems_by_path.values())
 
 
 _EXPECTED: Final = {
@@ -74,60 +74,60 @@ _EXPECTED: Final = {
 }
 
 
-def _from_pydantic(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
+def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
     kind, message = item["type"], item["msg"]
-    path = path_in(data, item["loc"], whole=kind == "missing")
+    path = locate_path(data, item["loc"], keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, "required, and missing", "a value", "nothing")
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return ArgumentProblem(path, "there is no such argument", "no such argument", got(item["input"]))
+        return ArgumentProblem(path, "there is no such argument", "no such argument", describe_value(item["input"]))
     expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
-    return ArgumentProblem(path, message[0].lower() + message[1:], expected, got(item["input"]))
+    return ArgumentProblem(path, message[0].lower() + message[1:], expected, describe_value(item["input"]))
 
 
-def _from_jsonschema(item: Any) -> ArgumentProblem:
-    path = path_of(item.absolute_path)
+def _convert_jsonschema_error(item: Any) -> ArgumentProblem:
+    path = format_path(item.absolute_path)
     expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
-    return ArgumentProblem(path, clip(item.message, 200), expected, got(item.instance))
+    return ArgumentProblem(path, clip(item.message, 200), expected, describe_value(item.instance))
 
 
-def path_in(data: Any, location: Iterable[int | str], *, whole: bool = False) -> str:
+def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:
     """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
     steps: tuple[Any, ...] = tuple(location)
-    if len(steps) == 1 and isinstance(data, dict) and (whole or steps[0] in data):
+    if len(steps) == 1 and isinstance(data, dict) and (keep_last or steps[0] in data):
         return f"$.{clip(str(steps[0]))}"
-    kept: list[int | str] = []
+    path_steps: list[int | str] = []
     for index, step in enumerate(steps):
         if (isinstance(data, dict) and step in data) or (
             isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data)
         ):
             data = data[step]
-        elif not (whole and index == len(steps) - 1):
+        elif not (keep_last and index == len(steps) - 1):
             continue
-        kept.append(step)
-    return path_of(kept)
+        path_steps.append(step)
+    return format_path(path_steps)
 
 
-def path_of(steps: Iterable[int | str]) -> str:
+def format_path(steps: Iterable[int | str]) -> str:
     """Return steps as a JSON path: `$.items[2].count`."""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{clip(step)}" for step in steps)
 
 
-def got(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return what came, in a few words."""
     if isinstance(value, str):
-        return f"string {clip(repr(value[:_GOT_LENGTH]), _GOT_LENGTH)}"
+        return f"string {clip(repr(value[:_MAX_VALUE_LENGTH]), _MAX_VALUE_LENGTH)}"
     if isinstance(value, (dict, list)):
-        return f"{kind_of(value)} of {len(value)}"
+        return f"{get_json_type(value)} of {len(value)}"
     if value is None:
         return "null"
-    return f"{kind_of(value)} {value}" if _small(value) else kind_of(value)
+    return f"{get_json_type(value)} {value}" if _is_small(value) else get_json_type(value)
 
 
-def _small(value: Any) -> bool:
+def _is_small(value: Any) -> bool:
     return not isinstance(value, int) or abs(value) < 10**30
 
 
-def fail(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
+def reject(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
     """Refuse arguments for one reason."""
     raise InvalidArguments([ArgumentProblem(path, message, expected, got)], tool=tool)

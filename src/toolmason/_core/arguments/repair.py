@@ -20,66 +20,66 @@ from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
-_LONGEST_NUMBER: Final = 4300
+_MAX_NUMBER_LENGTH: Final = 4300
 _LARGEST_EXACT_FLOAT: Final = 2.0**53
-_WORDS: Final = {"true": True, "false": False}
-_DEPTH: Final = 64
-_INDIRECT: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_BOOLEAN_WORDS: Final = {"true": True, "false": False}
+_MAX_DEPTH: Final = 64
+_INDIRECT_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 UNCHANGED: Final = object()
 
 
-class Repairs:
+class ArgumentRepairer:
     """One walk over the arguments of one call."""
 
-    __slots__ = ("bools", "enum_names", "made", "root", "texts")
+    __slots__ = ("boolean_paths", "enum_names", "repairs", "root", "text_paths")
 
     def __init__(self, root: Mapping[str, Any], enum_names: EnumNames) -> None:
         self.root, self.enum_names = root, enum_names
-        self.made: list[Repair] = []
-        self.bools: list[str] = []
+        self.repairs: list[Repair] = []
+        self.boolean_paths: list[str] = []
         """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
-        self.texts: list[str] = []
+        self.text_paths: list[str] = []
         """Where a text stands for a number."""
 
-    def value(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
+    def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
         """Return `value` with everything in it repaired that needs it."""
-        if not isinstance(schema, dict) or depth > _DEPTH:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return value
-        options = (schema,) if schema.keys().isdisjoint(_INDIRECT) else tuple(self._options(schema))
-        fitting = [option for option in options if fits(value, option)]
+        options = (schema,) if schema.keys().isdisjoint(_INDIRECT_KEYWORDS) else tuple(self._iter_alternatives(schema))
+        fitting = [option for option in options if matches_type(value, option)]
         if fitting:
-            return self._inside(value, fitting, path, depth)
+            return self._repair_contents(value, fitting, path, depth)
         if isinstance(value, bool):
-            self.bools.append(path)
+            self.boolean_paths.append(path)
         elif isinstance(value, str) and any(option.get("type") == "number" for option in options):
-            self.texts.append(path)
+            self.text_paths.append(path)
         for option in options:
-            changed, rule = self._change(value, option)
+            changed, rule = self._convert(value, option)
             if changed is not UNCHANGED:
-                self.made.append(Repair(path, rule, value, changed))
-                return self.value(changed, option, path, depth + 1) if isinstance(changed, (dict, list)) else changed
+                self.repairs.append(Repair(path, rule, value, changed))
+                return self.repair(changed, option, path, depth + 1) if isinstance(changed, (dict, list)) else changed
         return value
 
-    def _inside(self, value: Any, fitting: list[Mapping[str, Any]], path: str, depth: int) -> Any:
+    def _repair_contents(self, value: Any, fitting: list[Mapping[str, Any]], path: str, depth: int) -> Any:
         """Repair what is inside a value of the right kind; where two alternatives could be meant, nothing."""
         if not isinstance(value, (dict, list)):
             return value
         if isinstance(value, dict) and len(fitting) > 1:
-            fitting = [option for option in fitting if _tags_agree(value, option)]
+            fitting = [option for option in fitting if _discriminators_match(value, option)]
         if len(fitting) != 1:
             return value
         if isinstance(value, dict):
-            return self._object(value, fitting[0], path, depth)
-        return self._array(value, fitting[0], path, depth)
+            return self._repair_object(value, fitting[0], path, depth)
+        return self._repair_array(value, fitting[0], path, depth)
 
-    def _options(self, schema: Mapping[str, Any], seen: int = 0) -> Iterator[Mapping[str, Any]]:
+    def _iter_alternatives(self, schema: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
         """Yield the plain alternatives behind references and unions."""
-        if seen > _DEPTH:
+        if depth > _MAX_DEPTH:
             return
         if (ref := schema.get("$ref")) is not None:
             target = self.root.get("$defs", {}).get(str(ref).removeprefix("#/$defs/"), {})
-            yield from self._options(target, seen + 1)
+            yield from self._iter_alternatives(target, depth + 1)
             return
         branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
         if not branches:
@@ -87,23 +87,23 @@ class Repairs:
             return
         for branch in branches:
             if isinstance(branch, dict):
-                yield from self._options(branch, seen + 1)
+                yield from self._iter_alternatives(branch, depth + 1)
 
-    def _object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        known = schema.get("properties", {})
-        other = schema.get("additionalProperties")
-        return {key: self.value(item, known.get(key, other), f"{path}.{key}", depth + 1) for key, item in value.items()}
+    def _repair_object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+        properties = schema.get("properties", {})
+        additional = schema.get("additionalProperties")
+        return {key: self.repair(item, properties.get(key, additional), f"{path}.{key}", depth + 1) for key, item in value.items()}
 
-    def _array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
-        first, rest = schema.get("prefixItems", ()), schema.get("items")
+    def _repair_array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
+        prefix_items, other_items = schema.get("prefixItems", ()), schema.get("items")
         return [
-            self.value(item, first[index] if index < len(first) else rest, f"{path}[{index}]", depth + 1)
+            self.repair(item, prefix_items[index] if index < len(prefix_items) else other_items, f"{path}[{index}]", depth + 1)
             for index, item in enumerate(value)
         ]
 
-    def _change(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
+    def _convert(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
         if "enum" in schema or "const" in schema:
-            return self._member(value, schema), "enum name or case"
+            return self._find_enum_member(value, schema), "enum name or case"
         kind = schema.get("type")
         if isinstance(value, float) and kind == "integer":
             whole = value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT
@@ -111,28 +111,28 @@ class Repairs:
         if not isinstance(value, str):
             return UNCHANGED, ""
         if kind == "boolean":
-            return _WORDS.get(value.strip().lower(), UNCHANGED), "word for a boolean"
+            return _BOOLEAN_WORDS.get(value.strip().lower(), UNCHANGED), "word for a boolean"
         if kind in ("integer", "number"):
-            return exact_number(value.strip(), whole=kind == "integer"), "numeric text"
+            return parse_exact_number(value.strip(), whole=kind == "integer"), "numeric text"
         if kind in ("array", "object"):
-            return _json_in(value, list if kind == "array" else dict), "JSON in text"
+            return _parse_json_text(value, list if kind == "array" else dict), "JSON in text"
         return UNCHANGED, ""
 
-    def _member(self, value: Any, schema: Mapping[str, Any]) -> Any:
+    def _find_enum_member(self, value: Any, schema: Mapping[str, Any]) -> Any:
         values = schema.get("enum") or [schema.get("const")]
         if not isinstance(value, str):
             return UNCHANGED
         names = self.enum_names.get(id(schema), {})
         if value in names:
             return names[value]
-        wanted = value.strip().casefold()
-        close = [v for v in values if isinstance(v, str) and v.casefold() == wanted]
-        close = close or [v for name, v in names.items() if name.casefold() == wanted]
+        folded = value.strip().casefold()
+        matches = [v for v in values if isinstance(v, str) and v.casefold() == folded]
+        matches = matches or [v for name, v in names.items() if name.casefold() == folded]
         # Two members that differ only in case: either could be meant, so neither is taken.
-        return close[0] if len(close) == 1 else UNCHANGED
+        return matches[0] if len(matches) == 1 else UNCHANGED
 
 
-def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
     """Tell whether a value is of a kind that the schema takes; what is inside it is not looked at."""
     if "enum" in schema:
         return any(value == v and type(value) is type(v) for v in schema["enum"])
@@ -141,12 +141,12 @@ def fits(value: Any, schema: Mapping[str, Any]) -> bool:
     kinds = schema.get("type")
     if kinds is None:
         return True
-    kind = kind_of(value)
+    kind = get_json_type(value)
     wanted = (kinds,) if isinstance(kinds, str) else kinds
     return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-_KINDS: Final = {
+_JSON_TYPES: Final = {
     type(None): "null",
     bool: "boolean",
     int: "integer",
@@ -156,24 +156,24 @@ _KINDS: Final = {
 }
 
 
-def _tags_agree(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Tell whether the fixed values of an alternative, such as a discriminator, are those of an object."""
-    fixed = (
+    fixed_properties = (
         (key, part)
         for key, part in schema.get("properties", {}).items()
         if isinstance(part, dict) and not part.keys().isdisjoint(("const", "enum"))
     )
-    return all(key not in value or fits(value[key], part) for key, part in fixed)
+    return all(key not in value or matches_type(value[key], part) for key, part in fixed_properties)
 
 
-def kind_of(value: Any) -> str:
+def get_json_type(value: Any) -> str:
     """Return JSON Schema's word for the kind of a JSON value."""
-    return _KINDS.get(type(value), "object")
+    return _JSON_TYPES.get(type(value), "object")
 
 
-def exact_number(text: str, *, whole: bool) -> Any:
+def parse_exact_number(text: str, *, whole: bool) -> Any:
     """Return the number that a text is, or `UNCHANGED` where reading it would lose something."""
-    if len(text) > _LONGEST_NUMBER or text[:1].isalpha():
+    if len(text) > _MAX_NUMBER_LENGTH or text[:1].isalpha():
         return UNCHANGED
     if _INTEGER.fullmatch(text):
         return int(text)
@@ -188,7 +188,7 @@ def exact_number(text: str, *, whole: bool) -> Any:
     return int(number) if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT else UNCHANGED
 
 
-def _json_in(text: str, kind: type) -> Any:
+def _parse_json_text(text: str, kind: type) -> Any:
     if text.lstrip()[:1] != ("[" if kind is list else "{"):
         return UNCHANGED
     try:

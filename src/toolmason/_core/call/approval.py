@@ -19,13 +19,13 @@ from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.values.definition import ToolOptions, canonical
+from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason.errors import ApprovalDenied, ConfigError, clip
 
-ROUNDS: Final = 5
+MAX_EDIT_ROUNDS: Final = 5
 """How often one call may be edited and judged again before it is refused."""
 
-Rule: TypeAlias = Literal["destructive", "writes", "all"] | None
+ApprovalRule: TypeAlias = Literal["destructive", "writes", "all"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Edit:
     arguments: Mapping[str, Any]
 
 
-Verdict: TypeAlias = Allow | Deny | Edit
+ApprovalVerdict: TypeAlias = Allow | Deny | Edit
 _T = TypeVar("_T")
 
 
@@ -83,7 +83,7 @@ class ApprovalRequest:
         Raises:
             ApprovalDenied: it is something else.
         """
-        return _read(cls, data, "request")
+        return _parse(cls, data, "request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Decision:
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as plain JSON data."""
         edited = None if self.arguments is None else dict(self.arguments)
-        mine = {"verdict": self.verdict, "reason": self.reason, "arguments": edited, "signature": self.signature}
-        return {"request": self.request.to_dict(), **mine}
+        own_fields = {"verdict": self.verdict, "reason": self.reason, "arguments": edited, "signature": self.signature}
+        return {"request": self.request.to_dict(), **own_fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
@@ -110,33 +110,33 @@ class Decision:
         Raises:
             ApprovalDenied: it is something else.
         """
-        return _read(cls, data, "decision")
+        return _parse(cls, data, "decision")
 
 
-def _read(kind: type[_T], data: Any, what: str) -> _T:
+def _parse(value_type: type[_T], data: Any, label: str) -> _T:
     """Read what came as JSON from anywhere: it may have been made up."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - loads much, for what has waited
 
     try:
-        return TypeAdapter(kind).validate_python(data)
+        return TypeAdapter(value_type).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the top"
         tool = data.get("tool") if isinstance(data, Mapping) else None
-        reason = f"the {what} cannot be read: {where}: {first['msg']}"
+        reason = f"the {label} cannot be read: {where}: {first['msg']}"
         raise ApprovalDenied(clip(tool) if isinstance(tool, str) else "the call", reason) from None
 
 
-Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
+Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalVerdict | Awaitable[ApprovalVerdict]]
 
 
 _lock = threading.Lock()
-_used: set[str] = set()
+_consumed: set[str] = set()
 """The signatures of requests whose decision was used: no two keys and no two requests have the same."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Notary:
+class ApprovalSigner:
     """Signs requests and decisions, and knows which were used in this process, whichever toolbox they came to."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
@@ -145,25 +145,25 @@ class Notary:
         """Return a signature over JSON data."""
         import hmac  # noqa: PLC0415 - 5 ms at start-up, for programs that ask
 
-        data = to_json(canonical(to_jsonable_python(parts)))
+        data = to_json(canonicalize(to_jsonable_python(parts)))
         return hmac.new(self.key, data, "sha256").hexdigest()
 
-    def sealed(self, request: ApprovalRequest) -> ApprovalRequest:
+    def sign_request(self, request: ApprovalRequest) -> ApprovalRequest:
         """Return a request with its signature."""
-        return replace(request, signature=self.sign("request", _unsigned(request)))
+        return replace(request, signature=self.sign("request", _without_signature(request)))
 
-    def decided(self, request: ApprovalRequest, verdict: Verdict) -> Decision:
+    def sign_decision(self, request: ApprovalRequest, verdict: ApprovalVerdict) -> Decision:
         """Return a signed decision on a request.
 
         Raises:
             ApprovalDenied: the request is not one that this toolbox made.
         """
         self._check_request(request)
-        word, reason, arguments = _parts_of(verdict)
-        signature = self.sign("decision", request.signature, word, reason, arguments)
-        return Decision(request, word, reason, arguments, signature)
+        kind, reason, arguments = _split_verdict(verdict)
+        signature = self.sign("decision", request.signature, kind, reason, arguments)
+        return Decision(request, kind, reason, arguments, signature)
 
-    def redeem(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> Verdict:
+    def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
         """Check a decision against the call it is used for, use it up, and return its verdict.
 
         Raises:
@@ -171,7 +171,7 @@ class Notary:
         """
         request = decision.request
         self._check_request(request)
-        if not _same(self._signature_of(decision), decision.signature):
+        if not _digests_match(self._compute_signature(decision), decision.signature):
             raise ApprovalDenied(request.tool, "the decision was changed after it was signed")
         if request.expires is not None and time.time() > request.expires:
             raise ApprovalDenied(request.tool, "the request has expired")
@@ -179,42 +179,42 @@ class Notary:
             raise ApprovalDenied(request.tool, "the tool was changed since it was approved")
         if identity != request.identity:
             raise ApprovalDenied(request.tool, "it was approved for someone else")
-        if request.tool != tool.name or canonical(dict(request.arguments)) != canonical(arguments):
+        if request.tool != tool.name or canonicalize(dict(request.arguments)) != canonicalize(arguments):
             raise ApprovalDenied(request.tool, "it was approved for another call")
         with _lock:
-            if request.signature in _used:
+            if request.signature in _consumed:
                 raise ApprovalDenied(request.tool, "the decision was used before")
-            _used.add(request.signature)
-        return _verdict_of(decision)
+            _consumed.add(request.signature)
+        return _to_verdict(decision)
 
-    def signed(self, decision: Decision) -> bool:
+    def verify(self, decision: Decision) -> bool:
         """Tell whether a decision, and the request that it is about, are as they were signed."""
         try:
             self._check_request(decision.request)
         except ApprovalDenied:
             return False
-        return _same(self._signature_of(decision), decision.signature)
+        return _digests_match(self._compute_signature(decision), decision.signature)
 
-    def _signature_of(self, decision: Decision) -> str:
+    def _compute_signature(self, decision: Decision) -> str:
         parts = (decision.verdict, decision.reason, decision.arguments)
         return self.sign("decision", decision.request.signature, *parts)
 
     def _check_request(self, request: ApprovalRequest) -> None:
-        if not _same(self.sign("request", _unsigned(request)), request.signature):
+        if not _digests_match(self.sign("request", _without_signature(request)), request.signature):
             raise ApprovalDenied(request.tool, "the request was changed, or was made under another approval_key")
 
 
-def _same(expected: str, given: str) -> bool:
+def _digests_match(expected: str, given: str) -> bool:
     from hmac import compare_digest  # noqa: PLC0415 - as above
 
     return compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
-def _unsigned(request: ApprovalRequest) -> dict[str, Any]:
+def _without_signature(request: ApprovalRequest) -> dict[str, Any]:
     return {name: value for name, value in request.to_dict().items() if name != "signature"}
 
 
-def _parts_of(verdict: Verdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
+def _split_verdict(verdict: ApprovalVerdict) -> tuple[Literal["allow", "deny", "edit"], str, Mapping[str, Any] | None]:
     match verdict:
         case Allow():
             return "allow", "", None
@@ -224,7 +224,7 @@ def _parts_of(verdict: Verdict) -> tuple[Literal["allow", "deny", "edit"], str, 
             return "edit", "", dict(arguments)
 
 
-def _verdict_of(decision: Decision) -> Verdict:
+def _to_verdict(decision: Decision) -> ApprovalVerdict:
     if decision.verdict == "allow":
         return Allow()
     return Deny(decision.reason) if decision.verdict == "deny" else Edit(decision.arguments or {})
@@ -233,7 +233,7 @@ def _verdict_of(decision: Decision) -> Verdict:
 # --- the rule ----------------------------------------------------------------------------------
 
 
-def rule_asks(rule: Rule, options: ToolOptions) -> bool:
+def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
     """Tell whether a toolbox's rule asks for approval of a tool with these effects."""
     if rule is None or options.skip_permission:
         return False
@@ -242,41 +242,41 @@ def rule_asks(rule: Rule, options: ToolOptions) -> bool:
     return bool(options.destructive) if rule == "destructive" else not options.read_only
 
 
-async def needs_approval(tool: Tool, rule: Rule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
+async def needs_approval(tool: Tool, rule: ApprovalRule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
     """Tell whether a call needs a decision. A predicate that fails counts as yes: when in doubt, ask."""
-    if rule_asks(rule, tool.options):
+    if rule_requires_approval(rule, tool.options):
         return True
-    own = tool.options.approval
-    if isinstance(own, bool):
-        return own
+    own_rule = tool.options.approval
+    if isinstance(own_rule, bool):
+        return own_rule
     try:
-        answer = own(deepcopy(arguments), context)
+        answer = own_rule(deepcopy(arguments), context)
         return bool(await answer if inspect.isawaitable(answer) else answer)
     except (Exception, SystemExit):  # noqa: BLE001 - see above
         return True
 
 
-def identity_of(context: ToolContext[Any]) -> str | None:
+def get_identity(context: ToolContext[Any]) -> str | None:
     """Return for whom a call is made, as far as the context says it."""
-    known = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
-    return to_json(known).decode() if known else None
+    identity = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
+    return to_json(identity).decode() if identity else None
 
 
-async def preview_of(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
+async def make_preview(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
     """Return what a call would do, in the tool's own words; `None` where it has none. Never runs the tool."""
     preview = tool.options.preview
     if preview is None:
         return None
     try:
         takes_context = len(inspect.signature(preview).parameters) > 1
-        seen = deepcopy(arguments)
-        shown = preview(seen, context) if takes_context else preview(seen)
-        return str(await shown if inspect.isawaitable(shown) else shown)
+        copied = deepcopy(arguments)
+        text = preview(copied, context) if takes_context else preview(copied)
+        return str(await text if inspect.isawaitable(text) else text)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
         return f"(the preview failed: {type(error).__name__})"
 
 
-async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
+async def request_verdict(approver: Approver, request: ApprovalRequest) -> ApprovalVerdict:
     """Ask for a decision; an approver that fails or answers nonsense has refused."""
     try:
         answer = approver(request)
@@ -291,7 +291,7 @@ async def ask_for(approver: Approver, request: ApprovalRequest) -> Verdict:
     return Deny(f"the approver answered {clip(repr(verdict))}")
 
 
-def key_from(given: str | bytes | None) -> bytes | None:
+def parse_key(given: str | bytes | None) -> bytes | None:
     """Return a signing key from what a developer gives for one.
 
     Raises:

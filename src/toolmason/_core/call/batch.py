@@ -21,11 +21,11 @@ from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, Tool
 RunOne: TypeAlias = Callable[[ToolCall, float | None], Coroutine[Any, Any, ToolResult]]
 """Runs one call of a batch; the number is when the batch is over, or `None`."""
 
-IDS: Final = itertools.count(1)
+CALL_NUMBERS: Final = itertools.count(1)
 """Numbers for calls that came without an id."""
 
 
-def as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
+def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
     """Return a call from what a caller gives for one.
 
     Raises:
@@ -36,10 +36,10 @@ def as_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
     given: Any = call
     if not (isinstance(given, tuple) and given and isinstance(given[0], str) and len(given) <= 2):  # noqa: PLR2004 - a pair
         raise DefinitionError(f"{clip(repr(call))} is not a call. Give a ToolCall, or a name and arguments.")
-    return ToolCall(f"call_{next(IDS)}", *call)
+    return ToolCall(f"call_{next(CALL_NUMBERS)}", *call)
 
 
-def width_of(strategy: Strategy, most: int) -> int:
+def get_max_parallel(strategy: Strategy, limit: int) -> int:
     """Return how many calls run at once.
 
     Raises:
@@ -50,98 +50,98 @@ def width_of(strategy: Strategy, most: int) -> int:
         return 1
     if not isinstance(given, Parallel):
         raise DefinitionError(f"strategy={clip(repr(strategy))}: give Parallel() or Sequential().")
-    return most if given.limit is None else min(given.limit, most)
+    return limit if given.limit is None else min(given.limit, limit)
 
 
 def is_barrier(route: Route | ToolCallError) -> bool:
     """Tell whether a call runs alone."""
-    return isinstance(route, Route) and route.tool.options.alone
+    return isinstance(route, Route) and route.tool.options.runs_alone
 
 
 class Batch:
     """The calls of one turn, their results in call order, and how many run at once."""
 
-    def __init__(self, calls: Sequence[ToolCall], results: list[ToolResult], width: int, seconds: float | None) -> None:
+    def __init__(self, calls: Sequence[ToolCall], results: list[ToolResult], max_parallel: int, seconds: float | None) -> None:
         self.calls = calls
         self.results = results
         """Where the results go; complete when the batch ends, also when it was cancelled."""
-        self.width = width
+        self.max_parallel = max_parallel
         self.seconds = seconds
-        self._done: dict[int, ToolResult] = {}
+        self._results_by_index: dict[int, ToolResult] = {}
         self._running: dict[asyncio.Future[Any], int] = {}
-        self._wake: asyncio.Future[None] | None = None
-        self._stop: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._first_error: BaseException | None = None
 
     async def run(self, run_one: RunOne, barriers: Sequence[bool]) -> list[ToolResult]:
         """Run every call; a barrier runs alone, after the calls before it and before those after it."""
         loop = asyncio.get_running_loop()
-        ends = None if self.seconds is None else monotonic() + self.seconds
+        deadline = None if self.seconds is None else monotonic() + self.seconds
         try:
             for index, call in enumerate(self.calls):
-                await self._room(0 if barriers[index] else self.width - 1)
-                if ends is not None and monotonic() >= ends:
-                    self._done[index] = self._expired(call)
+                await self._wait_until_running(0 if barriers[index] else self.max_parallel - 1)
+                if deadline is not None and monotonic() >= deadline:
+                    self._results_by_index[index] = self._make_timeout_result(call)
                     continue
-                self._begin(index, eager_task.start(run_one(call, ends), loop))
+                self._start(index, eager_task.start(run_one(call, deadline), loop))
                 if barriers[index]:
-                    await self._room(0)
-            await self._room(0)
+                    await self._wait_until_running(0)
+            await self._wait_until_running(0)
         except BaseException:
-            await self._call_off()
+            await self._cancel_running()
             raise
         finally:
-            self.results[:] = [self._result(index) for index in range(len(self.calls))]
+            self.results[:] = [self._get_result(index) for index in range(len(self.calls))]
         return self.results
 
-    def _expired(self, call: ToolCall) -> ToolResult:
+    def _make_timeout_result(self, call: ToolCall) -> ToolResult:
         error = ToolTimeout(call.name, self.seconds or 0.0, limit="batch timeout")
         return ToolResult(call.id, call.name, error=error, attempts=0)
 
-    def _begin(self, index: int, started: eager_task.Started) -> None:
+    def _start(self, index: int, started: eager_task.StartResult) -> None:
         task, result, error = started
         if task is None:
-            self._end(index, result, error)
-            self._check()
+            self._record(index, result, error)
+            self._raise_first_error()
         else:
             self._running[task] = index
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_task_done)
 
-    def _ended(self, task: asyncio.Future[eager_task.Outcome]) -> None:
+    def _on_task_done(self, task: asyncio.Future[eager_task.TaskOutcome]) -> None:
         index = self._running.pop(task)
         if task.cancelled():
-            self._end(index, None, asyncio.CancelledError())
+            self._record(index, None, asyncio.CancelledError())
         else:
-            self._end(index, *task.result())
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+            self._record(index, *task.result())
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    def _end(self, index: int, result: Any, error: BaseException | None) -> None:
+    def _record(self, index: int, result: Any, error: BaseException | None) -> None:
         if error is None:
-            self._done[index] = result
+            self._results_by_index[index] = result
         else:
-            self._stop = self._stop or error
+            self._first_error = self._first_error or error
 
-    def _check(self) -> None:
-        if self._stop is not None:
-            raise self._stop
+    def _raise_first_error(self) -> None:
+        if self._first_error is not None:
+            raise self._first_error
 
-    async def _room(self, most: int) -> None:
+    async def _wait_until_running(self, limit: int) -> None:
         """Wait until at most `most` calls are running."""
-        while len(self._running) > most:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
-            self._check()
+        while len(self._running) > limit:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._raise_first_error()
 
-    async def _call_off(self) -> None:
+    async def _cancel_running(self) -> None:
         tasks = list(self._running)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _result(self, index: int) -> ToolResult:
+    def _get_result(self, index: int) -> ToolResult:
         call = self.calls[index]
-        found = self._done.get(index)
+        found = self._results_by_index.get(index)
         return (
             found if found is not None else ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
         )

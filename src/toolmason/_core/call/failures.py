@@ -23,7 +23,7 @@ from toolmason.errors import ExecutionError, RemoteError, ResultError, ToolCallE
 _log = logging.getLogger("toolmason")
 
 
-def named(tool: str, error: BaseException) -> ToolCallError:
+def to_call_error(tool: str, error: BaseException) -> ToolCallError:
     """Return what a tool raised as the error that its result carries."""
     if isinstance(error, ToolError):
         if error.tool and error.tool != tool:
@@ -40,41 +40,41 @@ def named(tool: str, error: BaseException) -> ToolCallError:
     return ExecutionError(tool, error, retryable=isinstance(error, TimeoutError | ConnectionError))
 
 
-def shown(error: ToolCallError, policy: OnError) -> dict[str, Any]:
+def make_error_fields(error: ToolCallError, policy: OnError) -> dict[str, Any]:
     """Return the fields of a failed result: what the model is shown, by policy.
 
     Raises:
         ToolCallError: the policy is to raise.
     """
     if policy == "message":
-        return {"error": error, **_rest_of(error)}
+        return {"error": error, **_get_extra_fields(error)}
     if policy == "raise":
         raise error
     if policy == "redact":
-        return {"error": error, "text": to_json(_redacted(error)).decode(), **_rest_of(error)}
-    told = policy(error)
-    if isinstance(told, ToolResult):
-        return {"error": told.error, "text": told.text, "content": told.content, "value": told.value}
-    return {"error": error, "text": str(told) or NO_OUTPUT}
+        return {"error": error, "text": to_json(_redact(error)).decode(), **_get_extra_fields(error)}
+    replacement = policy(error)
+    if isinstance(replacement, ToolResult):
+        return {"error": replacement.error, "text": replacement.text, "content": replacement.content, "value": replacement.value}
+    return {"error": error, "text": str(replacement) or NO_OUTPUT}
 
 
-def _rest_of(error: ToolCallError) -> dict[str, Any]:
+def _get_extra_fields(error: ToolCallError) -> dict[str, Any]:
     """Return what a tool said with its failure: the parts after the text that every failure has, and data."""
-    if not isinstance(error, ToolError) or not error.rest:
+    if not isinstance(error, ToolError) or not error.result_fields:
         return {}
-    rest = dict(error.rest)
-    if parts := rest.pop("content", ()):
-        rest["content"] = (Text(to_json(error.to_model()).decode()), *parts)
-    return rest
+    extra = dict(error.result_fields)
+    if parts := extra.pop("content", ()):
+        extra["content"] = (Text(to_json(error.to_model()).decode()), *parts)
+    return extra
 
 
-def _redacted(error: ToolCallError) -> dict[str, Any]:
+def _redact(error: ToolCallError) -> dict[str, Any]:
     """Return the model's form without the words of a failure; the log has them, under the same id."""
-    form = error.to_model()
+    error_form = error.to_model()
     if isinstance(error, ExecutionError | ResultError):
         error_id = os.urandom(6).hex()
         _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
-        again = "Trying again may help." if error.retryable else "Trying again will not help."
-        form["error"]["message"] = f"{error.tool} failed because of an internal error. {again} Error id: {error_id}."
-        form["error"]["id"] = error_id
-    return form
+        retry_hint = "Trying again may help." if error.retryable else "Trying again will not help."
+        error_form["error"]["message"] = f"{error.tool} failed because of an internal error. {retry_hint} Error id: {error_id}."
+        error_form["error"]["id"] = error_id
+    return error_form

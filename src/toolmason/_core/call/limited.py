@@ -9,90 +9,90 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolmason._core.arguments.bind import Bound
-from toolmason._core.call.approval import rule_asks
-from toolmason._core.call.held_slots import held, hold, let_go
-from toolmason._core.call.limits import Meter, used_up
-from toolmason._core.call.pipeline import Ask, Perform, performer_of
+from toolmason._core.call.approval import rule_requires_approval
+from toolmason._core.call.held_slots import get_held, set_held, reset_held
+from toolmason._core.call.limits import RateLimiter, make_max_calls_error
+from toolmason._core.call.pipeline import CallOptions, CallRunner, make_runner
 from toolmason._core.call.route import Route
-from toolmason._core.call.shared_state import Office
-from toolmason._core.run.slots import Slots
+from toolmason._core.call.shared_state import SharedCallState
+from toolmason._core.run.slots import Semaphore
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, ToolResult
 
 
-def lane_of(route: Route, office: Office, long_way: Perform) -> Perform | None:
+def make_limited_runner(route: Route, shared: SharedCallState, full_runner: CallRunner) -> CallRunner | None:
     """Return what runs the calls of a tool with limits, outside of any run; `None` where only the long way will do."""
     tool, options = route.tool, route.tool.options
-    asked = options.approval is not False or rule_asks(office.rule_in(None), options)
-    if asked or options.lock is not None or tool.listener is not None:
+    needs_approval = options.approval is not False or rule_requires_approval(shared.get_rule(None), options)
+    if needs_approval or options.lock is not None or tool.on_arguments is not None:
         return None
-    if route.direct is None or route.where == "process" or route.retry is not None:
+    if route.plain_function is None or route.runs_on == "process" or route.retry is not None:
         return None
-    inner, slots = performer_of(_counted(route, office)), _slots_of(route, office)
-    alone = frozenset(slots)
+    inner, semaphores = make_runner(_with_counting(route, shared)), _get_semaphores(route, shared)
+    own_semaphores = frozenset(semaphores)
 
-    async def perform(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:
-        already = held()
+    async def run_limited(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
+        already_held = get_held()
         # A tool that calls another holds its turn already; waiting for it would be for ever.
-        wanted = tuple(slot for slot in slots if slot not in already) if already else slots
-        if ask.ends is not None or ask.retry is not INHERIT or not _taken(wanted):
-            return await long_way(call_id, raw, ask)
-        token = hold(already | alone if already else alone)
+        needed = tuple(semaphore for semaphore in semaphores if semaphore not in already_held) if already_held else semaphores
+        if call_options.batch_deadline is not None or call_options.retry is not INHERIT or not _try_acquire_all(needed):
+            return await full_runner(call_id, arguments, call_options)
+        token = set_held(already_held | own_semaphores if already_held else own_semaphores)
         try:
-            return await inner(call_id, raw, ask)
+            return await inner(call_id, arguments, call_options)
         finally:
-            let_go(token)
-            for slot in wanted:
-                slot.give()
+            reset_held(token)
+            for slot in needed:
+                slot.release()
 
-    if len(slots) != 1:
-        return perform if slots else inner
-    take, give = slots[0].try_take, slots[0].give
+    if len(semaphores) != 1:
+        return run_limited if semaphores else inner
+    try_acquire, release = semaphores[0].try_acquire, semaphores[0].release
 
-    async def perform_in_turn(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:
+    async def run_with_one_semaphore(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         # One limit, and a turn that is free, is what most calls find.
-        if held() or ask.ends is not None or ask.retry is not INHERIT or not take():
-            return await perform(call_id, raw, ask)
-        token = hold(alone)
+        if get_held() or call_options.batch_deadline is not None or call_options.retry is not INHERIT or not try_acquire():
+            return await run_limited(call_id, arguments, call_options)
+        token = set_held(own_semaphores)
         try:
-            return await inner(call_id, raw, ask)
+            return await inner(call_id, arguments, call_options)
         finally:
-            let_go(token)
-            give()
+            reset_held(token)
+            release()
 
-    return perform_in_turn
+    return run_with_one_semaphore
 
 
-def _taken(slots: tuple[Slots, ...]) -> bool:
+def _try_acquire_all(semaphores: tuple[Semaphore, ...]) -> bool:
     """Take all of these slots, or none."""
-    for slot in slots:
-        if not slot.try_take():
-            for taken in slots[: slots.index(slot)]:
-                taken.give()
+    for semaphore in semaphores:
+        if not semaphore.try_acquire():
+            for acquired in semaphores[: semaphores.index(semaphore)]:
+                acquired.release()
             return False
     return True
 
 
-def _slots_of(route: Route, office: Office) -> tuple[Slots, ...]:
-    own = route.tool.options.max_concurrency
-    slots = [] if own is None else [office.slots_for(id(route.tool.root), own)]
-    return (*slots, office.slots_for(0, office.most)) if office.most is not None else tuple(slots)
+def _get_semaphores(route: Route, shared: SharedCallState) -> tuple[Semaphore, ...]:
+    tool_limit = route.tool.options.max_concurrency
+    semaphores = [] if tool_limit is None else [shared.get_semaphore(id(route.tool.root), tool_limit)]
+    return (*semaphores, shared.get_semaphore(0, shared.max_concurrency)) if shared.max_concurrency is not None else tuple(semaphores)
 
 
-def _counted(route: Route, office: Office) -> Route:
+def _with_counting(route: Route, shared: SharedCallState) -> Route:
     """Return a route that counts each call whose arguments fit."""
     name, options, key = route.name, route.tool.options, id(route.tool.root)
-    bind, most, numbers = route.bind, options.max_calls, office.counts.counter(key)
-    meter = None if options.rate is None else office.meters.setdefault(key, Meter(options.rate))
-    if most is None and meter is None:
+    bind, max_calls, counter = route.bind, options.max_calls, shared.counters.get_counter(key)
+    rate_limiter = None if options.rate is None else shared.rate_limiters.setdefault(key, RateLimiter(options.rate))
+    if max_calls is None and rate_limiter is None:
         return route
 
-    def counting(raw: Arguments) -> Bound:
-        bound = bind(raw)
-        if most is not None and next(numbers) >= most:
-            raise used_up(name, most)
-        if meter is not None:
-            meter.count(name)
+    def bind_and_count(arguments: Arguments) -> Bound:
+        bound = bind(arguments)
+        if max_calls is not None and next(counter) >= max_calls:
+            raise make_max_calls_error(name, max_calls)
+        if rate_limiter is not None:
+            rate_limiter.count(name)
         return bound
 
-    return replace(route, bind=counting)
+    return replace(route, bind=bind_and_count)

@@ -18,18 +18,18 @@ from typing import Any, Final
 
 from pydantic_core import to_json, to_jsonable_python
 
-from toolmason._core.values.definition import canonical
+from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.policy import Limits, Rate
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import LimitExceeded
 
-ANSWER_AT: Final = 2
+REPEATS_BEFORE_CACHED: Final = 2
 """After this many identical calls with the same result, the next one is answered from the store."""
-STOP_AT: Final = 3
+REPEATS_BEFORE_REFUSED: Final = 3
 """After this many, the next one is refused."""
 
 
-class Meter:
+class RateLimiter:
     """How often something may happen: a window that slides."""
 
     def __init__(self, rate: Rate) -> None:
@@ -48,9 +48,9 @@ class Meter:
             while self._times and self._times[0] <= now - self.rate.per:
                 self._times.popleft()
             if len(self._times) >= self.rate.calls:
-                wait = self._times[0] + self.rate.per - now
+                retry_after = self._times[0] + self.rate.per - now
                 limit = f"rate of {self.rate.calls} calls per {self.rate.per:g} s"
-                raise LimitExceeded(tool, limit, f"Try again in {max(wait, 0.001):.3g} s.", retryable=True)
+                raise LimitExceeded(tool, limit, f"Try again in {max(retry_after, 0.001):.3g} s.", retryable=True)
             self._times.append(now)
 
 
@@ -58,38 +58,38 @@ def fingerprint(name: str, arguments: Any) -> str:
     """Return the same word for the same call, whatever the order of its keys."""
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for programs with runs and locks
 
-    return sha256(to_json(canonical([name, json_like(arguments)]))).hexdigest()
+    return sha256(to_json(canonicalize([name, to_json_like(arguments)]))).hexdigest()
 
 
-def json_like(value: Any) -> Any:
+def to_json_like(value: Any) -> Any:
     """Return any value as JSON data, also what has no JSON form: something to show, to sign and to compare."""
     try:
         data = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
         to_json(data)
     except (ValueError, TypeError, RecursionError):
         if isinstance(value, dict):
-            return {_words(key): json_like(item) for key, item in value.items()}
-        return [json_like(item) for item in value] if isinstance(value, list) else _words(value)
+            return {_to_text(key): to_json_like(item) for key, item in value.items()}
+        return [to_json_like(item) for item in value] if isinstance(value, list) else _to_text(value)
     return data
 
 
-def _words(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return (value if isinstance(value, str) else repr(value)).encode("utf-8", "backslashreplace").decode()
 
 
-def outcome_of(result: ToolResult) -> str:
+def fingerprint_result(result: ToolResult) -> str:
     """Return the same word for the same result: the whole of a cut text, and what pictures and sounds hold."""
     data = [getattr(part, "data", None) for part in result.content]
-    return fingerprint(result.whole or result.text, [item for item in data if item is not None])
+    return fingerprint(result.full_text_digest or result.text, [item for item in data if item is not None])
 
 
-def used_up(tool: str, most: int) -> LimitExceeded:
+def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
     """Return what a model is told that has made every call it may."""
-    return LimitExceeded(tool, f"max_calls of {most} for this tool", "Go on without it.")
+    return LimitExceeded(tool, f"max_calls of {max_calls} for this tool", "Go on without it.")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Seen:
+class RepeatedCall:
     """What came of a call the last times it was made."""
 
     text: str
@@ -102,40 +102,40 @@ class RunState:
     """What one run has used up, and what it has seen. Shared by every view of the run's toolbox."""
 
     limits: Limits
-    calls: Iterator[int] = field(default_factory=itertools.count)
-    per_tool: dict[Hashable, Iterator[int]] = field(default_factory=dict)
-    seen: dict[str, Seen] = field(default_factory=dict)
+    call_counter: Iterator[int] = field(default_factory=itertools.count)
+    tool_counters: dict[Hashable, Iterator[int]] = field(default_factory=dict)
+    repeats: dict[str, RepeatedCall] = field(default_factory=dict)
     tasks: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
     cancelled: bool = False
     started: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, tool: str, most: int | None, key: Hashable = None) -> None:
+    def count(self, tool: str, max_calls: int | None, key: Hashable = None) -> None:
         """Count one call of a tool; `key` tells tools apart that may have several names.
 
         Raises:
             LimitExceeded: the tool or the run has used up its calls.
         """
-        own, calls = self.limits.per_tool if most is None else most, self.limits.calls
+        tool_limit, run_limit = self.limits.per_tool if max_calls is None else max_calls, self.limits.calls
         # The next number is had in one step, whichever thread asks; what is refused has been used up for good.
-        if own is not None and next(self.counter(tool if key is None else key)) >= own:
-            raise used_up(tool, own)
-        if calls is not None and next(self.calls) >= calls:
-            raise LimitExceeded(tool, f"max_calls of {calls} for this run", "Answer with what you have.")
+        if tool_limit is not None and next(self.get_counter(tool if key is None else key)) >= tool_limit:
+            raise make_max_calls_error(tool, tool_limit)
+        if run_limit is not None and next(self.call_counter) >= run_limit:
+            raise LimitExceeded(tool, f"max_calls of {run_limit} for this run", "Answer with what you have.")
 
-    def counter(self, key: Hashable) -> Iterator[int]:
+    def get_counter(self, key: Hashable) -> Iterator[int]:
         """Return the numbers of a tool's calls: each call takes the next."""
-        found = self.per_tool.get(key)
-        return self.per_tool.setdefault(key, itertools.count()) if found is None else found
+        found = self.tool_counters.get(key)
+        return self.tool_counters.setdefault(key, itertools.count()) if found is None else found
 
-    def left(self) -> float | None:
+    def get_remaining_seconds(self) -> float | None:
         """Return the seconds that the run has left, or `None` for no limit."""
         if self.limits.seconds is None:
             return None
         return self.limits.seconds - (time.monotonic() - self.started)
 
     @contextmanager
-    def running(self, loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> Generator[None]:
+    def track_task(self, loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> Generator[None]:
         """Keep a task where `cancel` finds it."""
         self.tasks[task] = loop
         try:
@@ -149,28 +149,28 @@ class RunState:
         for task, loop in list(self.tasks.items()):
             loop.call_soon_threadsafe(task.cancel)
 
-    def repeated(self, key: str, tool: str) -> ToolResult | None:
+    def find_repeat(self, key: str, tool: str) -> ToolResult | None:
         """Return the stored answer of a call that has been made twice with the same result.
 
         Raises:
             LimitExceeded: it was answered from the store before, and comes again.
         """
         with self.lock:
-            seen = self.seen.get(key)
-            if seen is None or seen.times < ANSWER_AT:
+            repeat = self.repeats.get(key)
+            if repeat is None or repeat.times < REPEATS_BEFORE_CACHED:
                 return None
-            seen.times += 1
-            if seen.times > STOP_AT:
-                raise LimitExceeded(tool, f"limit of {STOP_AT} identical calls", "Use the answer that you have.")
-            return seen.result
+            repeat.times += 1
+            if repeat.times > REPEATS_BEFORE_REFUSED:
+                raise LimitExceeded(tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the answer that you have.")
+            return repeat.result
 
-    def remember(self, key: str, result: ToolResult) -> int:
+    def record_result(self, key: str, result: ToolResult) -> int:
         """Keep what came of a call; return how often in a row it came to the same."""
-        text = outcome_of(result)
+        text = fingerprint_result(result)
         with self.lock:
-            seen = self.seen.get(key)
-            if seen is None or seen.text != text:
-                self.seen[key] = Seen(text, 1, result)
+            repeat = self.repeats.get(key)
+            if repeat is None or repeat.text != text:
+                self.repeats[key] = RepeatedCall(text, 1, result)
                 return 1
-            seen.times += 1
-            return seen.times
+            repeat.times += 1
+            return repeat.times

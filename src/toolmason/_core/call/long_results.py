@@ -22,16 +22,16 @@ from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolOptions
 from toolmason.errors import ToolError
 
-_LONGEST_READ: Final = 64 * 1024
-_MATCHES: Final = 50
-_numbers = itertools.count(1)
-_whose: ContextVar[str] = ContextVar("toolmason_results_kept_for", default="")
+_MAX_READ_CHARS: Final = 64 * 1024
+_MAX_MATCHES: Final = 50
+_handle_numbers = itertools.count(1)
+_result_owner: ContextVar[str] = ContextVar("toolmason_results_kept_for", default="")
 
-keep_for, let_go = _whose.set, _whose.reset
+set_result_owner, reset_result_owner = _result_owner.set, _result_owner.reset
 """Say for whom results are kept and read in this task; a toolbox that is served has more than one user."""
 
 
-class Store:
+class ResultStore:
     """Whole results under handles, in memory or in a directory; bounded, the oldest go first.
 
     A result is for whoever's call it was: nobody else reads it, whatever handle they give.
@@ -40,25 +40,25 @@ class Store:
     def __init__(self, limit: int, directory: Path | None = None) -> None:
         self.limit = limit
         self.directory = directory
-        self._kept: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
         """For whom, and under which handle."""
         self._sizes: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
-    def keep(self, text: str) -> str:
+    def save(self, text: str) -> str:
         """Keep a text and return its handle."""
         # Callers that nothing tells apart have only this between them.
-        handle = f"result_{next(_numbers)}_{os.urandom(16).hex()}"
-        key = (_whose.get(), handle)
-        kept: str | Path = text
+        handle = f"result_{next(_handle_numbers)}_{os.urandom(16).hex()}"
+        key = (_result_owner.get(), handle)
+        entry: str | Path = text
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            kept = self.directory / f"{handle}.txt"
-            kept.write_bytes(text.encode())
+            entry = self.directory / f"{handle}.txt"
+            entry.write_bytes(text.encode())
         with self._lock:
-            self._kept[key], self._sizes[key] = kept, len(text.encode())
-            while len(self._kept) > 1 and sum(self._sizes.values()) > self.limit:
-                self._drop(next(iter(self._kept)))
+            self._entries[key], self._sizes[key] = entry, len(text.encode())
+            while len(self._entries) > 1 and sum(self._sizes.values()) > self.limit:
+                self._drop(next(iter(self._entries)))
         return handle
 
     def read(self, handle: str) -> str:
@@ -68,40 +68,40 @@ class Store:
             ToolError: there is none under this handle.
         """
         with self._lock:
-            kept = self._kept.get((_whose.get(), handle))
-        if kept is None:
+            entry = self._entries.get((_result_owner.get(), handle))
+        if entry is None:
             # Which others there are is not told: a toolbox may serve more than one user.
             raise ToolError(f"There is no result under {handle[:64]!r}. It may have been dropped; make the call again.")
-        return kept.read_bytes().decode() if isinstance(kept, Path) else kept
+        return entry.read_bytes().decode() if isinstance(entry, Path) else entry
 
     def clear(self) -> None:
         """Drop everything that is kept."""
         with self._lock:
-            for key in list(self._kept):
+            for key in list(self._entries):
                 self._drop(key)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def _drop(self, key: tuple[str, str]) -> None:
-        kept = self._kept.pop(key)
+        entry = self._entries.pop(key)
         del self._sizes[key]
-        if isinstance(kept, Path):
-            kept.unlink(missing_ok=True)
+        if isinstance(entry, Path):
+            entry.unlink(missing_ok=True)
 
 
-def cut(text: str, limit: int, handle: str) -> str:
+def truncate(text: str, limit: int, handle: str) -> str:
     """Return the head and the tail of a text, cut between lines where there are any, with a line that says how much."""
     data = text.encode()
     note = f"\n[… {{}} of {len(data)} bytes left out. Read them with {READ_RESULT}(handle={handle!r}, offset=…) …]\n"
-    room = max(2, limit - len(note.encode()) - 16)
-    head = _whole_lines(data[: room * 2 // 3].decode("utf-8", "ignore"), from_end=False)
-    tail = _whole_lines(data[len(data) - room // 3 :].decode("utf-8", "ignore"), from_end=True)
+    budget = max(2, limit - len(note.encode()) - 16)
+    head = _trim_to_lines(data[: budget * 2 // 3].decode("utf-8", "ignore"), from_end=False)
+    tail = _trim_to_lines(data[len(data) - budget // 3 :].decode("utf-8", "ignore"), from_end=True)
     left_out = len(data) - len(head.encode()) - len(tail.encode())
     return f"{head}{note.format(left_out)}{tail}"
 
 
-def clipped(text: str, limit: int) -> str:
+def truncate_middle(text: str, limit: int) -> str:
     """Return a text that is too long with its middle left out, for words that are not worth a handle."""
     if len(text) <= limit:
         return text
@@ -109,32 +109,32 @@ def clipped(text: str, limit: int) -> str:
     return f"{text[:half]} […{len(text) - 2 * half} characters…] {text[-half:]}"
 
 
-def shortened(fields: dict[str, Any], limit: int, store: Store) -> dict[str, Any]:
+def truncate_result(fields: dict[str, Any], limit: int, store: ResultStore) -> dict[str, Any]:
     """Return the fields of a result within a limit: a text that is too long is cut, and the whole is kept."""
     text = fields["text"]
     size = len(text.encode())
     if size <= limit:
         return fields
-    handle = store.keep(text)
-    short = cut(text, limit, handle)
-    others = tuple(part for part in fields.get("content", ()) if getattr(part, "text", None) is None)
+    handle = store.save(text)
+    truncated = truncate(text, limit, handle)
+    other_parts = tuple(part for part in fields.get("content", ()) if getattr(part, "text", None) is None)
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long result
 
     digest = sha256(text.encode()).hexdigest()
     meta = {**fields.get("meta", {}), "handle": handle, "bytes": size}
-    parts = (Text(short), *others)
-    return {**fields, "text": short, "content": parts, "structured": None, "meta": meta, "whole": digest}
+    parts = (Text(truncated), *other_parts)
+    return {**fields, "text": truncated, "content": parts, "structured": None, "meta": meta, "full_text_digest": digest}
 
 
-def _whole_lines(text: str, *, from_end: bool) -> str:
-    place = text.find("\n") if from_end else text.rfind("\n")
+def _trim_to_lines(text: str, *, from_end: bool) -> str:
+    position = text.find("\n") if from_end else text.rfind("\n")
     # A text without line ends near the cut is cut where it is: half a screen is better than nothing.
-    if place < 0 or (place > len(text) // 2 if from_end else place < len(text) // 2):
+    if position < 0 or (position > len(text) // 2 if from_end else position < len(text) // 2):
         return text
-    return text[place + 1 :] if from_end else text[:place]
+    return text[position + 1 :] if from_end else text[:position]
 
 
-def reader_of(store: Store) -> FunctionTool:
+def make_result_reader(store: ResultStore) -> FunctionTool:
     """Return the tool that reads kept results."""
 
     def read_result(
@@ -146,9 +146,9 @@ def reader_of(store: Store) -> FunctionTool:
         """Read a part of a result that was too long to show whole, by place or by search."""
         text = store.read(handle)
         if search:
-            return _found(text, search)
+            return _search_lines(text, search)
         start = max(0, len(text) + offset) if offset < 0 else offset
-        part = text[start : start + max(1, min(length, _LONGEST_READ))]
+        part = text[start : start + max(1, min(length, _MAX_READ_CHARS))]
         end = start + len(part)
         return f"{part}\n[characters {start} to {end} of {len(text)}]"
 
@@ -158,24 +158,24 @@ def reader_of(store: Store) -> FunctionTool:
         timeout=None,
         repeats="allow",
         max_calls=1_000_000,
-        max_result_bytes=4 * _LONGEST_READ + 1024,
+        max_result_bytes=4 * _MAX_READ_CHARS + 1024,
     )
     return FunctionTool(read_result, Declaration("tool", options=options, output_schema=False))
 
 
-def _found(text: str, search: str) -> str:
+def _search_lines(text: str, search: str) -> str:
     lines: list[str] = []
     total = 0
     offset = 0
-    wanted = re.compile(re.escape(search), re.IGNORECASE)
+    pattern = re.compile(re.escape(search), re.IGNORECASE)
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        if match := wanted.search(line):
+        if match := pattern.search(line):
             total += 1
-            if total <= _MATCHES:
+            if total <= _MAX_MATCHES:
                 begin = max(0, match.start() - 100)
                 lines.append(
                     f"{number} (character {offset + match.start()}): {line[begin : match.end() + 100].strip()}"
                 )
         offset += len(line)
-    more = f"\n[{total - _MATCHES} more lines]" if total > _MATCHES else ""
-    return "\n".join(lines) + more if lines else f"No line holds {search[:80]!r}."
+    remainder = f"\n[{total - _MAX_MATCHES} more lines]" if total > _MAX_MATCHES else ""
+    return "\n".join(lines) + remainder if lines else f"No line holds {search[:80]!r}."

@@ -19,42 +19,42 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic_core import to_json
 
-from toolmason._core.call.failures import named, shown
-from toolmason._core.call.long_results import clipped
-from toolmason._core.call.render import Unread, read_all
-from toolmason._core.call.route import Route, capped
+from toolmason._core.call.failures import to_call_error, make_error_fields
+from toolmason._core.call.long_results import truncate_middle
+from toolmason._core.call.render import NeedsIteration, read_items
+from toolmason._core.call.route import Route, cap_timeout
 from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.run import eager_task
 from toolmason._core.run.execute import (
     Attempt,
     DeadlinePassed,
     RaisedInThread,
-    ThreadGivenUp,
-    in_thread,
-    outcome_of,
-    run,
-    within,
+    ThreadAbandoned,
+    run_in_thread,
+    await_task,
+    run_attempt,
+    await_with_timeout,
 )
 from toolmason._core.run.progress import OnProgress, Reporter
 from toolmason._core.values.policy import INHERIT, Inherit, Retry, Timeout
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult, fill
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, set_result_fields
 from toolmason.errors import Abort, InvalidArguments, LimitExceeded, ResultError, ToolError, ToolTimeout
 
 _log = logging.getLogger("toolmason")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Ask:
+class CallOptions:
     """What a call says for itself, beside its arguments."""
 
     context: ToolContext[Any] | None = None
     timeout: Timeout = INHERIT
     retry: Retry | Inherit | None = INHERIT
-    ends: float | None = None
+    batch_deadline: float | None = None
     """When the batch that the call belongs to is over, on the clock of `time.monotonic()`."""
-    span: float = 0.0
+    batch_timeout: float = 0.0
     """How long the batch, or the run, may take in all."""
-    limit: str = "batch timeout"
+    limit_name: str = "batch timeout"
     """What that limit is called."""
     on_progress: OnProgress | None = None
 
@@ -62,57 +62,57 @@ class Ask:
 CLOCK_SLACK: Final = 0.005
 """A timer may fire this much early; the deadline it stands for has passed all the same."""
 
-Perform: TypeAlias = Callable[[str, Arguments, Ask], Coroutine[Any, Any, ToolResult]]
+CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
 """The id of a call, its arguments and what it says for itself → its result."""
 
-NOTHING_ASKED: Final = Ask()
-NO_TIMEOUT: Final = Ask(timeout=None)
+NO_OPTIONS: Final = CallOptions()
+NO_TIMEOUT: Final = CallOptions(timeout=None)
 
 
-def performer_of(route: Route) -> Perform:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
+def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
     """Return what runs a tool's calls on the short way, with everything it needs at hand."""
-    name, bind, render, direct, is_async = route.name, route.bind, route.render, route.direct, route.is_async
-    most, usual, where, new = route.most_characters, route.timeout, route.where, object.__new__
-    simple = direct is not None and where != "process" and route.retry is None
+    name, bind, render, function, is_async = route.name, route.bind, route.render, route.plain_function, route.is_async
+    max_chars, default_timeout, runs_on, new = route.max_text_chars, route.timeout, route.runs_on, object.__new__
+    is_plain = function is not None and runs_on != "process" and route.retry is None
 
-    async def perform(call_id: str, raw: Arguments, ask: Ask) -> ToolResult:  # noqa: C901, PLR0912 - as above
+    async def run_call(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
         started = perf_counter()
         repairs: Any = ()
         state = None
         try:
-            values, repairs = bind(raw)
+            values, repairs = bind(arguments)
         except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-            fields = unbound(route, error, ask)
+            fields = make_bind_failure(route, error, call_options)
         else:
             try:
-                if direct is None or not simple or ask.ends is not None or ask.retry is not INHERIT:
-                    state = CallState(ToolCall(call_id, name, raw), report=reporter_for(ask, call_id, route))
-                    value, values = await attempts(route, values, ask, state)
-                elif where == "thread":
-                    value = await _threaded(route, values, usual if ask.timeout is INHERIT else ask.timeout)
+                if function is None or not is_plain or call_options.batch_deadline is not None or call_options.retry is not INHERIT:
+                    state = CallState(ToolCall(call_id, name, arguments), report=make_reporter(call_options, call_id, route))
+                    value, values = await run_attempts(route, values, call_options, state)
+                elif runs_on == "thread":
+                    value = await _run_plain_in_thread(route, values, default_timeout if call_options.timeout is INHERIT else call_options.timeout)
                 else:
-                    value = direct(**values)
+                    value = function(**values)
                     if is_async or hasattr(value, "__await__"):
-                        seconds = usual if ask.timeout is INHERIT else ask.timeout
+                        seconds = default_timeout if call_options.timeout is INHERIT else call_options.timeout
                         if seconds is None:
                             value = await value
                         else:
                             task, value, failure = eager_task.start(value, get_running_loop())
                             if task is not None:
-                                value = await outcome_of(task, capped(seconds, route.policy.settings), *route.patience)
+                                value = await await_task(task, cap_timeout(seconds, route.policy.settings), *route.cancel_grace)
                             elif failure is not None:
                                 raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
                 try:
                     fields = render(value, values)
-                except Unread:
-                    fields = render(await all_read(route, value, ask), values)
-                if len(fields["text"]) > most:
-                    fields = route.shorten(fields)
+                except NeedsIteration:
+                    fields = render(await read_iterator(route, value, call_options), values)
+                if len(fields["text"]) > max_chars:
+                    fields = route.truncate(fields)
                 if route.return_direct:
                     fields["return_direct"] = True
             except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
-                fields = failed(route, error, ask)
+                fields = make_failure(route, error, call_options)
         if repairs:
             fields["repairs"] = repairs
         if state is not None:
@@ -123,85 +123,85 @@ def performer_of(route: Route) -> Perform:  # noqa: C901, PLR0915 - one function
         fields["name"] = name
         fields["duration"] = perf_counter() - started
         if _log.isEnabledFor(DEBUG):
-            _note(route, call_id, fields)
+            _log_call(route, call_id, fields)
         result = new(ToolResult)
-        fill(result, fields)
+        set_result_fields(result, fields)
         return result
 
-    return perform
+    return run_call
 
 
-async def _threaded(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
+async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
     """Run a plain function in a thread; what it needs to know is all in its values."""
-    settings, function = route.policy.settings, cast("Callable[..., Any]", route.direct)
+    settings, function = route.policy.settings, cast("Callable[..., Any]", route.plain_function)
     try:
-        value = await in_thread(partial(function, **values), capped(seconds, settings), settings, get_running_loop())
-    except ThreadGivenUp as given_up:
-        raise given_up.reason from None
-    return await within(value, seconds, *route.patience) if hasattr(value, "__await__") else value
+        value = await run_in_thread(partial(function, **values), cap_timeout(seconds, settings), settings, get_running_loop())
+    except ThreadAbandoned as abandoned:
+        raise abandoned.reason from None
+    return await await_with_timeout(value, seconds, *route.cancel_grace) if hasattr(value, "__await__") else value
 
 
-async def all_read(route: Route, value: Any, ask: Ask) -> list[Any]:
+async def read_iterator(route: Route, value: Any, call_options: CallOptions) -> list[Any]:
     """Read what a tool returned to its end, in a thread, within the time of a call."""
     settings = route.policy.settings
-    seconds = _seconds_for(route, ask)
+    seconds = _get_attempt_timeout(route, call_options)
     try:
-        found: list[Any] = await in_thread(partial(read_all, route.name, value), seconds, settings, get_running_loop())
-    except ThreadGivenUp as given_up:
-        raise given_up.reason from None
-    return found
+        items: list[Any] = await run_in_thread(partial(read_items, route.name, value), seconds, settings, get_running_loop())
+    except ThreadAbandoned as abandoned:
+        raise abandoned.reason from None
+    return items
 
 
-def reporter_for(ask: Ask, call_id: str, route: Route) -> Reporter | None:
+def make_reporter(call_options: CallOptions, call_id: str, route: Route) -> Reporter | None:
     """Return where the progress of a call goes, if anywhere."""
-    if ask.on_progress is None:
+    if call_options.on_progress is None:
         return None
-    return Reporter(ask.on_progress, call_id, route.name, route.policy.settings.progress_queue)
+    return Reporter(call_options.on_progress, call_id, route.name, route.policy.settings.progress_queue)
 
 
-def _note(route: Route, call_id: str, fields: dict[str, Any]) -> None:
+def _log_call(route: Route, call_id: str, fields: dict[str, Any]) -> None:
     outcome = "ok" if fields.get("error") is None else fields["error"].code
     _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
 
 
-async def attempts(route: Route, values: dict[str, Any], ask: Ask, state: CallState) -> tuple[Any, dict[str, Any]]:
+async def run_attempts(route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or no attempt is left; return its value and what it was called with."""
     tool, settings = route.tool, route.policy.settings
-    retry = route.retry if isinstance(ask.retry, Inherit) else ask.retry
-    known = route.policy.context.merged(ask.context)
+    retry = route.retry if isinstance(call_options.retry, Inherit) else call_options.retry
+    base_context = route.policy.context.merge(call_options.context)
     while True:
-        seconds = _seconds_for(route, ask)
-        own = state.until(None if seconds is None else monotonic() + seconds)
-        mine = known.for_call(own)
+        seconds = _get_attempt_timeout(route, call_options)
+        attempt_state = state.with_deadline(None if seconds is None else monotonic() + seconds)
+        attempt_context = base_context.for_call(attempt_state)
         if state.attempt > 1:
             # The attempt before may have changed a list or a dict in place.
             values, _ = route.bind(state.call.arguments if state.call is not None else None)
-        complete = tool.complete(dict(values), mine)
+        complete_values = tool.fill(dict(values), attempt_context)
         try:
-            value = await run(Attempt(tool, complete, mine, own, settings, seconds, route.where))
+            value = await run_attempt(Attempt(tool, complete_values, attempt_context, attempt_state, settings, seconds, route.runs_on))
         except Exception as error:
-            if retry is None or state.attempt >= retry.attempts or not _worth_another(error, retry):
+            if retry is None or state.attempt >= retry.attempts or not _should_retry(error, retry):
                 raise
             pause = retry.wait(state.attempt)
-            if ask.ends is not None and monotonic() + pause >= ask.ends:
+            if call_options.batch_deadline is not None and monotonic() + pause >= call_options.batch_deadline:
                 raise
             _log.debug("%s: attempt %d failed: %s", route.name, state.attempt, type(error).__name__)
             await asyncio.sleep(pause)
             state.attempt += 1
         else:
-            return value, complete
+            return value, complete_values
 
 
-def _seconds_for(route: Route, ask: Ask) -> float | None:
+def _get_attempt_timeout(route: Route, call_options: CallOptions) -> float | None:
     """Return how long an attempt may take: its own time-out, within what is left of its batch."""
-    own = route.timeout if ask.timeout is INHERIT else capped(ask.timeout, route.policy.settings)
-    if ask.ends is None:
-        return own
-    left = max(0.0, ask.ends - monotonic())
-    return left if own is None else min(own, left)
+    own_timeout = route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, route.policy.settings)
+    if call_options.batch_deadline is None:
+        return own_timeout
+    remaining = max(0.0, call_options.batch_deadline - monotonic())
+    return remaining if own_timeout is None else min(own_timeout, remaining)
 
 
-def _worth_another(error: Exception, retry: Retry) -> bool:
+def _should_retry(error: Exception, retry: Retry) -> bool:
     if isinstance(error, DeadlinePassed):
         return any(issubclass(TimeoutError, kind) for kind in retry.on)
     if isinstance(error, ToolError):
@@ -209,61 +209,61 @@ def _worth_another(error: Exception, retry: Retry) -> bool:
     return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 
-def unbound(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+def make_bind_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
     """Return the fields of the result of a call whose arguments did not fit."""
     if not isinstance(error, InvalidArguments | LimitExceeded):
-        return {**failed(route, error, ask), "attempts": 0}
+        return {**make_failure(route, error, call_options), "attempts": 0}
     # Where in our own code it was found says nothing, and the frames would keep every refused call alive for the
     # garbage collector: that alone doubles the cost of a refusal.
     error.__traceback__ = error.__context__ = None
-    fields = shown(error, route.on_error)
+    fields = make_error_fields(error, route.on_error)
     fields["attempts"] = 0
     return fields
 
 
-def failed(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+def make_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
     """Return the fields of the result that a failure comes to, or let it pass through."""
-    return _bounded(_failure(route, error, ask), route)
+    return _truncate_failure(_make_failure_fields(route, error, call_options), route)
 
 
-def _bounded(fields: dict[str, Any], route: Route) -> dict[str, Any]:
+def _truncate_failure(fields: dict[str, Any], route: Route) -> dict[str, Any]:
     """Keep the words of a failure within what a result may have."""
     error = fields.get("error")
-    if error is None or len(error.message) <= route.most_characters:
+    if error is None or len(error.message) <= route.max_text_chars:
         return fields
-    form = error.to_model()
-    form["error"]["message"] = clipped(error.message, max(80, route.most_characters - 400))
-    return {"text": to_json(form).decode(), **fields}
+    error_form = error.to_model()
+    error_form["error"]["message"] = truncate_middle(error.message, max(80, route.max_text_chars - 400))
+    return {"text": to_json(error_form).decode(), **fields}
 
 
-def _failure(route: Route, error: BaseException, ask: Ask) -> dict[str, Any]:
+def _make_failure_fields(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
     if isinstance(error, RaisedInThread):
         error = error.error
-    elif _passes_through(error, route):
+    elif _must_propagate(error, route):
         raise error
     if isinstance(error, DeadlinePassed):
-        return shown(_timed_out(route, error.seconds, ask), route.on_error)
+        return make_error_fields(_make_timeout_error(route, error.seconds, call_options), route.on_error)
     if not isinstance(error, ToolError | ResultError):
         # The type and the place, not the words: an exception's text may hold what a log must not.
-        _log.info("%s failed: %s%s", route.name, type(error).__name__, _place_of(error))
-    return shown(named(route.name, error), route.on_error)
+        _log.info("%s failed: %s%s", route.name, type(error).__name__, _format_location(error))
+    return make_error_fields(to_call_error(route.name, error), route.on_error)
 
 
-def _place_of(error: BaseException) -> str:
+def _format_location(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def _timed_out(route: Route, seconds: float, ask: Ask) -> ToolTimeout:
-    again = route.tool.options.repeatable
-    if ask.ends is not None and monotonic() >= ask.ends - CLOCK_SLACK:
-        return ToolTimeout(route.name, ask.span, limit=ask.limit, retryable=again)
-    return ToolTimeout(route.name, seconds, retryable=again)
+def _make_timeout_error(route: Route, seconds: float, call_options: CallOptions) -> ToolTimeout:
+    retryable = route.tool.options.is_repeatable
+    if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
+        return ToolTimeout(route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable)
+    return ToolTimeout(route.name, seconds, retryable=retryable)
 
 
-def _passes_through(error: BaseException, route: Route) -> bool:
+def _must_propagate(error: BaseException, route: Route) -> bool:
     if isinstance(error, Abort | GeneratorExit):
         return True
     if isinstance(error, KeyboardInterrupt):

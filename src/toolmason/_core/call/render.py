@@ -17,66 +17,66 @@ from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import is_typeddict
 
 from toolmason._core.define.decorators import MISSING
-from toolmason._core.define.foreign_types import plain
+from toolmason._core.define.foreign_types import to_builtins
 from toolmason._core.define.placeholders import expand
-from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolved_root
+from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
 from toolmason._core.define.tool import Tool, may_hold_content
-from toolmason._core.values.content import CONTENT_TYPES, Content, Text, note_of
+from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.results import ToolResult, ToolReturn
 from toolmason.errors import ResultError, clip
 
-VOID: Final = "Success"
+VOID_TEXT: Final = "Success"
 NO_OUTPUT: Final = "(no output)"
-_DEEPEST: Final = 200
-_SMALL: Final = 32
+_MAX_DEPTH: Final = 200
+_SMALL_SIZE: Final = 32
 """Up to this many items it is cheaper to check a value against its type than to have the serializer watch."""
 
-Render: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
+Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 """What a tool returned and what it was called with → the fields of its result; raises ResultError."""
 
 
-MOST_ITEMS: Final = 100_000
+MAX_ITEMS: Final = 100_000
 
 
-class Unread(Exception):
+class NeedsIteration(Exception):
     """A tool returned an iterator: reading it is part of running the tool, with its deadline."""
 
 
-def read_all(tool: str, value: Iterator[Any]) -> list[Any]:
+def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     """Return the items of an iterator that a tool returned.
 
     Raises:
         ResultError: there is no end to them.
     """
-    items = list(islice(value, MOST_ITEMS + 1))
-    if len(items) > MOST_ITEMS:
-        raise ResultError(tool, f"it gives more than {MOST_ITEMS} items.")
+    items = list(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise ResultError(tool, f"it gives more than {MAX_ITEMS} items.")
     return items
 
 
-def renderer_of(tool: Tool) -> Render:
+def make_renderer(tool: Tool) -> Renderer:
     """Return the function that renders what a tool returns; the usual cases take the shortest way."""
-    if (rendered := tool.rendered) is not None:
-        return lambda value, values: rendered(value)  # noqa: ARG005 - the values are for texts with ${...} in them
+    if (tool_renderer := tool.renderer) is not None:
+        return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are for texts with ${...} in them
     if tool.options.converter is not None or tool.options.substitute_result:
         return lambda value, values: convert(tool, value, values)
     output, structured = tool.output, tool.definition.output_schema is not None
     plain_text = tool.returns in (str, MISSING, Any)
     text_shape = "wrapped text" if structured and tool.returns is str else None
-    shape = _shape_of(tool)
-    kind = _class_of(tool.returns) if output is not None and not admits_number(output.schema) else None
+    shape = _get_structured_shape(tool)
+    kind = _get_builtin_type(tool.returns) if output is not None and not admits_number(output.schema) else None
     scalar = kind is int or kind is bool
-    write: Any = None if output is None else _writer_of(output)
+    serialize: Any = None if output is None else _make_serializer(output)
     check: Any = None if output is None else output.validator.validate_python
 
     def render(value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is str:
             if plain_text and value and value.isascii():
                 return {"value": value, "text": value, "structured_from": text_shape}
-        elif type(value) is kind and (scalar or len(value) <= _SMALL):  # type: ignore[arg-type]
+        elif type(value) is kind and (scalar or len(value) <= _SMALL_SIZE):  # type: ignore[arg-type]
             try:
                 check(value, strict=True)
-                return {"value": value, "text": write(value).decode(), "structured_from": shape}
+                return {"value": value, "text": serialize(value).decode(), "structured_from": shape}
             except Exception:  # noqa: BLE001 - the long way round finds out what is wrong, and says it
                 return convert(tool, value, values)
         return convert(tool, value, values)
@@ -84,7 +84,7 @@ def renderer_of(tool: Tool) -> Render:
     return render
 
 
-def _class_of(hint: Any) -> type | None:
+def _get_builtin_type(hint: Any) -> type | None:
     """Return the builtin that values of a type are, where it is one whose contents can be checked as they stand."""
     kind: Any = get_origin(hint) or hint
     if is_typeddict(kind):
@@ -94,16 +94,16 @@ def _class_of(hint: Any) -> type | None:
     return list if kind is list and not may_hold_content(hint) else None
 
 
-def _writer_of(output: TypeSchema) -> Callable[[Any], bytes]:
-    write = output.serializer.to_json
-    return (lambda value: write(value, by_alias=True)) if output.aliased else write
+def _make_serializer(output: TypeSchema) -> Callable[[Any], bytes]:
+    serialize = output.serializer.to_json
+    return (lambda value: serialize(value, by_alias=True)) if output.has_aliases else serialize
 
 
-def _shape_of(tool: Tool) -> str | None:
+def _get_structured_shape(tool: Tool) -> str | None:
     if tool.definition.output_schema is None:
         return None
     return (
-        "json" if tool.output is None or resolved_root(tool.output.schema).get("type") == "object" else "wrapped json"
+        "json" if tool.output is None or resolve_root(tool.output.schema).get("type") == "object" else "wrapped json"
     )
 
 
@@ -114,49 +114,49 @@ def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]
         ResultError: it cannot be sent; says where and why.
     """
     if isinstance(value, Iterator):
-        raise Unread
+        raise NeedsIteration
     if type(value) is ToolReturn:
-        return _from_return(tool, value, values)
+        return _render_tool_return(tool, value, values)
     if tool.options.converter is not None:
-        return {"value": value, **_parts(tool, _converted(tool, value))}
-    if type(value) is str and (text := _as_text(tool, value, values)) is not None:
+        return {"value": value, **_render_parts(tool, _apply_converter(tool, value))}
+    if type(value) is str and (text := _render_text(tool, value, values)) is not None:
         return {"value": value, **text}
     if value is None and tool.returns in (MISSING, None, type(None)):
-        return {"value": None, "text": VOID}
+        return {"value": None, "text": VOID_TEXT}
     if _is_content(value):
-        return {"value": value, **_parts(tool, value)}
-    written = to_text(tool, value)
-    shape = "wrapped text" if tool.returns is str and tool.definition.output_schema else _shape_of(tool)
-    return {"value": value, "text": written, "structured_from": shape}
+        return {"value": value, **_render_parts(tool, value)}
+    serialized = to_text(tool, value)
+    shape = "wrapped text" if tool.returns is str and tool.definition.output_schema else _get_structured_shape(tool)
+    return {"value": value, "text": serialized, "structured_from": shape}
 
 
-def _converted(tool: Tool, value: Any) -> Any:
-    convert_value = tool.options.converter
-    assert convert_value is not None  # noqa: S101 - the caller has looked
+def _apply_converter(tool: Tool, value: Any) -> Any:
+    converter = tool.options.converter
+    assert converter is not None  # noqa: S101 - the caller has looked
     try:
-        return convert_value(value, None if tool.returns is MISSING else tool.returns)
+        return converter(value, None if tool.returns is MISSING else tool.returns)
     except Exception as error:
-        raise ResultError(tool.name, f"its converter failed: {clip(_reason(error), 200)}.") from error
+        raise ResultError(tool.name, f"its converter failed: {clip(_describe_error(error), 200)}.") from error
 
 
-def _as_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
+def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the fields for a text; `None` where the declared type does not take one."""
     if tool.output is not None:
         try:
             tool.output.validator.validate_python(value, strict=True)
         except ValidationError:
             return None
-    text = expand(value, {name: values[name] for name in tool.shown if name in values}) if tool.shown else value
+    text = expand(value, {name: values[name] for name in tool.substitutable if name in values}) if tool.substitutable else value
     check_text(tool, text)
     shape = "wrapped text" if tool.definition.output_schema is not None else None
     fields: dict[str, Any] = {"text": text or NO_OUTPUT, "structured_from": shape}
     return fields if text or shape is None else {**fields, "structured": {"result": ""}}
 
 
-def _from_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> dict[str, Any]:
+def _render_tool_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> dict[str, Any]:
     fields = convert(tool, returned.value, values)
     if returned.content is not None:
-        fields = {"structured": ToolResult("", "", **fields).structured, **_parts(tool, returned.content)}
+        fields = {"structured": ToolResult("", "", **fields).structured, **_render_parts(tool, returned.content)}
     return {**fields, "value": returned.value, "meta": dict(returned.meta)}
 
 
@@ -166,9 +166,9 @@ def _is_content(value: Any) -> bool:
     return isinstance(value, list | tuple) and not CONTENT_TYPES.isdisjoint(map(type, value))
 
 
-def _parts(tool: Tool, given: Any) -> dict[str, Any]:
-    several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
-    items: Sequence[Any] = given if several else [given]
+def _render_parts(tool: Tool, given: Any) -> dict[str, Any]:
+    is_sequence = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    items: Sequence[Any] = given if is_sequence else [given]
     parts: list[Content] = []
     for item in items:
         if isinstance(item, Content):
@@ -180,7 +180,7 @@ def _parts(tool: Tool, given: Any) -> dict[str, Any]:
         for name in part.__slots__:
             if isinstance(field := getattr(part, name), str):
                 check_text(tool, field)
-    return {"content": content, "text": "\n".join(map(note_of, content)) or NO_OUTPUT}
+    return {"content": content, "text": "\n".join(map(describe_part, content)) or NO_OUTPUT}
 
 
 # --- JSON --------------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     try:
         value = list(value) if inspect.isgenerator(value) else value
         output = tool.output if typed else None
-        data = json_bytes(value) if output is None else _typed(tool, output, value)
-        if output is None or output.says_nan or (b"null" in data and admits_number(output.schema)):
+        data = to_json_bytes(value) if output is None else _serialize_typed(tool, output, value)
+        if output is None or output.writes_nan or (b"null" in data and admits_number(output.schema)):
             check_finite(value, data)
         return data.decode()
     except ResultError:
@@ -204,11 +204,11 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     except RecursionError:
         raise ResultError(tool.name, "it is nested too deep.") from None
     except Exception as error:
-        reason = clip(_reason(error), 200)
+        reason = clip(_describe_error(error), 200)
         raise ResultError(tool.name, f"{reason}. Return JSON-like data, a model or a text.") from error
 
 
-def _typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
+def _serialize_typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
     if value is not None:  # the serializer takes a None for anything, without a word
         try:
             return output.serializer.to_json(value, warnings="error", by_alias=True)
@@ -216,33 +216,33 @@ def _typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
             pass
     # Not quite of the declared type: a tuple for a list, a dict for a model. Read it as that type.
     try:
-        read = output.validator.validate_python(value)
+        validated = output.validator.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the value"
         reason = f"it does not fit the declared return type at {where}: {clip(first['msg'], 160)}."
         raise ResultError(tool.name, reason) from error
-    return output.serializer.to_json(read, by_alias=True)
+    return output.serializer.to_json(validated, by_alias=True)
 
 
-def json_bytes(value: Any, indent: int | None = None) -> bytes:
+def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
     """Return any value as JSON; what has no JSON form raises."""
     if isinstance(value, bytes | dict | list | tuple | set | frozenset):
-        value = _with_base64(value)
-    return to_json(value, indent=indent, by_alias=True, inf_nan_mode="constants", fallback=plain)
+        value = _encode_bytes(value)
+    return to_json(value, indent=indent, by_alias=True, inf_nan_mode="constants", fallback=to_builtins)
 
 
-def _with_base64(value: Any, depth: int = 0) -> Any:
+def _encode_bytes(value: Any, depth: int = 0) -> Any:
     """Return plain data with bytes as base64, in the alphabet that everybody reads; pydantic's is the other one."""
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return value
     if type(value) is dict:
-        changed = {key: _with_base64(item, depth + 1) for key, item in value.items()}
-        return changed if any(changed[key] is not value[key] for key in changed) else value
+        encoded = {key: _encode_bytes(item, depth + 1) for key, item in value.items()}
+        return encoded if any(encoded[key] is not value[key] for key in encoded) else value
     if type(value) in (list, tuple):
-        items = [_with_base64(item, depth + 1) for item in value]
+        items = [_encode_bytes(item, depth + 1) for item in value]
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value
 
@@ -253,21 +253,21 @@ def check_finite(value: Any, data: bytes) -> None:
     Raises:
         ValueError: there is one; says where.
     """
-    where = _not_finite(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
-    if where is None and (b"NaN" in data or b"Infinity" in data):
+    path = _find_non_finite(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
+    if path is None and (b"NaN" in data or b"Infinity" in data):
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError as error:
-            where = "$" if "number out of range" not in str(error) else None
-    if where is not None:
-        raise ValueError(f"the number at {where} is not finite, and JSON has no word for it")
+            path = "$" if "number out of range" not in str(error) else None
+    if path is not None:
+        raise ValueError(f"the number at {path} is not finite, and JSON has no word for it")
 
 
-def _not_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
+def _find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
     """Return where a NaN or infinity is, if there is one."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return None
     items: Any = ()
     if isinstance(value, Mapping):
@@ -276,16 +276,16 @@ def _not_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
         items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
     elif hasattr(value, "__dict__") and not isinstance(value, type):
         items = ((f"{path}.{key}", item) for key, item in vars(value).items())
-    return next((found for where, item in items if (found := _not_finite(item, where, depth + 1))), None)
+    return next((found for where, item in items if (found := _find_non_finite(item, where, depth + 1))), None)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = str(error)
     if "Circular reference" in text:
         return "it contains itself"
     if "surrogates not allowed" in text:
         return "it holds half a surrogate pair, which no encoding takes"
-    return text.removeprefix("Error calling function `plain`: ") or type(error).__name__
+    return text.removeprefix("Error calling function `to_builtins`: ") or type(error).__name__
 
 
 def check_text(tool: Tool, text: str) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from toolmason._core.arguments.bind import Bound, binder_of
-from toolmason._core.call.long_results import Store, shortened
-from toolmason._core.call.render import Render, renderer_of
+from toolmason._core.arguments.bind import Bound, make_binder
+from toolmason._core.call.long_results import ResultStore, truncate_result
+from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.policy import (
@@ -20,7 +20,7 @@ from toolmason._core.values.policy import (
     OnError,
     Retry,
     RunsOn,
-    Settings,
+    EngineSettings,
     Timeout,
 )
 from toolmason._core.values.results import Arguments, ToolResult
@@ -30,7 +30,7 @@ from toolmason._core.values.results import Arguments, ToolResult
 class CallPolicy:
     """The part of a toolbox's options that applies to each call."""
 
-    settings: Settings
+    settings: EngineSettings
     context: ToolContext[Any]
     timeout: Timeout
     retry: Retry | None
@@ -48,59 +48,59 @@ class Route:
     timeout: float | None
     retry: Retry | None
     on_error: OnError
-    where: RunsOn
+    runs_on: RunsOn
     is_async: bool
     return_direct: bool
     bind: Callable[[Arguments], Bound]
     """Arguments as they came → values."""
-    render: Render
+    render: Renderer
     """What the tool returned → the fields of its result."""
-    most_characters: int
+    max_text_chars: int
     """Text results up to this length are certainly within the limit."""
-    longest: int
+    max_result_bytes: int
     """Bytes that a result may have."""
-    shorten: Callable[[dict[str, Any]], dict[str, Any]]
+    truncate: Callable[[dict[str, Any]], dict[str, Any]]
     """Cuts a result that is too long, and keeps the whole."""
-    patience: tuple[str, float]
+    cancel_grace: tuple[str, float]
     """The tool's name, and how long it may take to clean up when it is called off."""
-    perform: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
+    runner: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
     """What runs its calls on the short way; `None` where they take the long one, through limits and approval."""
-    direct: Callable[..., Any] | None = None
+    plain_function: Callable[..., Any] | None = None
     """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
 
 
-def route_to(tool: Tool, policy: CallPolicy, store: Store) -> Route:
+def make_route(tool: Tool, policy: CallPolicy, store: ResultStore) -> Route:
     """Work out how a toolbox treats a tool."""
     options = tool.options
-    most = options.max_result_bytes or policy.settings.result_bytes
+    max_bytes = options.max_result_bytes or policy.settings.result_bytes
     timeout = next(
         (t for t in (options.timeout, policy.timeout) if not isinstance(t, Inherit)), policy.settings.call_timeout
     )
     # A retry for the whole toolbox must not send a mail twice.
-    inherited = policy.retry if options.repeatable else None
-    retry = inherited if isinstance(options.retry, Inherit) else options.retry
+    inherited_retry = policy.retry if options.is_repeatable else None
+    retry = inherited_retry if isinstance(options.retry, Inherit) else options.retry
     on_error = policy.on_error if isinstance(options.on_error, Inherit) else options.on_error
-    where = options.runs_on or ("thread" if tool.kind == "sync" else "loop")
+    runs_on = options.runs_on or ("thread" if tool.kind == "sync" else "loop")
     return Route(
         tool=tool,
         name=tool.name,
         policy=policy,
-        timeout=capped(timeout, policy.settings),
+        timeout=cap_timeout(timeout, policy.settings),
         retry=retry,
         on_error=on_error,
-        where=where,
+        runs_on=runs_on,
         is_async=tool.kind == "async",
         return_direct=options.return_direct,
-        bind=binder_of(tool.inputs, tool.name, policy.settings),
-        render=renderer_of(tool),
-        most_characters=most // 4,
-        shorten=lambda fields: shortened(fields, most, store),
-        longest=most,
-        patience=(tool.name, policy.settings.cancel_grace),
-        direct=tool.direct,
+        bind=make_binder(tool.inputs, tool.name, policy.settings),
+        render=make_renderer(tool),
+        max_text_chars=max_bytes // 4,
+        truncate=lambda fields: truncate_result(fields, max_bytes, store),
+        max_result_bytes=max_bytes,
+        cancel_grace=(tool.name, policy.settings.cancel_grace),
+        plain_function=tool.plain_function,
     )
 
 
-def capped(timeout: Timeout, settings: Settings) -> float | None:
+def cap_timeout(timeout: Timeout, settings: EngineSettings) -> float | None:
     """Return a time-out within the hard maximum; `None` stays "none"."""
     return None if timeout is None or isinstance(timeout, Inherit) else min(timeout, settings.max_timeout)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from toolmason._core.catalog.discovery import has_members, prompts_from, resources_from, tools_from
-from toolmason._core.catalog.lazy import Listed
+from toolmason._core.catalog.discovery import has_members, find_prompts, find_resources, tools_from
+from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.decorators import Declaration, declared_on
-from toolmason._core.define.tool import Renamed, Tool, tool_from
+from toolmason._core.define.decorators import Declaration, get_declaration
+from toolmason._core.define.tool import RenamedTool, Tool, make_tool
 from toolmason._core.values.definition import Naming, apply_naming
-from toolmason._core.values.provider_tools import NATIVE_TYPES, Native
+from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
-Item: TypeAlias = Tool | Prompt | Resource
+CatalogItem: TypeAlias = Tool | Prompt | Resource
 """What a toolbox holds."""
 
 
@@ -29,7 +29,7 @@ Item: TypeAlias = Tool | Prompt | Resource
 class ToolSource(Protocol):
     """Something that a toolbox takes tools from."""
 
-    def __tools__(self) -> Iterable[Item | Native]:
+    def __tools__(self) -> Iterable[CatalogItem | AnyNativeTool]:
         """Yield its tools, prompts and resources."""
         ...
 
@@ -49,25 +49,25 @@ class Catalog:
 
     tools: dict[str, Tool] = field(default_factory=dict)
     prompts: dict[str, Prompt] = field(default_factory=dict)
-    native: tuple[Native, ...] = ()
+    native: tuple[AnyNativeTool, ...] = ()
     resources: dict[str, Resource] = field(default_factory=dict)
 
-    def add(self, item: Item | Native, *, replace_same: bool = False) -> None:
+    def add(self, item: CatalogItem | AnyNativeTool, *, replace_same: bool = False) -> None:
         """Add a tool, prompt or resource.
 
         Raises:
             DuplicateTool: its name is taken; names both origins.
         """
-        if isinstance(item, NATIVE_TYPES):
-            kept = [known for known in self.native if not replace_same or known.name != item.name]
-            self.native = (*kept, *([] if item in kept else [item]))
+        if isinstance(item, NATIVE_TOOL_TYPES):
+            native_tools = [known for known in self.native if not replace_same or known.name != item.name]
+            self.native = (*native_tools, *([] if item in native_tools else [item]))
             return
         if isinstance(item, Tool):
             self.add_tool(item, replace_same=replace_same)
         elif isinstance(item, Resource):
-            _put(self.resources, item.uri, item, replace_same=replace_same)
+            _add_item(self.resources, item.uri, item, replace_same=replace_same)
         else:
-            _put(self.prompts, item.name, item, replace_same=replace_same)
+            _add_item(self.prompts, item.name, item, replace_same=replace_same)
 
     def add_tool(self, tool: Tool, *, replace_same: bool = False) -> None:
         """Add a tool.
@@ -75,7 +75,7 @@ class Catalog:
         Raises:
             DuplicateTool: its name is taken; names both origins.
         """
-        _put(self.tools, tool.name, tool, replace_same=replace_same)
+        _add_item(self.tools, tool.name, tool, replace_same=replace_same)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of this name: exactly, else the only one that differs in case alone."""
@@ -88,35 +88,35 @@ class Catalog:
     def __iter__(self) -> Iterator[Tool]:
         return iter(sorted(self.tools.values(), key=lambda tool: tool.name))
 
-    def where(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> Catalog:
+    def filter(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> Catalog:
         """Return a catalog with the tools that `keep` keeps, those of a provider by name, and everything else."""
-        kept = self.over({name: tool for name, tool in self.tools.items() if keep(tool)})
-        kept.native = tuple(item for item in self.native if keep_native(item.name))
-        return kept
+        filtered = self.with_tools({name: tool for name, tool in self.tools.items() if keep(tool)})
+        filtered.native = tuple(item for item in self.native if keep_native(item.name))
+        return filtered
 
-    def over(self, tools: dict[str, Tool]) -> Catalog:
+    def with_tools(self, tools: dict[str, Tool]) -> Catalog:
         """Return a catalog with other tools, and everything else the same."""
         return Catalog(tools, dict(self.prompts), self.native, dict(self.resources))
 
     def copy(self) -> Catalog:
         """Return a catalog with the same tools, prompts and resources."""
-        return self.over(dict(self.tools))
+        return self.with_tools(dict(self.tools))
 
-    def named(self, rename: Callable[[str], str]) -> Catalog:
+    def rename(self, rename: Callable[[str], str]) -> Catalog:
         """Return a catalog with the tools under other names."""
-        renamed = self.over({})
+        renamed = self.with_tools({})
         for tool in self.tools.values():
-            renamed.add(as_named(tool, rename(tool.name)))
+            renamed.add(rename_tool(tool, rename(tool.name)))
         return renamed
 
-    def joined(self, other: Catalog) -> Catalog:
+    def merge(self, other: Catalog) -> Catalog:
         """Return a catalog with what is in both."""
-        both = self.copy()
-        for item in other.everything():
-            both.add(item)
-        return both
+        merged = self.copy()
+        for item in other.iter_items():
+            merged.add(item)
+        return merged
 
-    def everything(self) -> Iterator[Item | Native]:
+    def iter_items(self) -> Iterator[CatalogItem | AnyNativeTool]:
         """Yield what there is: tools, prompts, resources, and what a provider runs."""
         yield from self.tools.values()
         yield from self.prompts.values()
@@ -124,44 +124,44 @@ class Catalog:
         yield from self.native
 
 
-def _put(held: dict[str, Any], key: str, item: Item, *, replace_same: bool) -> None:
-    if not replace_same and key in held and held[key] is not item:
-        raise DuplicateTool(key, held[key].origin, item.origin)
-    held[key] = item
+def _add_item(items: dict[str, Any], key: str, item: CatalogItem, *, replace_same: bool) -> None:
+    if not replace_same and key in items and items[key] is not item:
+        raise DuplicateTool(key, items[key].origin, item.origin)
+    items[key] = item
 
 
-def as_named(tool: Tool, name: str) -> Tool:
+def rename_tool(tool: Tool, name: str) -> Tool:
     """Return the tool under another name; everything else is shared."""
     if name == tool.name:
         return tool
-    if isinstance(tool, Listed):
-        return tool.derived(replace(tool.definition, name=name), lambda loaded: Renamed(loaded, name))
-    return Renamed(tool, name)
+    if isinstance(tool, LazyTool):
+        return tool.with_definition(replace(tool.definition, name=name), lambda loaded: RenamedTool(loaded, name))
+    return RenamedTool(tool, name)
 
 
-def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Any]:
+def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Any]:
     """Yield the tools and prompts of any kind of source; a server (`__remote__`) is yielded as it is.
 
     Raises:
         DefinitionError: it is none; says what a source can be.
     """
-    if isinstance(source, (Tool, Prompt, Resource, *NATIVE_TYPES)) or (
+    if isinstance(source, (Tool, Prompt, Resource, *NATIVE_TOOL_TYPES)) or (
         hasattr(source, "__remote__") and not isinstance(source, type)
     ):
         yield source
     elif isinstance(source, ToolSource):
         yield from source.__tools__()
     elif isinstance(source, str):
-        yield _resolved(source, resolvers)
+        yield _resolve_or_raise(source, resolvers)
     elif isinstance(source, list | tuple | set | frozenset):
         for item in source:
-            yield from items_from(item, naming, resolvers)
-    elif not isinstance(source, type) and (declared := declared_on(source)) is not None:
-        yield _item_of(source, declared, naming)
+            yield from iter_source_items(item, naming, resolvers)
+    elif not isinstance(source, type) and (declaration := get_declaration(source)) is not None:
+        yield _make_item(source, declaration, naming)
     elif isinstance(source, type | ModuleType) or has_members(source):
-        yield from _members_of(source, naming)
+        yield from _iter_members(source, naming)
     elif callable(source):
-        yield _renamed(tool_from(source), naming)
+        yield _rename_by_convention(make_tool(source), naming)
     else:
         raise DefinitionError(
             f"{source!r} is not a source of tools. Give functions, objects or classes with @tool methods, modules, "
@@ -169,71 +169,71 @@ def items_from(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]
         )
 
 
-def _item_of(source: Any, declared: Declaration, naming: Naming | None) -> Item:
-    if declared.kind == "prompt":
-        return Prompt(source, declared)
-    if declared.kind == "resource":
-        return Resource(source, declared)
-    return _renamed(tool_from(source, declared), naming)
+def _make_item(source: Any, declaration: Declaration, naming: Naming | None) -> CatalogItem:
+    if declaration.kind == "prompt":
+        return Prompt(source, declaration)
+    if declaration.kind == "resource":
+        return Resource(source, declaration)
+    return _rename_by_convention(make_tool(source, declaration), naming)
 
 
-def local_items_from(source: Any) -> Iterator[Item]:
+def iter_local_items(source: Any) -> Iterator[CatalogItem]:
     """Yield the tools, prompts and resources of a source that is not a server.
 
     Raises:
         DefinitionError: it is no source, or a server; says what to do.
     """
-    for item in items_from(source, None, ()):
-        if isinstance(item, NATIVE_TYPES):
+    for item in iter_source_items(source, None, ()):
+        if isinstance(item, NATIVE_TOOL_TYPES):
             raise DefinitionError(f"{item!r} is run by a provider, and is nothing to call. Give it to a toolbox.")
-        if not isinstance(item, Item):
+        if not isinstance(item, CatalogItem):
             raise DefinitionError(f"{item!r} is a server, and cannot be looked into here. Give it to a toolbox.")
         yield item
 
 
-def problems_of(source: Any) -> tuple[PluginError, ...]:
+def get_source_problems(source: Any) -> tuple[PluginError, ...]:
     """Return what a source of tools had to leave out, where it says so."""
-    found = getattr(source, "problems", ()) if isinstance(source, ToolSource) else ()
-    return tuple(item for item in found if isinstance(item, PluginError)) if isinstance(found, tuple) else ()
+    problems = getattr(source, "problems", ()) if isinstance(source, ToolSource) else ()
+    return tuple(item for item in problems if isinstance(item, PluginError)) if isinstance(problems, tuple) else ()
 
 
-def _members_of(source: Any, naming: Naming | None) -> Iterator[Item]:
-    others: list[Item] = [*prompts_from(source), *resources_from(source)]
+def _iter_members(source: Any, naming: Naming | None) -> Iterator[CatalogItem]:
+    others: list[CatalogItem] = [*find_prompts(source), *find_resources(source)]
     yield from others
     if not others or has_members(source, "tool"):
         for tool in tools_from(source):
-            yield _renamed(tool, naming)
+            yield _rename_by_convention(tool, naming)
 
 
-def _renamed(tool: Tool, naming: Naming | None) -> Tool:
+def _rename_by_convention(tool: Tool, naming: Naming | None) -> Tool:
     # A name that the developer wrote is kept; `naming=` is for names that come from code.
-    written = declared_on(getattr(tool, "fn", None))
-    if naming is None or (written is not None and written.name is not None):
+    declaration = get_declaration(getattr(tool, "fn", None))
+    if naming is None or (declaration is not None and declaration.name is not None):
         return tool
-    return as_named(tool, apply_naming(tool.name, naming))
+    return rename_tool(tool, apply_naming(tool.name, naming))
 
 
-def resolved(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
+def resolve_name(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
     """Return what the first resolver that knows a name gives for it."""
-    found = (resolver.resolve(name) for resolver in resolvers)
-    return next((tool for tool in found if tool is not None), None)
+    candidates = (resolver.resolve(name) for resolver in resolvers)
+    return next((tool for tool in candidates if tool is not None), None)
 
 
-def _resolved(name: str, resolvers: Iterable[Resolver]) -> Tool:
-    asked = list(resolvers)
-    if (tool := resolved(name, asked)) is not None:
+def _resolve_or_raise(name: str, resolvers: Iterable[Resolver]) -> Tool:
+    resolver_list = list(resolvers)
+    if (tool := resolve_name(name, resolver_list)) is not None:
         return tool
     from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
 
-    known = sorted({known for resolver in asked for known in getattr(resolver, "names", ())})
-    close = get_close_matches(name[:128], known, n=3)
-    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    known = sorted({known for resolver in resolver_list for known in getattr(resolver, "names", ())})
+    matches = get_close_matches(name[:128], known, n=3)
+    hint = f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
     raise DefinitionError(
         f"No resolver knows a tool named {name!r}.{hint} Give `resolvers=[...]` that does, or the tool itself."
     )
 
 
-def matches(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool]) -> bool:
+def matches_filter(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool]) -> bool:
     """Tell whether a tool carries one of the tags (any, where none are given) and says these effects."""
     wanted = frozenset(tags)
     return (not wanted or bool(wanted & tool.options.tags)) and all(
@@ -244,7 +244,7 @@ def matches(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool]) -> boo
 READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
 """The tool that looks for tools; a chat with a large toolbox offers it."""
-BUILT_IN: Final = frozenset({READ_RESULT, FIND_TOOLS})
+BUILT_IN_NAMES: Final = frozenset({READ_RESULT, FIND_TOOLS})
 
 
 def refuse_builtin_name(tool: Tool) -> None:
@@ -253,7 +253,7 @@ def refuse_builtin_name(tool: Tool) -> None:
     Raises:
         DefinitionError: it does.
     """
-    if tool.name.casefold() in BUILT_IN and not tool.options.overrides_builtin:
+    if tool.name.casefold() in BUILT_IN_NAMES and not tool.options.overrides_builtin:
         raise DefinitionError(
             f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "
             "Rename yours, or mean it with `overrides_builtin=True`."

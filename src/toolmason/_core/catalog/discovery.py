@@ -18,13 +18,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.decorators import Declaration, declared_on
-from toolmason._core.define.signature import inner_function
-from toolmason._core.define.tool import FunctionTool, Tool, tool_from
+from toolmason._core.define.decorators import Declaration, get_declaration
+from toolmason._core.define.signature import unwrap_function
+from toolmason._core.define.tool import FunctionTool, Tool, make_tool
 from toolmason.errors import ConfigError, DefinitionError
 
-Kind: TypeAlias = Literal["tool", "prompt", "resource"]
-_KINDS: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
+MemberKind: TypeAlias = Literal["tool", "prompt", "resource"]
+_MEMBER_KINDS: Final[tuple[MemberKind, ...]] = ("tool", "prompt", "resource")
 
 
 def tools_from(source: Any) -> list[Tool]:
@@ -36,82 +36,82 @@ def tools_from(source: Any) -> list[Tool]:
     Raises:
         DefinitionError: there is none, or a class has instance methods that are tools; names them.
     """
-    tools = [tool_of(item, declaration) for item, declaration in _members(source, "tool")]
+    tools = [make_member_tool(item, declaration) for item, declaration in _iter_members(source, "tool")]
     if not tools:
-        raise DefinitionError(f"No @tool found on {_named(source)}. Decorate a function or method with `@tool`.")
+        raise DefinitionError(f"No @tool found on {_describe_source(source)}. Decorate a function or method with `@tool`.")
     return tools
 
 
-def prompts_from(source: Any) -> list[Prompt]:
+def find_prompts(source: Any) -> list[Prompt]:
     """Return every prompt of an object, class or module; an empty list where there is none."""
-    return [Prompt(item, declaration) for item, declaration in _members(source, "prompt")]
+    return [Prompt(item, declaration) for item, declaration in _iter_members(source, "prompt")]
 
 
-def resources_from(source: Any) -> list[Resource]:
+def find_resources(source: Any) -> list[Resource]:
     """Return every resource of an object, class or module; an empty list where there is none."""
-    return [Resource(item, declaration) for item, declaration in _members(source, "resource")]
+    return [Resource(item, declaration) for item, declaration in _iter_members(source, "resource")]
 
 
-def has_members(source: Any, *kinds: Kind) -> bool:
+def has_members(source: Any, *kinds: MemberKind) -> bool:
     """Tell whether an object, class or module holds tools, prompts or resources, or those of one kind."""
-    return any(True for kind in kinds or _KINDS for _ in _members(source, kind))
+    return any(True for kind in kinds or _MEMBER_KINDS for _ in _iter_members(source, kind))
 
 
-def tool_of(item: Any, declaration: Declaration) -> Tool:
+def make_member_tool(item: Any, declaration: Declaration) -> Tool:
     """Return the tool that a declared member is; a method without a docstring takes that of what it overrides."""
     if isinstance(item, Tool):
         return item
-    if declaration.description is None and not inner_function(item).__doc__ and (text := inspect.getdoc(item)):
+    if declaration.description is None and not unwrap_function(item).__doc__ and (text := inspect.getdoc(item)):
         return FunctionTool(item, declaration, description=text)
-    return tool_from(item, declaration)
+    return make_tool(item, declaration)
 
 
-def _members(source: Any, kind: Kind) -> Iterator[tuple[Any, Declaration]]:
+def _iter_members(source: Any, kind: MemberKind) -> Iterator[tuple[Any, Declaration]]:
     if isinstance(source, ModuleType):
-        yield from _of_module(source, kind)
+        yield from _iter_module_members(source, kind)
         return
     is_class = isinstance(source, type)
-    declared = declared_in(source if is_class else type(source), kind)
-    if is_class and (unbound := [name for name, (item, _) in declared.items() if not _is_free(item)]):
+    declared = find_declared_members(source if is_class else type(source), kind)
+    if is_class and (instance_methods := [name for name, (item, _) in declared.items() if not _is_static(item)]):
         raise DefinitionError(
-            f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(unbound)}. "
+            f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(instance_methods)}. "
             f"Give an instance, `{source.__name__}(...)`, or make them static or class methods."
         )
     for name, (_, declaration) in declared.items():
         yield getattr(source, name), declaration
 
 
-def _of_module(module: ModuleType, kind: str) -> Iterator[tuple[Any, Declaration]]:
+def _iter_module_members(module: ModuleType, kind: str) -> Iterator[tuple[Any, Declaration]]:
     seen: set[int] = set()
     for item in vars(module).values():
         if id(item) in seen or isinstance(item, type):
             continue
         seen.add(id(item))
-        declaration = Declaration("tool") if isinstance(item, Tool) else declared_on(item)
+        declaration = Declaration("tool") if isinstance(item, Tool) else get_declaration(item)
         if declaration is not None and declaration.kind == kind:
             yield item, declaration
 
 
-def declared_in(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
+def find_declared_members(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
     """Return the members of a class that are declared, by name, the oldest ancestor's first."""
-    found: dict[str, tuple[Any, Declaration]] = {}
+    members: dict[str, tuple[Any, Declaration]] = {}
     for owner in reversed(cls.__mro__):
         for name, item in vars(owner).items():
-            declaration = declared_on(item)
+            declaration = get_declaration(item)
             if declaration is not None and declaration.kind == kind:
-                found[name] = (item, declaration)
+                members[name] = (item, declaration)
             elif declaration is not None or not (callable(item) or isinstance(item, staticmethod | classmethod)):
-                found.pop(name, None)
-            elif name in found:
-                found[name] = (item, found[name][1])
-    return found
+                members.pop(name, None)
+            elif name in members:
+                members[name] = (item, members[name][1])
+    return members
 
 
-def _is_free(item: Any) -> bool:
+def _is_static(item: Any) -> bool:
     return isinstance(item, staticmethod | classmethod)
 
 
-def _named(source: Any) -> str:
+def _describe_source(source: Any) -> str:
     if isinstance(source, ModuleType):
         return f"module {source.__name__!r}"
     kind = source if isinstance(source, type) else type(source)
@@ -124,11 +124,11 @@ def load_target(target: str) -> Any:
     Raises:
         ConfigError: it cannot be found or loaded; says which part and why.
     """
-    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
-    if place.endswith(".py"):
-        return _member(_load_file(Path(place), target), name, place, target)
-    look_in_current_folder()
-    return _member(load_module(place, target), name, place, target)
+    module_path, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    if module_path.endswith(".py"):
+        return _get_attribute(_load_file(Path(module_path), target), name, module_path, target)
+    add_current_folder_to_path()
+    return _get_attribute(load_module(module_path, target), name, module_path, target)
 
 
 def import_target(target: str) -> Any:
@@ -137,20 +137,20 @@ def import_target(target: str) -> Any:
     Raises:
         ConfigError: it cannot be found or loaded; says which part and why.
     """
-    place, _, name = target.partition(":")
-    return _member(load_module(place, target), name, place, target)
+    module_path, _, name = target.partition(":")
+    return _get_attribute(load_module(module_path, target), name, module_path, target)
 
 
-def _member(module: ModuleType, name: str, place: str, target: str) -> Any:
-    found: Any = module
+def _get_attribute(module: ModuleType, name: str, module_path: str, target: str) -> Any:
+    value: Any = module
     for part in name.split(".") if name else ():
-        if not hasattr(found, part):
-            raise ConfigError(f"{target!r}: {place!r} has no {part!r}. Check the name after the colon.")
-        found = getattr(found, part)
-    return found
+        if not hasattr(value, part):
+            raise ConfigError(f"{target!r}: {module_path!r} has no {part!r}. Check the name after the colon.")
+        value = getattr(value, part)
+    return value
 
 
-def look_in_current_folder() -> None:
+def add_current_folder_to_path() -> None:
     """Have modules of the current folder found, as when Python runs a file there."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -173,10 +173,10 @@ def load_module(name: str, target: str) -> ModuleType:
             ) from error
         raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
+        raise ConfigError(f"{target!r}: loading it failed: {_describe_error(error)}") from error
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return an error with the line that it came from: a traceback of ours would hide it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = "" if isinstance(error, SyntaxError) or not frames else f" ({frames[-1].filename}:{frames[-1].lineno})"
@@ -197,5 +197,5 @@ def _load_file(path: Path, target: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {_told(error)}") from error
+        raise ConfigError(f"{target!r}: loading it failed: {_describe_error(error)}") from error
     return module

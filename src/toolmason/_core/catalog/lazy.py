@@ -23,34 +23,34 @@ from toolmason._core.values.messages import Message, Role
 from toolmason._core.values.results import Arguments
 
 
-class _Behind:
+class _Loaded:
     """A member that is the real tool's."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, listed: Listed | None, owner: type) -> Any:
-        return self if listed is None else getattr(listed.ready(), self.name)
+    def __get__(self, tool: LazyTool | None, owner: type) -> Any:
+        return self if tool is None else getattr(tool.load(), self.name)
 
 
-class Listed(Tool):
+class LazyTool(Tool):
     """A tool that is listed by its definition, and loaded when something else is asked of it."""
 
-    kind: Any = _Behind()
-    returns: Any = _Behind()
-    shown: Any = _Behind()
-    open_ended: Any = _Behind()
-    listener: Any = _Behind()
-    direct: Any = _Behind()
-    root: Any = _Behind()
-    complete: Any = _Behind()
-    start: Any = _Behind()
-    value_of: Any = _Behind()
-    crossing: Any = _Behind()
+    kind: Any = _Loaded()
+    returns: Any = _Loaded()
+    substitutable: Any = _Loaded()
+    accepts_extra: Any = _Loaded()
+    on_arguments: Any = _Loaded()
+    plain_function: Any = _Loaded()
+    root: Any = _Loaded()
+    fill: Any = _Loaded()
+    invoke_raw: Any = _Loaded()
+    get_argument: Any = _Loaded()
+    picklable_call: Any = _Loaded()
 
-    def __init__(self, definition: ToolDefinition, options: ToolOptions, place: str, load: Callable[[], Tool]) -> None:
+    def __init__(self, definition: ToolDefinition, options: ToolOptions, place: str, loader: Callable[[], Tool]) -> None:
         self.definition, self.options = definition, options
-        self.place, self.load = place, load
+        self.place, self.loader = place, loader
 
     @property
     @override
@@ -58,29 +58,29 @@ class Listed(Tool):
         return self.place
 
     @override
-    def ready(self) -> Tool:
+    def load(self) -> Tool:
         # Two threads may both load it; the first one to be done gives the tool that both use, because limits are
         # counted by the tool.
-        held: dict[str, Tool] = vars(self)
-        return held["loaded"] if "loaded" in held else held.setdefault("loaded", self.load())
+        attributes: dict[str, Tool] = vars(self)
+        return attributes["loaded"] if "loaded" in attributes else attributes.setdefault("loaded", self.loader())
 
     @cached_property
     @override
     def inputs(self) -> Inputs:
-        return self.ready().inputs
+        return self.load().inputs
 
     @cached_property
     @override
     def output(self) -> TypeSchema | None:
-        return self.ready().output
+        return self.load().output
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        return await self.ready().invoke(arguments, context)
+        return await self.load().invoke(arguments, context)
 
-    def derived(self, definition: ToolDefinition, change: Callable[[Tool], Tool]) -> Listed:
+    def with_definition(self, definition: ToolDefinition, change: Callable[[Tool], Tool]) -> LazyTool:
         """Return a listed tool with another definition; `change` makes the real one when this one's is loaded."""
-        return Listed(definition, self.options, self.place, lambda: change(self.ready()))
+        return LazyTool(definition, self.options, self.place, lambda: change(self.load()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ class PromptListing:
     role: Role
 
 
-class ListedPrompt(Prompt):
+class LazyPrompt(Prompt):
     """A prompt that is listed, and loaded when it is rendered."""
 
-    def __init__(self, listing: PromptListing, place: str, load: Callable[[], Prompt]) -> None:
-        self.listing, self.place, self.load = listing, place, load
+    def __init__(self, listing: PromptListing, place: str, loader: Callable[[], Prompt]) -> None:
+        self.listing, self.place, self.loader = listing, place, loader
         self.role = listing.role
 
     @property
@@ -121,10 +121,10 @@ class ListedPrompt(Prompt):
         return self.place
 
     @cached_property
-    def real(self) -> Prompt:
+    def loaded(self) -> Prompt:
         """The prompt itself, loaded."""
-        return self.load()
+        return self.loader()
 
     @override
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        return await self.real.render(arguments, context)
+        return await self.loaded.render(arguments, context)

@@ -19,7 +19,7 @@ from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema
 from toolmason._core.values.messages import Message, Role
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import DefinitionError
 
@@ -59,23 +59,23 @@ class Prompt:
             InvalidArguments: the arguments do not fit.
             ConfigError: an injected value is missing.
         """
-        known = context if context is not None else ToolContext()
-        values, _ = bind_once(self._tool.inputs, arguments, self.name, Settings())
-        complete = self._tool.complete(dict(values), known)
+        effective_context = context if context is not None else ToolContext()
+        values, _ = bind_once(self._tool.inputs, arguments, self.name, EngineSettings())
+        filled = self._tool.fill(dict(values), effective_context)
         if self._tool.kind == "async":
-            value = await self._tool.start(complete, known)
+            value = await self._tool.invoke_raw(filled, effective_context)
         else:
-            value = await asyncio.to_thread(self._tool.start, complete, known)
+            value = await asyncio.to_thread(self._tool.invoke_raw, filled, effective_context)
             value = await value if inspect.isawaitable(value) else value
-        return self._messages(value)
+        return self._to_messages(value)
 
-    def _messages(self, value: Any) -> list[Message]:
+    def _to_messages(self, value: Any) -> list[Message]:
         if isinstance(value, Message):
             return [value]
         if isinstance(value, str) or type(value) in CONTENT_TYPES:
             return [Message(self.role, value)]
         if isinstance(value, Iterable):
-            return [message for item in value for message in self._messages(item)]
+            return [message for item in value for message in self._to_messages(item)]
         raise DefinitionError(
             f"Prompt {self.name!r} returned {type(value).__name__}. Return a text, a Message, or a list of them."
         )
@@ -87,9 +87,9 @@ class Prompt:
 class RenamedPrompt(Prompt):
     """A prompt under another name; everything else is that of the first."""
 
-    def __init__(self, first: Prompt, name: str) -> None:
-        self.first, self._name, self.role = first, name, first.role
-        if (entry := getattr(first, "entry", None)) is not None:
+    def __init__(self, inner: Prompt, name: str) -> None:
+        self.inner, self._name, self.role = inner, name, inner.role
+        if (entry := getattr(inner, "entry", None)) is not None:
             self.entry = entry
 
     @property
@@ -100,23 +100,23 @@ class RenamedPrompt(Prompt):
     @property
     @override
     def description(self) -> str:
-        return self.first.description
+        return self.inner.description
 
     @property
     @override
     def input_schema(self) -> JsonSchema:
-        return self.first.input_schema
+        return self.inner.input_schema
 
     @property
     @override
     def origin(self) -> str:
-        return self.first.origin
+        return self.inner.origin
 
     @override
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        return await self.first.render(arguments, context)
+        return await self.inner.render(arguments, context)
 
 
-def prompt_as(prompt: Prompt, name: str) -> Prompt:
+def rename_prompt(prompt: Prompt, name: str) -> Prompt:
     """Return a prompt under a name."""
     return prompt if prompt.name == name else RenamedPrompt(prompt, name)

@@ -19,7 +19,7 @@ from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.definition import JsonSchema
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import DefinitionError
 
 
@@ -32,16 +32,16 @@ class Resource:
         """The address, or the template."""
         self._tool = FunctionTool(fn, declaration)
         self.title, self.mime_type = declaration.title, declaration.mime_type
-        from toolmason._core.catalog.uri_templates import Template  # noqa: PLC0415 - 2 ms at start-up, for programs with resources
+        from toolmason._core.catalog.uri_templates import UriTemplate  # noqa: PLC0415 - 2 ms at start-up, for programs with resources
 
-        self._template = Template.of(self.uri)
+        self._template = UriTemplate.parse(self.uri)
         self.parameters = self._template.names
         """The placeholders of a template; none for a fixed address."""
-        wanted = set(self._tool.definition.input_schema.get("properties", {}))
-        if wanted != set(self.parameters):
+        parameter_names = set(self._tool.definition.input_schema.get("properties", {}))
+        if parameter_names != set(self.parameters):
             raise DefinitionError(
                 f"@resource({self.uri!r}): the address has the placeholders {sorted(self.parameters)} and the function "
-                f"takes {sorted(wanted)}. Give each parameter a placeholder of its name."
+                f"takes {sorted(parameter_names)}. Give each parameter a placeholder of its name."
             )
 
     @property
@@ -69,11 +69,11 @@ class Resource:
         """A pointer to it."""
         return ResourceLink(self.uri, self.name, self.mime_type, self.description)
 
-    def values_in(self, uri: str) -> dict[str, str] | None:
+    def match_uri(self, uri: str) -> dict[str, str] | None:
         """Return the values of the placeholders in an address; `None` where the address is another's."""
         if not self.parameters:
             return {} if uri == self.uri else None
-        return self._template.values_in(uri)
+        return self._template.match(uri)
 
     async def read(self, uri: str, values: dict[str, str], context: ToolContext[Any]) -> tuple[Content, ...]:
         """Return the contents.
@@ -81,21 +81,21 @@ class Resource:
         Raises:
             InvalidArguments: a placeholder's value does not fit its parameter.
         """
-        bound, _ = bind_once(self._tool.inputs, values, self.name, Settings())
-        complete = self._tool.complete(dict(bound), context)
+        bound, _ = bind_once(self._tool.inputs, values, self.name, EngineSettings())
+        filled = self._tool.fill(dict(bound), context)
         if self._tool.kind == "async":
-            value = await self._tool.start(complete, context)
+            value = await self._tool.invoke_raw(filled, context)
         else:
-            value = await asyncio.to_thread(self._tool.start, complete, context)
+            value = await asyncio.to_thread(self._tool.invoke_raw, filled, context)
             value = await value if inspect.isawaitable(value) else value
-        return tuple(self._parts(uri, value))
+        return tuple(self._to_contents(uri, value))
 
-    def _parts(self, uri: str, value: Any) -> Iterable[Content]:
+    def _to_contents(self, uri: str, value: Any) -> Iterable[Content]:
         if isinstance(value, EmbeddedResource):
             yield value
         elif isinstance(value, list | tuple) and value and all(type(item) in CONTENT_TYPES for item in value):
             for item in value:
-                yield from self._parts(uri, item)
+                yield from self._to_contents(uri, item)
         elif isinstance(value, Text):
             yield EmbeddedResource(uri, value.text, mime_type=self.mime_type or "text/plain")
         elif isinstance(value, str):

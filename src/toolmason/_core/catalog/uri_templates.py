@@ -14,127 +14,127 @@ from urllib.parse import unquote
 
 from toolmason.errors import DefinitionError
 
-LONGEST: Final = 8192
+MAX_URI_LENGTH: Final = 8192
 """How many characters an address may have that is laid over a template."""
 # What was written with percent signs is looked at as the function gets it: `..%2F` leads out of a folder as `../` does.
-_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|(?:^|[/\\])\.\.(?:[/\\]|$)")
-_PARTED: Final = re.compile(r"[/\\]")
+_UNSAFE_VALUE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|(?:^|[/\\])\.\.(?:[/\\]|$)")
+_PATH_SEPARATOR: Final = re.compile(r"[/\\]")
 _PLACEHOLDER: Final = re.compile(r"\{(\+?)([A-Za-z_]\w*)(\*?)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class UriTemplate:
     """What stands between the placeholders of an address, and the placeholders."""
 
     literals: tuple[str, ...]
     """The text before, between and after the placeholders: one more than there are of those."""
     names: tuple[str, ...]
-    wide: tuple[bool, ...]
+    allows_slashes: tuple[bool, ...]
     """Whether a placeholder may hold slashes: `{+path}` and `{path*}` may."""
 
     @classmethod
-    def of(cls, uri: str) -> Template:
+    def parse(cls, uri: str) -> UriTemplate:
         """Return the template that an address is; one without placeholders is its own only address.
 
         Raises:
             DefinitionError: two placeholders have one name.
         """
-        found = list(_PLACEHOLDER.finditer(uri))
-        names = tuple(match[2] for match in found)
+        placeholders = list(_PLACEHOLDER.finditer(uri))
+        names = tuple(match[2] for match in placeholders)
         if len({*names}) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DefinitionError(f"@resource({uri!r}): two placeholders are named {twice!r}. Rename one of them.")
-        ends = [0, *(match.end() for match in found)]
-        starts = [*(match.start() for match in found), len(uri)]
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise DefinitionError(f"@resource({uri!r}): two placeholders are named {duplicate!r}. Rename one of them.")
+        ends = [0, *(match.end() for match in placeholders)]
+        starts = [*(match.start() for match in placeholders), len(uri)]
         literals = tuple(uri[end:start] for end, start in zip(ends, starts, strict=True))
-        return cls(literals, names, tuple(bool(match[1] or match[3]) for match in found))
+        return cls(literals, names, tuple(bool(match[1] or match[3]) for match in placeholders))
 
-    def values_in(self, uri: str) -> dict[str, str] | None:
+    def match(self, uri: str) -> dict[str, str] | None:
         """Return the values of the placeholders in an address; `None` where the address does not fit.
 
         Where it fits in several ways, the first placeholder is as long as can be, then the second. A value that leads
         up a folder (`..`) or holds control characters fits nothing, however it is written; nor does one with a slash or
         a backslash in a placeholder that is not wide.
         """
-        if len(uri) > LONGEST or not uri.startswith(self.literals[0]):
+        if len(uri) > MAX_URI_LENGTH or not uri.startswith(self.literals[0]):
             return None
         values: dict[str, str] = {}
-        start, ends = len(self.literals[0]), self._ends(uri)
-        for place, name in enumerate(self.names):
-            last = len(uri) if self.wide[place] else _until_slash(uri, start)
-            index = bisect_right(ends[place], last) - 1
-            if index < 0 or (end := ends[place][index]) <= start:
+        start, ends = len(self.literals[0]), self._find_ends(uri)
+        for index, name in enumerate(self.names):
+            last = len(uri) if self.allows_slashes[index] else _find_slash(uri, start)
+            end_index = bisect_right(ends[index], last) - 1
+            if end_index < 0 or (end := ends[index][end_index]) <= start:
                 return None
             value = values[name] = unquote(uri[start:end])
-            if _UNSAFE.search(value) or (not self.wide[place] and _PARTED.search(value)):
+            if _UNSAFE_VALUE.search(value) or (not self.allows_slashes[index] and _PATH_SEPARATOR.search(value)):
                 return None
-            start = end + len(self.literals[place + 1])
+            start = end + len(self.literals[index + 1])
         return values
 
-    def _ends(self, uri: str) -> list[list[int]]:
+    def _find_ends(self, uri: str) -> list[list[int]]:
         """Return where each placeholder may end so that the rest of the address fits, in rising order."""
-        found: list[list[int]] = []
+        ends_by_placeholder: list[list[int]] = []
         last = len(uri) - len(self.literals[-1])
         ends = [last] if last >= 0 and uri.endswith(self.literals[-1]) else []
-        for place in range(len(self.names) - 1, -1, -1):
-            found.append(ends)
-            literal, begins = self.literals[place], _begins(uri, ends, wide=self.wide[place])
-            ends = [at for at in _places(uri, literal) if begins[at + len(literal)]]
-        return found[::-1]
+        for index in range(len(self.names) - 1, -1, -1):
+            ends_by_placeholder.append(ends)
+            literal, can_begin = self.literals[index], _find_starts(uri, ends, wide=self.allows_slashes[index])
+            ends = [position for position in _find_all(uri, literal) if can_begin[position + len(literal)]]
+        return ends_by_placeholder[::-1]
 
 
-def _until_slash(uri: str, start: int) -> int:
+def _find_slash(uri: str, start: int) -> int:
     found = uri.find("/", start)
     return len(uri) if found < 0 else found
 
 
-def _begins(uri: str, ends: list[int], *, wide: bool) -> bytearray:
+def _find_starts(uri: str, ends: list[int], *, wide: bool) -> bytearray:
     """Return for each place of an address whether a placeholder that begins there can end at one of `ends`."""
-    found = bytearray(len(uri) + 1)
-    left = len(ends) - 1
-    following = slash = len(uri) + 1
-    for at in range(len(uri), -1, -1):
-        while left >= 0 and ends[left] > at:
-            following, left = ends[left], left - 1
-        if at < len(uri) and uri[at] == "/":
-            slash = at
-        found[at] = following <= len(uri) and (wide or following <= slash)
-    return found
+    starts = bytearray(len(uri) + 1)
+    remaining = len(ends) - 1
+    next_end = slash = len(uri) + 1
+    for position in range(len(uri), -1, -1):
+        while remaining >= 0 and ends[remaining] > position:
+            next_end, remaining = ends[remaining], remaining - 1
+        if position < len(uri) and uri[position] == "/":
+            slash = position
+        starts[position] = next_end <= len(uri) and (wide or next_end <= slash)
+    return starts
 
 
-def _places(uri: str, literal: str) -> Any:
-    at = uri.find(literal)
-    while at >= 0:
-        yield at
-        at = uri.find(literal, at + 1)
+def _find_all(uri: str, literal: str) -> Any:
+    position = uri.find(literal)
+    while position >= 0:
+        yield position
+        position = uri.find(literal, position + 1)
 
 
 _OPERATORS: Final = "+#./;?&"
 _MAY_BE_EMPTY: Final = "#./;?&"
 
 
-def closeness(template: str, uri: str) -> int | None:
+def measure_specificity(template: str, uri: str) -> int | None:
     """Return how many characters of an address a template says itself; `None` where the address does not fit it.
 
     A template that does not begin with a scheme of its own fits nothing: it would claim every address there is.
     """
     pieces = template.split("{")
     first, rest = pieces[0], [piece.partition("}") for piece in pieces[1:]]
-    if ":" not in first or not uri.startswith(first) or any(not end for _, end, _ in rest):
+    if ":" not in first or not uri.startswith(first) or any(not brace for _, brace, _ in rest):
         return None
     if not rest:
         return len(uri) if uri == template else None
-    at, said = len(first), len(first)
+    position, literal_length = len(first), len(first)
     for number, (expression, _, literal) in enumerate(rest):
         last = number == len(rest) - 1
-        until = _next(uri, literal, at + (expression[:1] not in _MAY_BE_EMPTY or not expression), last=last)
-        if until is None or not _fits(expression, uri[at:until]):
+        end = _find_literal(uri, literal, position + (expression[:1] not in _MAY_BE_EMPTY or not expression), last=last)
+        if end is None or not _can_expand_to(expression, uri[position:end]):
             return None
-        at, said = until + len(literal), said + len(literal)
-    return said
+        position, literal_length = end + len(literal), literal_length + len(literal)
+    return literal_length
 
 
-def _next(uri: str, literal: str, start: int, *, last: bool) -> int | None:
+def _find_literal(uri: str, literal: str, start: int, *, last: bool) -> int | None:
     """Return where the value before a literal ends: at the first place of it, or at the end of the address."""
     if last:
         end = len(uri) - len(literal)
@@ -143,6 +143,6 @@ def _next(uri: str, literal: str, start: int, *, last: bool) -> int | None:
     return None if found < 0 else found
 
 
-def _fits(expression: str, value: str) -> bool:
+def _can_expand_to(expression: str, value: str) -> bool:
     """Tell whether a value can stand for an expression: only one with an operator or a star holds a slash."""
     return expression[:1] in _OPERATORS or expression.endswith("*") or not {"/", "?", "#"} & {*value}

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from toolmason._core.config import keys
 from toolmason._core.config.keys import WebSearchSettings
-from toolmason._core.config.layers import Entries, Entry, from_code, from_environment, from_file, has_table
-from toolmason._core.config.mcp_json import ServerSettings, servers_in
-from toolmason._core.values.policy import Settings
+from toolmason._core.config.layers import ConfigEntries, ConfigEntry, read_mapping, read_environment, read_config_file, has_toml_table
+from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
+from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import ConfigError
 
-FILES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
+FILE_NAMES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
 """What `Config.find` looks for in a folder; of the first two, the first that is there."""
 
 
@@ -33,18 +33,18 @@ class Config(Mapping[str, Any]):
     __slots__ = ("_entries", "_servers")
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, *, environ: Mapping[str, str] | None = None) -> None:
-        self._fill([], values, environ)
+        self._set_layers([], values, environ)
 
-    def _fill(
+    def _set_layers(
         self,
-        files: Iterable[Iterable[Entry]],
+        files: Iterable[Iterable[ConfigEntry]],
         values: Mapping[str, Any] | None,
         environ: Mapping[str, str] | None,
-        listed: tuple[ServerSettings, ...] = (),
+        json_servers: tuple[ServerSettings, ...] = (),
     ) -> None:
-        surroundings = from_environment(os.environ if environ is None else environ)
-        self._entries = Entries.merged([*files, surroundings, from_code(values or {})])
-        self._servers = listed
+        environment_layer = read_environment(os.environ if environ is None else environ)
+        self._entries = ConfigEntries.merge([*files, environment_layer, read_mapping(values or {})])
+        self._servers = json_servers
 
     @classmethod
     def load(
@@ -58,13 +58,13 @@ class Config(Mapping[str, Any]):
             ConfigError: a file is missing or cannot be read; names the file and the place.
         """
         files = sorted(map(Path, paths), key=lambda path: path.suffix == ".properties")
-        known_here = os.environ if environ is None else environ
+        variables = os.environ if environ is None else environ
         # A server of a later file takes the place of one of the same name.
-        listed = {s.name: s for path in files if path.suffix == ".json" for s in servers_in(path, known_here)}
-        made = object.__new__(cls)
-        layers = [from_file(path) for path in files if path.suffix != ".json"]
-        made._fill(layers, values, environ, tuple(listed.values()))
-        return made
+        json_servers = {s.name: s for path in files if path.suffix == ".json" for s in read_mcp_json(path, variables)}
+        config = object.__new__(cls)
+        layers = [read_config_file(path) for path in files if path.suffix != ".json"]
+        config._set_layers(layers, values, environ, tuple(json_servers.values()))
+        return config
 
     @classmethod
     def find(
@@ -88,21 +88,21 @@ class Config(Mapping[str, Any]):
             folder = Path(start or "").absolute()
         except FileNotFoundError as error:
             raise ConfigError("The working directory is gone. Change to a folder that is there.") from error
-        for place in (folder, *folder.parents):
-            if found := _files_in(place):
-                return cls.load(*found, values=values, environ=environ)
-            if (place / ".git").exists() or place == _home():
+        for candidate in (folder, *folder.parents):
+            if config_files := _find_files(candidate):
+                return cls.load(*config_files, values=values, environ=environ)
+            if (candidate / ".git").exists() or candidate == _get_home():
                 break
         return cls.load(values=values, environ=environ)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._restored, (list(self._entries.by_key.values()), self._servers)
+        return self._restore, (list(self._entries.by_key.values()), self._servers)
 
     @classmethod
-    def _restored(cls, entries: list[Entry], servers: tuple[ServerSettings, ...]) -> Config:
-        made = object.__new__(cls)
-        made._fill([entries], None, {}, servers)
-        return made
+    def _restore(cls, entries: list[ConfigEntry], servers: tuple[ServerSettings, ...]) -> Config:
+        config = object.__new__(cls)
+        config._set_layers([entries], None, {}, servers)
+        return config
 
     def __getitem__(self, key: str) -> Any:
         entry = self._entries.find(key)
@@ -132,45 +132,45 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a group lacks its name or url, or two servers have one name.
         """
-        own = keys.servers(self._entries)
-        for server in own:
+        keyed_servers = keys.read_servers(self._entries)
+        for server in keyed_servers:
             for other in self._servers:
                 if other.name == server.name:
                     raise ConfigError(
                         f"Two MCP servers are named {server.name!r}: in {server.origin} and in {other.origin}. "
                         "Give one another name."
                     )
-        return own + self._servers
+        return keyed_servers + self._servers
 
     @property
     def web_search(self) -> WebSearchSettings | None:
         """What `WebSearchTool.*` say; `None` where they are not set."""
-        return keys.web_search(self._entries)
+        return keys.read_web_search(self._entries)
 
     @property
-    def limits(self) -> Settings | None:
+    def limits(self) -> EngineSettings | None:
         """The settings that `limits.*` give; `None` where there are none."""
-        return keys.limits(self._entries)
+        return keys.read_limits(self._entries)
 
     @property
     def project_dir(self) -> Path | None:
         """The folder that tools work in; a relative one is relative to the file that says it."""
-        return keys.project_dir(self._entries)
+        return keys.read_project_dir(self._entries)
 
     @property
     def throw_on_error(self) -> bool:
         """Whether a call raises what went wrong (`tools.throw_on_error`)."""
-        return keys.tools(self._entries)["throw_on_error"]
+        return keys.read_tool_flags(self._entries)["throw_on_error"]
 
     @property
     def include_content(self) -> bool:
         """Whether arguments and results may be recorded (`tools.include_content`)."""
-        return keys.tools(self._entries)["include_content"]
+        return keys.read_tool_flags(self._entries)["include_content"]
 
     @property
     def experimental(self) -> bool:
         """Whether APIs that may still change are allowed."""
-        return keys.flag(self._entries, "experimental")
+        return keys.read_flag(self._entries, "experimental")
 
     def check(self) -> None:
         """Read every key that we know.
@@ -181,13 +181,13 @@ class Config(Mapping[str, Any]):
         _ = self.servers, self.web_search, self.limits, self.project_dir, self.throw_on_error, self.experimental
 
 
-def _files_in(folder: Path) -> list[Path]:
-    settings, project, properties = (folder / name for name in FILES)
-    tables = [settings] if settings.is_file() else [project] if project.is_file() and has_table(project) else []
-    return [*tables, *([properties] if properties.is_file() else [])]
+def _find_files(folder: Path) -> list[Path]:
+    settings, project, properties = (folder / name for name in FILE_NAMES)
+    toml_files = [settings] if settings.is_file() else [project] if project.is_file() and has_toml_table(project) else []
+    return [*toml_files, *([properties] if properties.is_file() else [])]
 
 
-def _home() -> Path | None:
+def _get_home() -> Path | None:
     try:
         return Path.home()
     except RuntimeError:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from toolmason._core.config.properties import BadEscape, properties_of
+from toolmason._core.config.properties import BadEscape, parse_properties
 from toolmason.errors import ConfigError
 
-PREFIX: Final = "TOOLMASON_"
+ENVIRONMENT_PREFIX: Final = "TOOLMASON_"
 """Environment variables of ours: `TOOLMASON_LIMITS__CALL_TIMEOUT` is the key `limits.call_timeout`."""
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One setting."""
 
     key: str
@@ -30,26 +30,26 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Entries:
+class ConfigEntries:
     """Settings by key, whatever its case: the names of environment variables have none."""
 
-    by_key: Mapping[str, Entry]
+    by_key: Mapping[str, ConfigEntry]
 
     @classmethod
-    def merged(cls, layers: Iterable[Iterable[Entry]]) -> Entries:
+    def merge(cls, layers: Iterable[Iterable[ConfigEntry]]) -> ConfigEntries:
         """Lay later layers over earlier ones; each key stays as it was written first."""
-        found: dict[str, Entry] = {}
+        merged_entries: dict[str, ConfigEntry] = {}
         for layer in layers:
             for entry in layer:
                 folded = entry.key.casefold()
-                found[folded] = entry._replace(key=found[folded].key) if folded in found else entry
-        return cls(found)
+                merged_entries[folded] = entry._replace(key=merged_entries[folded].key) if folded in merged_entries else entry
+        return cls(merged_entries)
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> ConfigEntry | None:
         """Return the entry of a key."""
         return self.by_key.get(key.casefold())
 
-    def under(self, group: str) -> Iterator[tuple[str, Entry]]:
+    def iter_group(self, group: str) -> Iterator[tuple[str, ConfigEntry]]:
         """Yield the entries of a group, with the rest of their keys in lower case."""
         prefix = f"{group}.".casefold()
         for folded, entry in self.by_key.items():
@@ -57,54 +57,54 @@ class Entries:
                 yield folded.removeprefix(prefix), entry
 
 
-def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+def read_environment(environ: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """Yield the settings in environment variables."""
     for name, value in environ.items():
-        if name.startswith(PREFIX):
-            key = name.removeprefix(PREFIX).lower().replace("__", ".")
-            yield Entry(key, value, f"the environment variable {name}")
+        if name.startswith(ENVIRONMENT_PREFIX):
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            yield ConfigEntry(key, value, f"the environment variable {name}")
 
 
-def from_code(values: Mapping[str, Any]) -> Iterator[Entry]:
+def read_mapping(values: Mapping[str, Any]) -> Iterator[ConfigEntry]:
     """Yield the settings of a mapping; nested ones become dotted keys."""
-    for key, value in _flat(values):
-        yield Entry(key, value, "code")
+    for key, value in _flatten(values):
+        yield ConfigEntry(key, value, "code")
 
 
-def from_file(path: Path) -> list[Entry]:
+def read_config_file(path: Path) -> list[ConfigEntry]:
     """Read a `.properties` or TOML file.
 
     Raises:
         ConfigError: it is missing or cannot be read; names the file and the place.
     """
-    text, folder = text_of_file(path), str(path.absolute().parent)
+    text, folder = read_config_text(path), str(path.absolute().parent)
     if path.suffix == ".properties":
         try:
-            return [Entry(key, value, f"{path}:{line}", folder) for line, key, value in properties_of(text)]
+            return [ConfigEntry(key, value, f"{path}:{line}", folder) for line, key, value in parse_properties(text)]
         except BadEscape as bad:
             raise ConfigError(
                 f"{path}:{bad.line}: {bad.text!r} is not an escape. Write four hexadecimal digits after `\\u`, "
                 "or double the backslash."
             ) from bad
-    return [Entry(key, value, str(path), folder) for key, value in _flat(_table(text, path))]
+    return [ConfigEntry(key, value, str(path), folder) for key, value in _flatten(_parse_toml_table(text, path))]
 
 
-def table_in(path: Path) -> Mapping[str, Any]:
+def read_toml_table(path: Path) -> Mapping[str, Any]:
     """Return the settings of a TOML file as they are written; none where it is of another kind.
 
     Raises:
         ConfigError: it is missing or cannot be read.
     """
-    return {} if path.suffix == ".properties" else _table(text_of_file(path), path)
+    return {} if path.suffix == ".properties" else _parse_toml_table(read_config_text(path), path)
 
 
-def has_table(path: Path) -> bool:
+def has_toml_table(path: Path) -> bool:
     """Tell whether a `pyproject.toml` has settings of ours."""
     # Most have none; reading the table costs more than looking for the word.
-    return "toolmason" in text_of_file(path) and bool(_table(text_of_file(path), path))
+    return "toolmason" in read_config_text(path) and bool(_parse_toml_table(read_config_text(path), path))
 
 
-def text_of_file(path: Path) -> str:
+def read_config_text(path: Path) -> str:
     """Return the text of a file, without a byte order mark.
 
     Raises:
@@ -116,7 +116,7 @@ def text_of_file(path: Path) -> str:
         raise ConfigError(f"Cannot read the configuration file {str(path)!r}: {error}. Check the path.") from error
 
 
-def _table(text: str, path: Path) -> Mapping[str, Any]:
+def _parse_toml_table(text: str, path: Path) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - 5 ms at start-up, for programs that read a file
 
     try:
@@ -124,16 +124,16 @@ def _table(text: str, path: Path) -> Mapping[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}. Correct the file at that place.") from error
     for part in ("tool", "toolmason") if path.name == "pyproject.toml" else ():
-        inner: Any = data.get(part, {})
-        if not isinstance(inner, Mapping):
-            raise ConfigError(f"{path}: {part!r} is {inner!r}, not a table. Write [tool.toolmason].")
-        data = inner
+        section: Any = data.get(part, {})
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"{path}: {part!r} is {section!r}, not a table. Write [tool.toolmason].")
+        data = section
     return data
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

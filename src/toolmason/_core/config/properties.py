@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-_ENDS: Final = re.compile(r"\r\n|\r|\n")
+_LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX_DIGITS: Final = 4
@@ -33,46 +33,46 @@ class BadEscape(ValueError):
         self.line, self.text = line, text
 
 
-def properties_of(text: str) -> Iterator[Property]:
+def parse_properties(text: str) -> Iterator[Property]:
     """Yield the entries of a file, in order; a key may come again.
 
     Raises:
         BadEscape: an escape cannot be read; carries the line where its entry begins.
     """
     for number, line in _logical_lines(text):
-        key, rest = _split(line)
-        value = _plain(rest, number)
-        yield Property(number, _plain(key, number), value)
+        key, rest = _split_entry(line)
+        value = _unescape(rest, number)
+        yield Property(number, _unescape(key, number), value)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each entry as one line, with the number of its first."""
-    started, parts = 0, list[str]()
-    for number, line in enumerate(_ENDS.split(text), start=1):
+    first_number, parts = 0, list[str]()
+    for number, line in enumerate(_LINE_ENDS.split(text), start=1):
         part = line.lstrip(_BLANKS)
         if not parts and (not part or part[0] in "#!"):
             continue
-        started = started if parts else number
-        if _goes_on(part):
+        first_number = first_number if parts else number
+        if _is_continued(part):
             parts.append(part[:-1])
             continue
-        yield started, _without_end("".join([*parts, part]))
+        yield first_number, _strip_trailing_blanks("".join([*parts, part]))
         parts = []
     if parts:
-        yield started, _without_end("".join(parts))
+        yield first_number, _strip_trailing_blanks("".join(parts))
 
 
-def _goes_on(line: str) -> bool:
+def _is_continued(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _without_end(line: str) -> str:
+def _strip_trailing_blanks(line: str) -> str:
     """Drop the blanks at the end; one that is escaped stays."""
-    bare = line.rstrip(_BLANKS)
-    return line[: len(bare) + 1] if _goes_on(bare) else bare
+    stripped = line.rstrip(_BLANKS)
+    return line[: len(stripped) + 1] if _is_continued(stripped) else stripped
 
 
-def _split(line: str) -> tuple[str, str]:
+def _split_entry(line: str) -> tuple[str, str]:
     """Part the key from the value, at the first separator that is not escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
@@ -81,26 +81,26 @@ def _split(line: str) -> tuple[str, str]:
     return line[:end], rest[1:].lstrip(_BLANKS) if rest[:1] in ("=", ":") else rest
 
 
-def _plain(text: str, line: int) -> str:
+def _unescape(text: str, line: int) -> str:
     """Return a text with its escapes resolved."""
     if "\\" not in text:
         return text
-    written, place = list[str](), 0
-    while place < len(text):
-        letter = text[place]
-        place += 1
-        if letter != "\\" or place == len(text):
-            written.append(letter if letter != "\\" else "")
+    characters, position = list[str](), 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            characters.append(character if character != "\\" else "")
             continue
-        kind = text[place]
-        place += 1
-        if kind == "u":
-            digits = text[place : place + _HEX_DIGITS]
+        escape = text[position]
+        position += 1
+        if escape == "u":
+            digits = text[position : position + _HEX_DIGITS]
             if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
                 raise BadEscape(line, f"\\u{digits}")
-            written.append(chr(int(digits, 16)))
-            place += _HEX_DIGITS
+            characters.append(chr(int(digits, 16)))
+            position += _HEX_DIGITS
         else:
-            written.append(_ESCAPES.get(kind, kind))
+            characters.append(_ESCAPES.get(escape, escape))
     # Two escapes may be the halves of one character.
-    return "".join(written).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(characters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -25,19 +25,19 @@ if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings or are s
 
 
 DepsT = TypeVar("DepsT", default=Any)
-CLIENT: Final = "toolmason.client"
+CLIENT_KEY: Final = "toolmason.client"
 """The context value under which a served call finds its caller."""
 
 
-async def _nobody(question: Any) -> None:
+async def _decline(question: Any) -> None:
     """Decline: nobody waits for a call."""
     del question
 
 
-FORWARD: Final = _nobody
+FORWARD_TO_CALLER: Final = _decline
 """Stands for a handler: what a server asks goes to whoever called, and to nobody where no call is under way."""
 
-Progress = Callable[[float, float | None, str | None], None]
+ProgressCallback = Callable[[float, float | None, str | None], None]
 
 
 class Inject:
@@ -71,7 +71,7 @@ class CallState:
     report: Any = None
     """Takes progress: a callable of (done, total, message)."""
 
-    def until(self, deadline: float | None) -> CallState:
+    def with_deadline(self, deadline: float | None) -> CallState:
         """Return the state of an attempt: a tool that overstays keeps the one it was given."""
         return CallState(self.call, self.attempt, deadline, self.cancelled, self.report)
 
@@ -79,14 +79,14 @@ class CallState:
 _NO_CALL: Final = CallState()
 
 
-class _Done:
+class _CompletedAwaitable:
     """Something to await where the work is done already, so that sync tools need no await."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
 
 
-_DONE: Final = _Done()
+_COMPLETED: Final = _CompletedAwaitable()
 
 
 class ToolContext(Mapping[str, Any], Generic[DepsT]):
@@ -111,39 +111,39 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         set_field(self, "_config", None)
         set_field(self, "_project_dir", None)
 
-    def merged(self, other: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any]:
+    def merge(self, other: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any]:
         """Return this context with the other's values over its own, key by key."""
         if other is None:
             return self
-        theirs = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
-        deps = self.deps if theirs.deps is None else theirs.deps
-        return self._derived(deps=deps, _values=MappingProxyType({**self._values, **theirs}))
+        other_context = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
+        deps = self.deps if other_context.deps is None else other_context.deps
+        return self._copy_with(deps=deps, _values=MappingProxyType({**self._values, **other_context}))
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return this context as one call sees it."""
         # Written out: every call on the long way makes one.
-        twin, set_field = object.__new__(type(self)), object.__setattr__
-        set_field(twin, "deps", self.deps)
-        set_field(twin, "_values", self._values)
-        set_field(twin, "_state", state)
-        set_field(twin, "_config", self._config)
-        set_field(twin, "_project_dir", self._project_dir)
-        return twin
+        copy, set_field = object.__new__(type(self)), object.__setattr__
+        set_field(copy, "deps", self.deps)
+        set_field(copy, "_values", self._values)
+        set_field(copy, "_state", state)
+        set_field(copy, "_config", self._config)
+        set_field(copy, "_project_dir", self._project_dir)
+        return copy
 
-    def within(self, config: Config | None, project_dir: Path | None) -> ToolContext[DepsT]:
+    def with_config(self, config: Config | None, project_dir: Path | None) -> ToolContext[DepsT]:
         """Return this context with the toolbox's configuration and project directory."""
-        return self._derived(_config=config, _project_dir=project_dir)
+        return self._copy_with(_config=config, _project_dir=project_dir)
 
-    def _derived(self, **changes: Any) -> ToolContext[Any]:
-        twin = object.__new__(type(self))
+    def _copy_with(self, **changes: Any) -> ToolContext[Any]:
+        copy = object.__new__(type(self))
         for name in ToolContext.__slots__:
-            object.__setattr__(twin, name, changes[name] if name in changes else getattr(self, name))
-        return twin
+            object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
+        return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What crosses to another process: values, deps and the facts of the call; progress finds its own way back.
         state = replace(self._state, report=None)
-        return _restored, (self.deps, dict(self._values), state, self._config, self._project_dir)
+        return _restore_context, (self.deps, dict(self._values), state, self._config, self._project_dir)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -225,9 +225,9 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that carries the call's id and the tool's name."""
         logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
-        facts = {"call_id": self._call.id, "tool": self._call.name}
-        client = self._values.get(CLIENT)
-        return logging.LoggerAdapter(logger, facts) if client is None else _Forwarded(logger, facts, client.heard)
+        call_fields = {"call_id": self._call.id, "tool": self._call.name}
+        client = self._values.get(CLIENT_KEY)
+        return logging.LoggerAdapter(logger, call_fields) if client is None else _ForwardingLogger(logger, call_fields, client.on_log)
 
     @property
     def client(self) -> Client:
@@ -236,73 +236,73 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         Raises:
             ConfigError: the call did not come over MCP.
         """
-        found = self._values.get(CLIENT)
-        if found is None:
+        client = self._values.get(CLIENT_KEY)
+        if client is None:
             raise ConfigError(
                 "This call did not come from an MCP client. `ctx.client` is there when a toolbox is served."
             )
-        return cast("Client", found)
+        return cast("Client", client)
 
     @property
     def __followed__(self) -> bool:
         """Whether anybody is told of the progress."""
         return self._state.report is not None
 
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> _Done:
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> _CompletedAwaitable:
         """Report progress. Never waits: `await` it in async tools, simply call it in sync ones."""
         if self._state.report is not None:
             self._state.report(done, total, message)
-        return _DONE
+        return _COMPLETED
 
 
-class _Forwarded(logging.LoggerAdapter[logging.Logger]):
+class _ForwardingLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose records a client hears as well, whatever level our own logging is at."""
 
-    def __init__(self, logger: logging.Logger, facts: dict[str, Any], heard: Callable[[int, str], None]) -> None:
-        super().__init__(logger, facts)
-        self._heard = heard
+    def __init__(self, logger: logging.Logger, call_fields: dict[str, Any], on_log: Callable[[int, str], None]) -> None:
+        super().__init__(logger, call_fields)
+        self._on_log = on_log
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        self._heard(level, str(msg) % args if args else str(msg))
+        self._on_log(level, str(msg) % args if args else str(msg))
         super().log(level, msg, *args, **kwargs)
 
 
-_reporters: list[Progress] = []
+_progress_callbacks: list[ProgressCallback] = []
 """Where progress goes in a worker process: the innermost call's."""
 
 
 @contextmanager
-def reporting_to(report: Progress) -> Generator[None]:
+def report_progress_to(report: ProgressCallback) -> Generator[None]:
     """Send the progress of contexts that are restored in this block to `report`."""
-    _reporters.append(report)
+    _progress_callbacks.append(report)
     try:
         yield
     finally:
-        _reporters.pop()
+        _progress_callbacks.pop()
 
 
-def _restored(
-    deps: Any, values: dict[str, Any], state: CallState, config: Config | None, folder: Path | None
+def _restore_context(
+    deps: Any, values: dict[str, Any], state: CallState, config: Config | None, project_dir: Path | None
 ) -> ToolContext[Any]:
-    state.report = _reporters[-1] if _reporters else None
-    return ToolContext[Any](deps, **values).within(config, folder).for_call(state)
+    state.report = _progress_callbacks[-1] if _progress_callbacks else None
+    return ToolContext[Any](deps, **values).with_config(config, project_dir).for_call(state)
 
 
-def context_from(given: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:
+def make_context(value: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:
     """Return a context from what a caller gives for one.
 
     Raises:
         DefinitionError: it is neither a context nor a mapping.
     """
-    if given is None or isinstance(given, ToolContext):
-        return given
-    values: Any = given
+    if value is None or isinstance(value, ToolContext):
+        return value
+    values: Any = value
     if not isinstance(values, Mapping):
         raise DefinitionError(f"context={clip(repr(values))}: give a ToolContext or a mapping of its values.")
     return ToolContext(**values)
 
 
-def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted: Any) -> Any:
+def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
     """Return the value for an `Inject` parameter.
 
     With a key: the context's value of that name, else that key or attribute of `deps`. Without one: `deps`
@@ -312,7 +312,7 @@ def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted
         ConfigError: nothing fits; names the parameter and what to give.
     """
     key = marker.key or name
-    if marker.key is None and isinstance(wanted, type) and isinstance(context.deps, wanted):
+    if marker.key is None and isinstance(expected_type, type) and isinstance(context.deps, expected_type):
         return context.deps
     if key in context:
         return context[key]
@@ -320,8 +320,8 @@ def find_dependency(context: ToolContext[Any], marker: Inject, name: str, wanted
     if isinstance(deps, Mapping):
         if key in deps:
             return deps[key]
-        if marker.key is None and wanted in deps:
-            return deps[wanted]
+        if marker.key is None and expected_type in deps:
+            return deps[expected_type]
     elif deps is not None and hasattr(deps, key):
         return getattr(deps, key)
     raise ConfigError(

@@ -21,7 +21,7 @@ from toolmason._core.values.messages import Role
 from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn, Timeout
 from toolmason.errors import DefinitionError
 
-MARK: Final = "__tool__"
+DECLARATION_ATTRIBUTE: Final = "__tool__"
 """Where a declaration is kept on the function."""
 
 _F = TypeVar("_F")
@@ -76,7 +76,7 @@ class ParamSpec:
         return Param(**{name: getattr(self, name) for name in names})
 
 
-class OptionWords(TypedDict, total=False):
+class ToolOptionKeywords(TypedDict, total=False):
     """Options of a tool, as keywords. See `ToolOptions` for what each means."""
 
     read_only: bool | None
@@ -108,14 +108,14 @@ class OptionWords(TypedDict, total=False):
     substitute_result: bool
 
 
-class SchemaWords(OptionWords, total=False):
+class SchemaToolKeywords(ToolOptionKeywords, total=False):
     """What a tool with a hand-written schema takes beside it."""
 
     title: str | None
     output_schema: bool | Mapping[str, Any]
 
 
-class ToolWords(SchemaWords, total=False):
+class ToolKeywords(SchemaToolKeywords, total=False):
     """What `@tool(...)` takes."""
 
     name: str | None
@@ -142,65 +142,65 @@ class Declaration:
     mime_type: str | None = None
 
 
-_OWN: Final = ("name", "description", "title", "flatten", "output_schema")
+_NON_OPTION_KEYS: Final = ("name", "description", "title", "flatten", "output_schema")
 """Words of `@tool(...)` that are not options."""
 
 
-def options_from(words: Mapping[str, Any]) -> ToolOptions:
+def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
     """Return options from keywords.
 
     Raises:
         DefinitionError: a keyword that is not an option, or a value that makes no sense.
     """
     known = {field.name for field in fields(ToolOptions)}
-    if unknown := words.keys() - known:
+    if unknown := keywords.keys() - known:
         raise DefinitionError(f"Unknown tool option {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
-    given = dict(words)
-    if "tags" in given:
-        tags = given["tags"]
-        given["tags"] = frozenset([tags] if isinstance(tags, str) else tags)
-    if given.get("meta", ...) is None:
-        del given["meta"]
-    return ToolOptions(**given)
+    values = dict(keywords)
+    if "tags" in values:
+        tags = values["tags"]
+        values["tags"] = frozenset([tags] if isinstance(tags, str) else tags)
+    if values.get("meta", ...) is None:
+        del values["meta"]
+    return ToolOptions(**values)
 
 
-def declaration_from(words: Mapping[str, Any]) -> Declaration:
+def make_declaration(keywords: Mapping[str, Any]) -> Declaration:
     """Return the declaration that `@tool(**words)` leaves."""
-    own = {key: words[key] for key in _OWN if key in words}
-    if own.get("name") is not None and not str(own["name"]).strip():
-        raise DefinitionError(f"name={own['name']!r}: give a name, or leave it out to use the function's.")
-    options = options_from({key: value for key, value in words.items() if key not in own})
-    return Declaration("tool", options=options, **own)
+    declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if key in keywords}
+    if declaration_fields.get("name") is not None and not str(declaration_fields["name"]).strip():
+        raise DefinitionError(f"name={declaration_fields['name']!r}: give a name, or leave it out to use the function's.")
+    options = make_options({key: value for key, value in keywords.items() if key not in declaration_fields})
+    return Declaration("tool", options=options, **declaration_fields)
 
 
-def redeclared(declaration: Declaration, words: Mapping[str, Any]) -> Declaration:
+def update_declaration(declaration: Declaration, keywords: Mapping[str, Any]) -> Declaration:
     """Return a declaration with some of its words changed."""
-    own = {key: words[key] for key in _OWN if words.get(key) is not None}
-    rest = options_from({key: value for key, value in words.items() if key not in _OWN})
-    changed = {key: getattr(rest, key) for key in words if key not in _OWN}
-    return replace(declaration, options=replace(declaration.options, **changed), **own)
+    declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if keywords.get(key) is not None}
+    new_options = make_options({key: value for key, value in keywords.items() if key not in _NON_OPTION_KEYS})
+    option_changes = {key: getattr(new_options, key) for key in keywords if key not in _NON_OPTION_KEYS}
+    return replace(declaration, options=replace(declaration.options, **option_changes), **declaration_fields)
 
 
-def declared_on(item: Any) -> Declaration | None:
+def get_declaration(item: Any) -> Declaration | None:
     """Return the declaration on a function, method, static or class method, or callable; `None` without one."""
     try:
-        found = getattr(item, MARK, None)
+        declaration = getattr(item, DECLARATION_ATTRIBUTE, None)
     except Exception:  # noqa: BLE001 - a module may hold objects that answer nothing before they are set up
         return None
-    if found is None and isinstance(item, staticmethod | classmethod):
-        found = getattr(item.__func__, MARK, None)
-    return found if isinstance(found, Declaration) else None
+    if declaration is None and isinstance(item, staticmethod | classmethod):
+        declaration = getattr(item.__func__, DECLARATION_ATTRIBUTE, None)
+    return declaration if isinstance(declaration, Declaration) else None
 
 
 def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
-    declaration = replace(declaration, local_names=_local_names(item, frame))
+    declaration = replace(declaration, local_names=_find_local_names(item, frame))
     if isinstance(item, type) or not (callable(item) or isinstance(item, staticmethod | classmethod)):
         raise DefinitionError(
             f"@{declaration.kind} goes on a function, method or callable, not on {item!r}. "
             "For a class, decorate its methods and give the class or an instance to the toolbox."
         )
     try:
-        setattr(item, MARK, declaration)
+        setattr(item, DECLARATION_ATTRIBUTE, declaration)
     except AttributeError as error:
         raise DefinitionError(
             f"@{declaration.kind} cannot mark {item!r}: it takes no attributes. Use `Tool.from_function(...)` instead."
@@ -208,15 +208,15 @@ def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
     return item
 
 
-def _local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
+def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
     """Return the names that string annotations take from around a function that is defined inside another."""
-    written = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
-    words = {word for text in written if isinstance(text, str) for word in re.findall(r"\w+", text)}
-    found = {word: frame.f_locals[word] for word in words.intersection(frame.f_locals)} if words else {}
-    return None if frame.f_code.co_name == "<module>" or not found else found
+    annotations = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
+    names = {name for text in annotations if isinstance(text, str) for name in re.findall(r"\w+", text)}
+    local_values = {word: frame.f_locals[word] for word in names.intersection(frame.f_locals)} if names else {}
+    return None if frame.f_code.co_name == "<module>" or not local_values else local_values
 
 
-def _caller() -> types.FrameType:
+def _get_caller_frame() -> types.FrameType:
     """Return the frame that applies a decorator, for the names around it."""
     frame = inspect.currentframe()
     for _ in range(2):
@@ -234,19 +234,19 @@ class _ToolDecorator:
     """
 
     @overload
-    def __call__(self, fn: _F, /, **words: Unpack[ToolWords]) -> _F: ...
+    def __call__(self, fn: _F, /, **words: Unpack[ToolKeywords]) -> _F: ...
     @overload
-    def __call__(self, fn: None = None, /, **words: Unpack[ToolWords]) -> Callable[[_F], _F]: ...
-    def __call__(self, fn: Any = None, /, **words: Any) -> Any:
-        declaration = declaration_from(words)
-        frame = _caller()
+    def __call__(self, fn: None = None, /, **words: Unpack[ToolKeywords]) -> Callable[[_F], _F]: ...
+    def __call__(self, fn: Any = None, /, **keywords: Any) -> Any:
+        declaration = make_declaration(keywords)
+        frame = _get_caller_frame()
         if fn is not None:
             return _attach(fn, declaration, frame)
         return lambda item: _attach(item, declaration, frame)
 
     def exclude(self, fn: _F) -> _F:
         """Drop an inherited tool: `@tool.exclude` on the override."""
-        return _attach(fn, Declaration("excluded"), _caller())
+        return _attach(fn, Declaration("excluded"), _get_caller_frame())
 
 
 tool: Final = _ToolDecorator()
@@ -268,7 +268,7 @@ def prompt(
     if role not in ("user", "assistant", "system"):
         raise DefinitionError(f'@prompt(role={role!r}): give "user", "assistant" or "system".')
     declaration = Declaration("prompt", name=name, description=description, role=role)
-    frame = _caller()
+    frame = _get_caller_frame()
     if fn is not None:
         return _attach(fn, declaration, frame)
     return lambda item: _attach(item, declaration, frame)
@@ -290,5 +290,5 @@ def resource(
     if ":" not in uri:
         raise DefinitionError(f"@resource({uri!r}): give an address with a scheme, such as 'config://app'.")
     declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
-    frame = _caller()
+    frame = _get_caller_frame()
     return lambda item: _attach(item, declaration, frame)

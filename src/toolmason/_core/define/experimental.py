@@ -17,13 +17,13 @@ from toolmason.errors import ConfigError, DefinitionError, ExperimentalError
 
 _F = TypeVar("_F")
 
-MARK: Final = "__experimental__"
+EXPERIMENTAL_ATTRIBUTE: Final = "__experimental__"
 """Where the mark is kept: the reason, or an empty text."""
 
-VARIABLE: Final = "TOOLMASON_EXPERIMENTAL"
-_everywhere: Final[set[object]] = set()
+ENVIRONMENT_VARIABLE: Final = "TOOLMASON_EXPERIMENTAL"
+_process_wide_grants: Final[set[object]] = set()
 """The calls of `allow_experimental()` that hold for the whole process."""
-_here: ContextVar[bool] = ContextVar("toolmason_experimental", default=False)
+_allowed_in_context: ContextVar[bool] = ContextVar("toolmason_experimental", default=False)
 
 
 class allow_experimental:  # noqa: N801 - a call that is also a context manager, like `contextlib.suppress`
@@ -36,15 +36,15 @@ class allow_experimental:  # noqa: N801 - a call that is also a context manager,
 
     def __init__(self) -> None:
         self._tokens: list[Token[bool]] = []
-        _everywhere.add(self)
+        _process_wide_grants.add(self)
 
     def __enter__(self) -> None:
         # A block gives leave to itself alone, so what the call gave to the process is taken back.
-        _everywhere.discard(self)
-        self._tokens.append(_here.set(True))
+        _process_wide_grants.discard(self)
+        self._tokens.append(_allowed_in_context.set(True))
 
     def __exit__(self, *exception: object) -> None:
-        _here.reset(self._tokens.pop())
+        _allowed_in_context.reset(self._tokens.pop())
 
 
 def experimental_is_allowed() -> bool:
@@ -53,15 +53,15 @@ def experimental_is_allowed() -> bool:
     Raises:
         ConfigError: the environment variable is neither on nor off.
     """
-    if _here.get() or _everywhere:
+    if _allowed_in_context.get() or _process_wide_grants:
         return True
-    said = os.environ.get(VARIABLE)
-    if said is None:
+    value = os.environ.get(ENVIRONMENT_VARIABLE)
+    if value is None:
         return False
-    from toolmason._core.config.keys import as_flag  # noqa: PLC0415 - 5 ms at start-up, for programs that set it
+    from toolmason._core.config.keys import parse_flag  # noqa: PLC0415 - 5 ms at start-up, for programs that set it
 
-    if (flag := as_flag(said)) is None:
-        raise ConfigError(f"{VARIABLE}={said!r} is not a yes or no. Write true or false.")
+    if (flag := parse_flag(value)) is None:
+        raise ConfigError(f"{ENVIRONMENT_VARIABLE}={value!r} is not a yes or no. Write true or false.")
     return flag
 
 
@@ -89,68 +89,68 @@ def experimental(item: Any) -> Any:
         DefinitionError: what is marked is neither a function nor a class.
     """
     if isinstance(item, str):
-        return lambda marked: _marked(marked, item)
-    return _marked(item, "")
+        return lambda marked: _mark(marked, item)
+    return _mark(item, "")
 
 
-def _marked(item: Any, reason: str) -> Any:
+def _mark(item: Any, reason: str) -> Any:
     if isinstance(item, type):
-        return _marked_class(item, reason)
+        return _mark_class(item, reason)
     if isinstance(item, staticmethod | classmethod) or not inspect.isroutine(item):
         raise DefinitionError(
             f"@experimental goes on a function or class, not on {item!r}. Put it below @staticmethod and @classmethod."
         )
-    wrapper = _guarded(item, item.__qualname__, reason)
-    setattr(wrapper, MARK, reason)
+    wrapper = _wrap_function(item, item.__qualname__, reason)
+    setattr(wrapper, EXPERIMENTAL_ATTRIBUTE, reason)
     return wrapper
 
 
-def _guarded(fn: Callable[..., Any], name: str, reason: str) -> Callable[..., Any]:
+def _wrap_function(fn: Callable[..., Any], name: str, reason: str) -> Callable[..., Any]:
     """Return the same function behind the gate, of the same kind: what looks at it must not see a difference."""
     if inspect.iscoroutinefunction(fn):
 
         @functools.wraps(fn)
-        async def later(*args: Any, **words: Any) -> Any:
+        async def async_wrapper(*args: Any, **kwargs: Any) -> Any:
             refuse_experimental(name, reason)
-            return await fn(*args, **words)
+            return await fn(*args, **kwargs)
 
-        return later
+        return async_wrapper
     if inspect.isasyncgenfunction(fn):
 
         @functools.wraps(fn)
-        async def stream(*args: Any, **words: Any) -> AsyncIterator[Any]:
+        async def async_generator_wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             refuse_experimental(name, reason)
-            async for item in fn(*args, **words):
+            async for item in fn(*args, **kwargs):
                 yield item
 
-        return stream
+        return async_generator_wrapper
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)
-        def walk(*args: Any, **words: Any) -> Generator[Any, Any, Any]:
+        def generator_wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             refuse_experimental(name, reason)
-            return (yield from fn(*args, **words))
+            return (yield from fn(*args, **kwargs))
 
-        return walk
+        return generator_wrapper
 
     @functools.wraps(fn)
-    def now(*args: Any, **words: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         refuse_experimental(name, reason)
-        return fn(*args, **words)
+        return fn(*args, **kwargs)
 
-    return now
+    return wrapper
 
 
-def _marked_class(cls: Any, reason: str) -> Any:
-    made: Any = cls.__init__
+def _mark_class(cls: Any, reason: str) -> Any:
+    original_init: Any = cls.__init__
 
-    @functools.wraps(made)
-    def __init__(self: Any, *args: Any, **words: Any) -> None:  # noqa: N807 - it takes the place of one
+    @functools.wraps(original_init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes the place of one
         refuse_experimental(cls.__qualname__, reason)
         # `object` takes what `__new__` took already only from a class that has no `__init__` of its own.
-        if made is not object.__init__ or cls.__new__ is object.__new__:
-            made(self, *args, **words)
+        if original_init is not object.__init__ or cls.__new__ is object.__new__:
+            original_init(self, *args, **kwargs)
 
     cls.__init__ = __init__
-    setattr(cls, MARK, reason)
+    setattr(cls, EXPERIMENTAL_ATTRIBUTE, reason)
     return cls

@@ -22,51 +22,51 @@ from typing_extensions import TypedDict
 from toolmason.errors import UnsupportedType
 
 
-def explained(hint: Any, within: tuple[type, ...] = ()) -> Any:
+def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
     """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None and isinstance(hint, type):
         if hint is Decimal:
-            return Annotated[Decimal, _Number()]
+            return Annotated[Decimal, _DecimalAdapter()]
         if hint is bytes:
-            return Annotated[bytes, PlainSerializer(_base64, when_used="json")]
+            return Annotated[bytes, PlainSerializer(_encode_base64, when_used="json")]
         if is_struct(hint):
-            return Annotated[hint, _Struct(hint)]
-        return Annotated[hint, _Attrs(hint, within)] if is_attrs(hint) else hint
+            return Annotated[hint, _StructAdapter(hint)]
+        return Annotated[hint, _AttrsAdapter(hint, ancestors)] if is_attrs(hint) else hint
     if not inner or origin is typing.Literal:
         return hint
     if origin is Annotated and inner[0] is Decimal:
-        return Annotated[(Decimal, *hint.__metadata__, _Number())]
+        return Annotated[(Decimal, *hint.__metadata__, _DecimalAdapter())]
     if origin is Annotated:
-        changed = explained(inner[0], within)
-        return hint if changed is inner[0] else Annotated[(changed, *hint.__metadata__)]
-    parts = [arg if isinstance(arg, list) else explained(arg, within) for arg in inner]
+        adapted = adapt_hint(inner[0], ancestors)
+        return hint if adapted is inner[0] else Annotated[(adapted, *hint.__metadata__)]
+    parts = [arg if isinstance(arg, list) else adapt_hint(arg, ancestors) for arg in inner]
     if all(part is arg for part, arg in zip(parts, inner, strict=True)):
         return hint
-    whole: Any = Union if origin is types.UnionType else origin
-    return whole[tuple(parts)]
+    generic: Any = Union if origin is types.UnionType else origin
+    return generic[tuple(parts)]
 
 
-def _base64(value: bytes) -> str:
+def _encode_base64(value: bytes) -> str:
     return b64encode(value).decode("ascii")
 
 
-class _Number:
+class _DecimalAdapter:
     """Explains a decimal: a number in JSON, and not a text too, as pydantic would have it without telling anyone."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        self.own = own = handler(source)
+        self.decimal_schema = decimal_schema = handler(source)
         number = core_schema.union_schema([core_schema.int_schema(), core_schema.float_schema(allow_inf_nan=False)])
-        read = core_schema.no_info_after_validator_function(lambda value: Decimal(str(value)), number)
-        written = core_schema.to_string_ser_schema()
-        return core_schema.json_or_python_schema(core_schema.chain_schema([read, own]), own, serialization=written)
+        from_number = core_schema.no_info_after_validator_function(lambda value: Decimal(str(value)), number)
+        to_string = core_schema.to_string_ser_schema()
+        return core_schema.json_or_python_schema(core_schema.chain_schema([from_number, decimal_schema]), decimal_schema, serialization=to_string)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         del schema
-        return handler(self.own)
+        return handler(self.decimal_schema)
 
 
-class _Struct:
+class _StructAdapter:
     """Explains a msgspec Struct: its own schema, its own conversion."""
 
     def __init__(self, kind: type) -> None:
@@ -90,94 +90,94 @@ class _Struct:
         # Pydantic follows every `$ref` and knows only its own, so these travel under other words until
         # the schema is done (`settled`).
         del schema, handler
-        [whole], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
-        return {**_disguised(whole), _PARTS: {name: _disguised(part) for name, part in parts.items()}}
+        [root], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
+        return {**_disguise_refs(root), _STRUCT_PARTS_KEY: {name: _disguise_refs(part) for name, part in parts.items()}}
 
 
-_PARTS, _REF = "x-struct-parts", "x-struct-ref"
+_STRUCT_PARTS_KEY, _STRUCT_REF_KEY = "x-struct-parts", "x-struct-ref"
 
 
-def _disguised(value: Any) -> Any:
+def _disguise_refs(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_REF if key == "$ref" else key: _disguised(item) for key, item in value.items()}
-    return [_disguised(item) for item in value] if isinstance(value, list) else value
+        return {_STRUCT_REF_KEY if key == "$ref" else key: _disguise_refs(item) for key, item in value.items()}
+    return [_disguise_refs(item) for item in value] if isinstance(value, list) else value
 
 
-def settled(schema: JsonSchemaValue) -> JsonSchemaValue:
+def restore_struct_refs(schema: JsonSchemaValue) -> JsonSchemaValue:
     """Return a finished schema with the parts of msgspec Structs among its definitions, each under its own name."""
-    if _PARTS not in str(schema):
+    if _STRUCT_PARTS_KEY not in str(schema):
         return schema
-    shared: dict[str, Any] = schema.setdefault("$defs", {})
-    result: JsonSchemaValue = _settle(schema, {}, shared)
+    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    result: JsonSchemaValue = _restore_node(schema, {}, definitions)
     return result
 
 
-def _settle(node: Any, names: dict[str, str], shared: dict[str, Any]) -> Any:
+def _restore_node(node: Any, names: dict[str, str], definitions: dict[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_settle(item, names, shared) for item in node]
+        return [_restore_node(item, names, definitions) for item in node]
     if not isinstance(node, dict):
         return node
-    if (parts := node.pop(_PARTS, None)) is not None:
-        names = {name: _free_name(name, part, shared) for name, part in parts.items()}
+    if (parts := node.pop(_STRUCT_PARTS_KEY, None)) is not None:
+        names = {name: _find_free_name(name, part, definitions) for name, part in parts.items()}
         for name, part in parts.items():
-            shared[names[name]] = part
+            definitions[names[name]] = part
         for name in parts:
-            shared[names[name]] = _settle(shared[names[name]], names, shared)
-    if _REF in node:
-        node["$ref"] = f"#/$defs/{names[node.pop(_REF)]}"
+            definitions[names[name]] = _restore_node(definitions[names[name]], names, definitions)
+    if _STRUCT_REF_KEY in node:
+        node["$ref"] = f"#/$defs/{names[node.pop(_STRUCT_REF_KEY)]}"
     for key in list(node):
-        if key != "$defs" or node[key] is not shared:
-            node[key] = _settle(node[key], names, shared)
+        if key != "$defs" or node[key] is not definitions:
+            node[key] = _restore_node(node[key], names, definitions)
     return node
 
 
-def _free_name(name: str, part: Any, shared: dict[str, Any]) -> str:
+def _find_free_name(name: str, part: Any, definitions: dict[str, Any]) -> str:
     """Return a name for a definition that no other one has: two classes may be called the same."""
     free, number = name, 2
-    while free in shared and shared[free] != part:
+    while free in definitions and definitions[free] != part:
         free, number = f"{name}_{number}", number + 1
     return free
 
 
-class _Attrs:
+class _AttrsAdapter:
     """Explains an attrs class: its fields as an object, then its own constructor."""
 
-    def __init__(self, kind: type, within: tuple[type, ...]) -> None:
-        if kind in within:
+    def __init__(self, kind: type, ancestors: tuple[type, ...]) -> None:
+        if kind in ancestors:
             raise UnsupportedType(
                 f"The attrs class {kind.__qualname__!r} contains itself. Use a dataclass or a pydantic model for it."
             )
-        self.within = (*within, kind)
+        self.ancestors = (*ancestors, kind)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        inner = handler.generate_schema(_fields_of(source, self.within))
+        inner = handler.generate_schema(_make_field_types(source, self.ancestors))
 
-        def make(values: Any) -> Any:
+        def construct(values: Any) -> Any:
             try:
                 return source(**values)
             except Exception as error:
                 # An attrs validator may raise anything; pydantic takes only a ValueError for "does not fit".
                 raise ValueError(str(error.args[0] if error.args else error)) from error
 
-        made = core_schema.no_info_after_validator_function(make, inner)
+        constructed = core_schema.no_info_after_validator_function(construct, inner)
         return core_schema.json_or_python_schema(
-            made,
-            core_schema.union_schema([core_schema.is_instance_schema(source), made]),
-            serialization=core_schema.plain_serializer_function_ser_schema(plain),
+            constructed,
+            core_schema.union_schema([core_schema.is_instance_schema(source), constructed]),
+            serialization=core_schema.plain_serializer_function_ser_schema(to_builtins),
         )
 
 
 @lru_cache(maxsize=256)
-def _fields_of(kind: type, within: tuple[type, ...]) -> Any:
+def _make_field_types(kind: type, ancestors: tuple[type, ...]) -> Any:
     attr = sys.modules["attr"]
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for field in attr.fields(kind):
         if field.init:
-            hint = explained(hints.get(field.name, Any), within)
+            hint = adapt_hint(hints.get(field.name, Any), ancestors)
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
-    make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
-    return make(kind.__name__, fields)
+    make_typed_dict: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    return make_typed_dict(kind.__name__, fields)
 
 
 def is_attrs(kind: Any) -> bool:
@@ -190,11 +190,11 @@ def is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
 
 
-def _builtins(item: Any) -> Any:
+def _struct_to_builtins(item: Any) -> Any:
     return sys.modules["msgspec"].to_builtins(item) if is_struct(type(item)) else item
 
 
-def plain(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
 
     Raises:
@@ -203,5 +203,5 @@ def plain(value: Any) -> Any:
     if is_struct(type(value)):
         return sys.modules["msgspec"].to_builtins(value)
     if is_attrs(type(value)):
-        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _builtins(item))
+        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _struct_to_builtins(item))
     raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

@@ -22,12 +22,12 @@ from toolmason._core.define.schema_nodes import (
     EnumNames,
     FieldSpec,
     TypeSchema,
-    admits_anything,
+    admits_unbounded_depth,
     admits_nan,
-    resolved_root,
-    subschemas,
+    resolve_root,
+    iter_subschemas,
 )
-from toolmason._core.define.signature import Parameter, Signature, place_of
+from toolmason._core.define.signature import Parameter, Signature, describe_location
 from toolmason._core.values.definition import Extra, JsonSchema
 from toolmason.errors import DefinitionError, UnsupportedType
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolmason")
 
 
-_MOST_ERRORS = 50
+_MAX_ERRORS = 50
 
 
-class SchemaMisfit(ValueError):
+class SchemaMismatch(ValueError):
     """Arguments that do not fit a hand-written schema; `errors` are jsonschema's."""
 
     def __init__(self, errors: Sequence[Any]) -> None:
@@ -49,7 +49,7 @@ class SchemaMisfit(ValueError):
         self.errors = tuple(errors)
 
 
-class Misfits(ValueError):
+class CombinedMismatch(ValueError):
     """Arguments that do not fit in more than one part; `errors` are the parts'."""
 
     def __init__(self, errors: Sequence[ValueError]) -> None:
@@ -70,191 +70,191 @@ class Inputs:
     injected: frozenset[str] = frozenset()
     """Names that the application fills; a model that sends them is ignored."""
     enum_names: EnumNames = field(default_factory=dict)
-    skim: Callable[[str], dict[str, Any]] | None = None
+    validate_strict: Callable[[str], dict[str, Any]] | None = None
     """As `validate_json`, strict, but a name nobody asked for is left out without a word; where that is wanted."""
-    decimals: bool = False
+    has_decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
 
     @cached_property
-    def deep(self) -> bool:
+    def unbounded_depth(self) -> bool:
         """Whether arguments of unbounded depth could fit."""
-        return admits_anything(self.schema)
+        return admits_unbounded_depth(self.schema)
 
     @cached_property
-    def counts(self) -> bool:
+    def has_fixed_numbers(self) -> bool:
         """Whether there is a fixed number that `True` or `False` is equal to."""
-        fixed = (item for node in subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
-        return any(type(item) in (int, float) and item in (0, 1) for item in fixed)
+        fixed_values = (item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
+        return any(type(item) in (int, float) and item in (0, 1) for item in fixed_values)
 
     @cached_property
-    def floats(self) -> bool:
+    def may_hold_nan(self) -> bool:
         """Whether a NaN could fit."""
         return admits_nan(self.schema)
 
 
-def inputs_of(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:
+def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:
     """Compile what a function takes.
 
     Raises:
         DefinitionError: a type without a schema, or a default that does not fit; names the parameter and the fix.
     """
-    sent = [parameter for parameter in signature.parameters if parameter.filler is None]
-    injected = frozenset(p.label for p in signature.parameters if p.filler is not None)
+    model_parameters = [parameter for parameter in signature.parameters if parameter.injector is None]
+    injected = frozenset(p.label for p in signature.parameters if p.injector is not None)
     if flatten:
-        return _flattened(fn, sent, injected, extra=extra, strict_types=strict_types)
-    _check_labels(fn, sent)
-    takes_more = signature.extra_hint is not MISSING
-    fields = {parameter.name: _field_of(parameter) for parameter in sent}
-    items = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
+        return _compile_flattened(fn, model_parameters, injected, extra=extra, strict_types=strict_types)
+    _check_labels(fn, model_parameters)
+    accepts_extra = signature.extra_hint is not MISSING
+    fields = {parameter.name: _make_field_spec(parameter) for parameter in model_parameters}
+    extra_type = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
     try:
         # A function without `**keywords` cannot take what its schema may allow, so it is left out.
-        rest: Extra = "allow" if takes_more else "ignore" if extra == "allow" else "forbid"
-        compiled = machinery().compile_object(fields, rest, items)
+        extra_keys: Extra = "allow" if accepts_extra else "ignore" if extra == "allow" else "forbid"
+        compiled = schema_compiler().compile_object(fields, extra_keys, extra_type)
     except UnsupportedType as error:
-        raise _blame(fn, sent, error) from error
-    _check_defaults(fn, sent, compiled)
+        raise _make_unsupported_type_error(fn, model_parameters, error) from error
+    _check_defaults(fn, model_parameters, compiled)
     return Inputs(
         schema=compiled.schema,
-        validate_json=_less(compiled.validator.validate_json, injected if takes_more else frozenset()),
-        validate_python=_less(compiled.validator.validate_python, injected if takes_more else frozenset()),
-        extra="allow" if takes_more else extra,
+        validate_json=_drop_injected(compiled.validator.validate_json, injected if accepts_extra else frozenset()),
+        validate_python=_drop_injected(compiled.validator.validate_python, injected if accepts_extra else frozenset()),
+        extra="allow" if accepts_extra else extra,
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
-        decimals=compiled.decimals,
-        skim=compiled.skim if extra == "ignore" and not takes_more else None,
+        has_decimals=compiled.decimals,
+        validate_strict=compiled.skim if extra == "ignore" and not accepts_extra else None,
     )
 
 
-def _less(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
+def _drop_injected(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
     """Return a validator that leaves out what the application fills in, for a function that takes any keyword."""
     if not injected:
         return validate
 
-    def validate_less(raw: Any, **how: Any) -> Any:
-        values = validate(raw, **how)
-        if sent := injected & values.keys():
-            _log.warning("ignored %s, which the application fills in and a model must not send", sorted(sent))
-        return {name: value for name, value in values.items() if name not in sent}
+    def validate_without_injected(raw: Any, **options: Any) -> Any:
+        values = validate(raw, **options)
+        if sent_names := injected & values.keys():
+            _log.warning("ignored %s, which the application fills in and a model must not send", sorted(sent_names))
+        return {name: value for name, value in values.items() if name not in sent_names}
 
-    return validate_less
+    return validate_without_injected
 
 
-def _field_of(parameter: Parameter) -> FieldSpec:
+def _make_field_spec(parameter: Parameter) -> FieldSpec:
     param = parameter.param
-    words: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     if parameter.description:
-        words["description"] = parameter.description
+        keywords["description"] = parameter.description
     if param.examples:
-        words["examples"] = list(param.examples)
-    default = MISSING if param.template or parameter.default is None else _shown_default(parameter.default)
+        keywords["examples"] = list(param.examples)
+    default = MISSING if param.template or parameter.default is None else _encode_default(parameter.default)
     if default is not MISSING:
-        words["default"] = default
-    return FieldSpec(parameter.label, parameter.hint, parameter.required, words, param.schema)
+        keywords["default"] = default
+    return FieldSpec(parameter.label, parameter.hint, parameter.required, keywords, param.schema)
 
 
-def _shown_default(default: Any) -> Any:
+def _encode_default(default: Any) -> Any:
     """Return a default as the schema shows it; MISSING where JSON cannot say it."""
     if default is MISSING:
         return MISSING
     if isinstance(default, Decimal):
         return float(default) if Decimal(repr(float(default))) == default else MISSING
     try:
-        shown = to_jsonable_python(default)
+        encoded = to_jsonable_python(default)
     except (PydanticSerializationError, ValueError):
         return MISSING
     # A set has another order in each process, and a definition must not.
-    return sorted(shown, key=to_json) if isinstance(default, set | frozenset) else shown
+    return sorted(encoded, key=to_json) if isinstance(default, set | frozenset) else encoded
 
 
-def _check_labels(fn: Any, sent: Sequence[Parameter]) -> None:
+def _check_labels(fn: Any, model_parameters: Sequence[Parameter]) -> None:
     labels: dict[str, str] = {}
-    for parameter in sent:
+    for parameter in model_parameters:
         other = labels.setdefault(parameter.label, parameter.name)
         if other != parameter.name:
             raise DefinitionError(
-                f"{place_of(fn)}: parameters {other!r} and {parameter.name!r} are both called {parameter.label!r}. "
+                f"{describe_location(fn)}: parameters {other!r} and {parameter.name!r} are both called {parameter.label!r}. "
                 "Give each its own `Param(name=...)`."
             )
 
 
-def _check_defaults(fn: Any, sent: Sequence[Parameter], compiled: TypeSchema) -> None:
-    given = {p.label: p.default for p in sent if p.default not in (MISSING, None) and not p.param.template}
-    given.update({p.label: None for p in sent if p.default is None and p.param.default is MISSING})
-    if not given:
+def _check_defaults(fn: Any, model_parameters: Sequence[Parameter], compiled: TypeSchema) -> None:
+    defaults = {p.label: p.default for p in model_parameters if p.default not in (MISSING, None) and not p.param.template}
+    defaults.update({p.label: None for p in model_parameters if p.default is None and p.param.default is MISSING})
+    if not defaults:
         return
-    right = _fitting(given, compiled)
-    given = {label: value for label, value in given.items() if label not in right}
+    fitting = _find_fitting_defaults(defaults, compiled)
+    defaults = {label: value for label, value in defaults.items() if label not in fitting}
     try:
         # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
-        compiled.validator.validate_json(_as_json(given), strict=True)
+        compiled.validator.validate_json(_dump_values(defaults), strict=True)
     except ValidationError as error:
         for problem in error.errors(include_url=False):
-            if problem["type"] != "missing" and problem["loc"][0] in given:
+            if problem["type"] != "missing" and problem["loc"][0] in defaults:
                 label = problem["loc"][0]
-                fix = f"write `... | None = None`" if given[label] is None else "change the default or the type"  # noqa: F541
+                fix = f"write `... | None = None`" if defaults[label] is None else "change the default or the type"  # noqa: F541
                 raise DefinitionError(
-                    f"{place_of(fn)}: the default {given[label]!r} of parameter {label!r} does not fit its type: "
+                    f"{describe_location(fn)}: the default {defaults[label]!r} of parameter {label!r} does not fit its type: "
                     f"{problem['msg']}. Either {fix}."
                 ) from error
 
 
-def _fitting(given: Mapping[str, Any], compiled: TypeSchema) -> set[str]:
+def _find_fitting_defaults(defaults: Mapping[str, Any], compiled: TypeSchema) -> set[str]:
     """Return the names of the defaults that fit their types as they stand."""
     try:
-        compiled.validator.validate_python(dict(given), strict=True)
+        compiled.validator.validate_python(dict(defaults), strict=True)
     except ValidationError as error:
-        wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
-        return given.keys() - wrong
-    return set(given)
+        misfitting = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        return defaults.keys() - misfitting
+    return set(defaults)
 
 
-def _as_json(values: Mapping[str, Any]) -> bytes:
-    written: dict[str, Any] = {}
+def _dump_values(values: Mapping[str, Any]) -> bytes:
+    serializable: dict[str, Any] = {}
     for name, value in values.items():
         try:
             to_json(value)
         except (PydanticSerializationError, ValueError):
             continue  # it has no JSON form, so the model can never send it, and Python knows what it is
-        written[name] = value
-    return to_json(written)
+        serializable[name] = value
+    return to_json(serializable)
 
 
-def _blame(fn: Any, sent: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
+def _make_unsupported_type_error(fn: Any, model_parameters: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
     """Find the parameter whose type has no schema, for the message."""
-    for parameter in sent:
+    for parameter in model_parameters:
         try:
-            machinery().compile_type(parameter.hint)
+            schema_compiler().compile_type(parameter.hint)
         except UnsupportedType as cause:
             return UnsupportedType(
-                f"{place_of(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
+                f"{describe_location(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
                 f"({cause}). Use a supported type, write the schema with `Annotated[Any, Param(schema=...)]`, "
                 "or have the application fill it with `Inject`."
             )
-    return UnsupportedType(f"{place_of(fn)}: {error}")
+    return UnsupportedType(f"{describe_location(fn)}: {error}")
 
 
-def _flattened(
-    fn: Any, sent: Sequence[Parameter], injected: frozenset[str], *, extra: Extra, strict_types: bool
+def _compile_flattened(
+    fn: Any, model_parameters: Sequence[Parameter], injected: frozenset[str], *, extra: Extra, strict_types: bool
 ) -> Inputs:
-    if len(sent) != 1:
-        names = ", ".join(repr(parameter.name) for parameter in sent) or "none"
+    if len(model_parameters) != 1:
+        names = ", ".join(repr(parameter.name) for parameter in model_parameters) or "none"
         raise DefinitionError(
-            f"{place_of(fn)}: flatten=True needs exactly one parameter that the model fills, a model class; "
+            f"{describe_location(fn)}: flatten=True needs exactly one parameter that the model fills, a model class; "
             f"there are: {names}."
         )
-    [parameter] = sent
+    [parameter] = model_parameters
     try:
-        compiled = machinery().compile_type(parameter.hint)
+        compiled = schema_compiler().compile_type(parameter.hint)
     except UnsupportedType as error:
-        raise _blame(fn, sent, error) from error
-    schema = resolved_root(compiled.schema)
+        raise _make_unsupported_type_error(fn, model_parameters, error) from error
+    schema = resolve_root(compiled.schema)
     if schema.get("type") != "object":
         raise DefinitionError(
-            f"{place_of(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
+            f"{describe_location(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
         )
     name, validator = parameter.name, compiled.validator
-    rest: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
+    extra_option: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
     root = {
         "properties": {},
         "required": [],
@@ -263,8 +263,8 @@ def _flattened(
     }
     return Inputs(
         schema=root,
-        validate_json=lambda text, **how: {name: validator.validate_json(text, **how, **rest)},
-        validate_python=lambda value, **how: {name: validator.validate_python(value, **how, **rest)},
+        validate_json=lambda text, **how: {name: validator.validate_json(text, **how, **extra_option)},
+        validate_python=lambda value, **how: {name: validator.validate_python(value, **how, **extra_option)},
         extra=extra,
         strict_types=strict_types,
         injected=injected,
@@ -272,7 +272,7 @@ def _flattened(
     )
 
 
-def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, strict_types: bool) -> Inputs:
+def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra, strict_types: bool) -> Inputs:
     """Compile a hand-written JSON Schema.
 
     Raises:
@@ -280,31 +280,31 @@ def inputs_from_schema(name: str, schema: Mapping[str, Any], *, extra: Extra, st
     """
     if schema.get("type", "object") != "object":
         raise DefinitionError(f"Tool {name!r}: its input schema is of type {schema['type']!r}; a tool takes an object.")
-    whole: JsonSchema = {"type": "object", "properties": {}, **schema}
+    full_schema: JsonSchema = {"type": "object", "properties": {}, **schema}
     if extra == "forbid":
-        whole.setdefault("additionalProperties", False)
-    checker = _Checker(name, whole)
-    return Inputs(whole, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
+        full_schema.setdefault("additionalProperties", False)
+    checker = _SchemaChecker(name, full_schema)
+    return Inputs(full_schema, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
 
 
-def narrowed(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
+def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
     """Return what a tool takes under a hand-written schema: that first, then the types of its function."""
-    by_hand = inputs_from_schema(name, schema, extra=inputs.extra, strict_types=inputs.strict_types)
+    schema_inputs = compile_schema_inputs(name, schema, extra=inputs.extra, strict_types=inputs.strict_types)
 
-    def validate_json(text: str, **how: Any) -> Any:
-        by_hand.validate_json(text)
-        return inputs.validate_json(text, **how)
+    def validate_json(text: str, **options: Any) -> Any:
+        schema_inputs.validate_json(text)
+        return inputs.validate_json(text, **options)
 
-    def validate_python(value: Any, **how: Any) -> Any:
-        by_hand.validate_python(value)
-        return inputs.validate_python(value, **how)
+    def validate_python(value: Any, **options: Any) -> Any:
+        schema_inputs.validate_python(value)
+        return inputs.validate_python(value, **options)
 
     return replace(
-        inputs, schema=by_hand.schema, validate_json=validate_json, validate_python=validate_python, skim=None
+        inputs, schema=schema_inputs.schema, validate_json=validate_json, validate_python=validate_python, validate_strict=None
     )
 
 
-class _Checker:
+class _SchemaChecker:
     """A hand-written schema as a validator; jsonschema is loaded with the first one."""
 
     def __init__(self, name: str, schema: JsonSchema) -> None:
@@ -326,13 +326,13 @@ class _Checker:
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         del strict
         # A few stand for all: a list of a million wrong items would take minutes to go through.
-        if errors := list(islice(self.validator.iter_errors(value), _MOST_ERRORS)):
-            raise SchemaMisfit(sorted(errors, key=lambda error: error.json_path))
+        if errors := list(islice(self.validator.iter_errors(value), _MAX_ERRORS)):
+            raise SchemaMismatch(sorted(errors, key=lambda error: error.json_path))
         return dict(value)
 
 
 @lru_cache(maxsize=1)
-def machinery() -> ModuleType:
+def schema_compiler() -> ModuleType:
     """Return the module that compiles types."""
     from toolmason._core.define import schema  # noqa: PLC0415 - see above
 

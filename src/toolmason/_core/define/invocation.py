@@ -27,89 +27,89 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.placeholders import expand
-from toolmason._core.define.signature import Parameter, inner_function, is_shared_safely
+from toolmason._core.define.signature import Parameter, unwrap_function, is_safe_to_share
 
-Kind: TypeAlias = Literal["async", "sync"]
+FunctionKind: TypeAlias = Literal["async", "sync"]
 _STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
-def kind_of(fn: Any) -> Kind:
+def get_function_kind(fn: Any) -> FunctionKind:
     """Tell whether calling a function gives an awaitable, or blocks."""
-    inner = inner_function(fn)
+    inner = unwrap_function(fn)
     return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
 
 
-def streams(fn: Any) -> bool:
+def is_generator_function(fn: Any) -> bool:
     """Tell whether a function yields its values one by one."""
-    inner = inner_function(fn)
+    inner = unwrap_function(fn)
     return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
 
 
-def caller_of(fn: Any, parameters: Sequence[Parameter]) -> tuple[Kind, Callable[..., Any]]:
+def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind, Callable[..., Any]]:
     """Return how to call a function with values by name; streams are collected into lists."""
-    inner = inner_function(fn)
-    before = tuple(parameter.name for parameter in parameters if parameter.positional)
-    plain: Callable[[dict[str, Any]], Any] = (
-        (lambda values: fn(*(values[name] for name in before), **{k: v for k, v in values.items() if k not in before}))
-        if before
+    inner = unwrap_function(fn)
+    positional_names = tuple(parameter.name for parameter in parameters if parameter.positional)
+    call_function: Callable[[dict[str, Any]], Any] = (
+        (lambda values: fn(*(values[name] for name in positional_names), **{k: v for k, v in values.items() if k not in positional_names}))
+        if positional_names
         else (lambda values: fn(**values))
     )
     if inspect.isasyncgenfunction(inner):
 
         async def collect(values: dict[str, Any], context: Any) -> list[Any]:
             del context
-            return [item async for item in plain(values)]
+            return [item async for item in call_function(values)]
 
         return "async", collect
     if inspect.isgeneratorfunction(inner):
-        return "sync", lambda values, context: list(plain(values))  # noqa: ARG005 - one shape for every kind
-    if before:
-        return kind_of(fn), lambda values, context: plain(values)  # noqa: ARG005 - as above
-    return kind_of(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
+        return "sync", lambda values, context: list(call_function(values))  # noqa: ARG005 - one shape for every kind
+    if positional_names:
+        return get_function_kind(fn), lambda values, context: call_function(values)  # noqa: ARG005 - as above
+    return get_function_kind(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
 
 
-def standins(
-    parameters: Sequence[Parameter], *, every: bool
+def make_defaults(
+    parameters: Sequence[Parameter], *, include_all: bool
 ) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
     """Return what fills a parameter that the model left out, where Python's own default does not do."""
-    sent = [parameter for parameter in parameters if parameter.filler is None]
-    every = every or any(parameter.param.template for parameter in sent)
-    found: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
-    for p in sent:
+    model_parameters = [parameter for parameter in parameters if parameter.injector is None]
+    include_all = include_all or any(parameter.param.template for parameter in model_parameters)
+    defaults: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
+    for p in model_parameters:
         if p.param.template:
-            found.append((p.name, _template(p, [other.name for other in sent[: sent.index(p)]])))
+            defaults.append((p.name, _make_template_default(p, [other.name for other in model_parameters[: model_parameters.index(p)]])))
         elif p.factory is not None and p.default is MISSING:
-            found.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
+            defaults.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
         elif p.default is MISSING:
             if not p.required:
-                found.append((p.name, lambda values, context: None))  # noqa: ARG005 - one shape for every kind
-        elif not is_shared_safely(p.default):
-            found.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
-        elif every or p.positional or p.param.default is not MISSING or _default_is_field(p):
-            found.append((p.name, lambda values, context, it=p.default: it))  # type: ignore[misc]  # noqa: ARG005
-    return tuple(found)
+                defaults.append((p.name, lambda values, context: None))  # noqa: ARG005 - one shape for every kind
+        elif not is_safe_to_share(p.default):
+            defaults.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
+        elif include_all or p.positional or p.param.default is not MISSING or _is_field_default(p):
+            defaults.append((p.name, lambda values, context, it=p.default: it))  # type: ignore[misc]  # noqa: ARG005
+    return tuple(defaults)
 
 
-def _default_is_field(parameter: Parameter) -> bool:
+def _is_field_default(parameter: Parameter) -> bool:
     # Python would pass the FieldInfo itself, or has no default at all: `Annotated[int, Field(default=3)]`.
     return any(hasattr(mark, "default_factory") for mark in getattr(parameter.hint, "__metadata__", ()))
 
 
-def _template(parameter: Parameter, earlier: Sequence[str]) -> Callable[[dict[str, Any], ToolContext[Any]], Any]:
-    wanted, text = parameter.hint, parameter.default
+def _make_template_default(parameter: Parameter, earlier: Sequence[str]) -> Callable[[dict[str, Any], ToolContext[Any]], Any]:
+    hint, text = parameter.hint, parameter.default
 
-    def fill(values: dict[str, Any], context: ToolContext[Any]) -> Any:
-        known = {name: values[name] for name in earlier if name in values}
+    def expand_default(values: dict[str, Any], context: ToolContext[Any]) -> Any:
+        known_values = {name: values[name] for name in earlier if name in values}
         if "${project_dir" in text:
-            known["project_dir"] = context.project_dir
-        filled = expand(text, known)
-        core = get_args(wanted)[0] if get_origin(wanted) is typing.Annotated else wanted
-        return core(filled) if isinstance(core, type) and core is not str else filled
+            known_values["project_dir"] = context.project_dir
+        filled = expand(text, known_values)
+        base_type = get_args(hint)[0] if get_origin(hint) is typing.Annotated else hint
+        return base_type(filled) if isinstance(base_type, type) and base_type is not str else filled
 
-    return fill
+    return expand_default
 
 
-def awaited(hint: Any) -> Any:
+def resolve_return_type(hint: Any) -> Any:
     """Return what a caller gets in the end: the item list of a stream, the value of an awaitable."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Awaitable, Coroutine) and args:

@@ -87,12 +87,12 @@ class Client(Protocol):
         """Let go of the connection while a long call goes on; a client of a session comes back for the answer."""
         ...
 
-    def heard(self, level: int, message: str) -> None:
+    def on_log(self, level: int, message: str) -> None:
         """Take a log record."""
         ...
 
 
-class Relay(Protocol):
+class UpstreamCaller(Protocol):
     """A caller for whom a request is passed on to a server behind us, in the words of the wire."""
 
     log_level: str | None
@@ -103,15 +103,15 @@ class Relay(Protocol):
         """What the caller says it can do."""
         ...
 
-    def resumed(self, about: str) -> tuple[dict[str, Any], str | None]:
+    def get_earlier_answers(self, request_key: str) -> tuple[dict[str, Any], str | None]:
         """Return what was answered to a request of ours in earlier rounds, and what its server wants back with it."""
         ...
 
-    def begun(self, about: str) -> Mapping[str, Any] | None:
+    def get_started_task(self, request_key: str) -> Mapping[str, Any] | None:
         """Return the task that a request of ours became in an earlier round."""
         ...
 
-    def defer(self, about: str, task: Mapping[str, Any]) -> None:
+    def defer(self, request_key: str, task: Mapping[str, Any]) -> None:
         """Have a request that became a task go on beside the call, where the caller can wait for a task.
 
         Raises:
@@ -120,7 +120,7 @@ class Relay(Protocol):
         ...
 
     async def forward(
-        self, about: str, questions: Mapping[str, Mapping[str, Any]], state: str | None
+        self, request_key: str, questions: Mapping[str, Mapping[str, Any]], state: str | None
     ) -> Mapping[str, Any]:
         """Have the caller answer what a server asks about a request; `state` is what it wants back with the answers.
 
@@ -129,15 +129,15 @@ class Relay(Protocol):
         """
         ...
 
-    def answered(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
+    def record_answer(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
         """Take note of an answer as the wire had it."""
         ...
 
-    def put(self, method: str, params: Mapping[str, Any]) -> None:
+    def queue_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on; never waits."""
         ...
 
 
-def relay_of(caller: Any) -> Relay | None:
+def as_upstream_caller(caller: Any) -> UpstreamCaller | None:
     """Return the caller as one to pass on to; `None` where there is none, or it is in another process."""
     return caller if hasattr(type(caller), "forward") else None

@@ -16,7 +16,7 @@ _PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"
 def expand(text: str, values: Mapping[str, Any]) -> str:
     """Return `text` with its placeholders filled; an unknown name without a fallback stays as it is."""
 
-    def fill(match: re.Match[str]) -> str:
+    def replace_placeholder(match: re.Match[str]) -> str:
         name, fallback = match.groups()
         if name is None:
             return "${"
@@ -24,4 +24,4 @@ def expand(text: str, values: Mapping[str, Any]) -> str:
             return str(values[name])
         return match.group() if fallback is None else fallback
 
-    return re.sub(_PLACEHOLDER, fill, text)
+    return re.sub(_PLACEHOLDER, replace_placeholder, text)

@@ -24,23 +24,23 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
 
-from toolmason._core.define.foreign_types import explained, settled
-from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, Rest, TypeSchema, subschemas
+from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs
+from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, ExtraKeys, TypeSchema, iter_subschemas
 from toolmason.errors import UnsupportedType
 
-_NO_SCHEMA = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
+_SCHEMA_ERRORS = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
 
 
-_NAMES = "x-member-names"
+_MEMBER_NAMES_KEY = "x-member-names"
 
 
-class _Generator(GenerateJsonSchema):
+class _SchemaGenerator(GenerateJsonSchema):
     """Pydantic's generator, without the titles that repeat names, and with numbers for decimals."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.classes: set[str] = set()
-        self.decimals = False
+        self.class_names: set[str] = set()
+        self.has_decimals = False
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         # Fields stay in the order the developer wrote; it is stable, and it reads better.
@@ -54,7 +54,7 @@ class _Generator(GenerateJsonSchema):
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         if self.mode == "serialization":
             return super().decimal_schema(schema)
-        self.decimals = True
+        self.has_decimals = True
         result: JsonSchemaValue = {"type": "number"}
         bounds = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
         bounds["multiple_of"] = "multipleOf"
@@ -65,37 +65,37 @@ class _Generator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         # A set has another order in each process, and a schema must not.
-        shown = super().encode_default(dft)
-        return sorted(shown, key=to_json) if isinstance(dft, set | frozenset) else shown
+        encoded = super().encode_default(dft)
+        return sorted(encoded, key=to_json) if isinstance(dft, set | frozenset) else encoded
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         result = super().enum_schema(schema)
-        self.classes.add(schema["cls"].__name__)
+        self.class_names.add(schema["cls"].__name__)
         values = result.get("enum", [result.get("const")])
-        result[_NAMES] = {m.name: v for m, v in zip(schema["members"], values, strict=False)}
+        result[_MEMBER_NAMES_KEY] = {m.name: v for m, v in zip(schema["members"], values, strict=False)}
         return result
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        self.classes.add(schema["cls"].__name__)
+        self.class_names.add(schema["cls"].__name__)
         return super().model_schema(schema)
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        self.classes.add(getattr(schema.get("cls"), "__name__", ""))
+        self.class_names.add(getattr(schema.get("cls"), "__name__", ""))
         return super().typed_dict_schema(schema)
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        self.classes.add(schema["cls"].__name__)
+        self.class_names.add(schema["cls"].__name__)
         return super().dataclass_schema(schema)
 
     def finish(self, schema: JsonSchemaValue) -> EnumNames:
         """Drop titles that only repeat a class's name; return the member names of each enum in the schema."""
         names: EnumNames = {}
-        for node in subschemas(schema):
-            if node.get("title") in self.classes:
+        for node in iter_subschemas(schema):
+            if node.get("title") in self.class_names:
                 del node["title"]
             if node.get("description") == "An enumeration.":
                 del node["description"]
-            if (members := node.pop(_NAMES, None)) is not None:
+            if (members := node.pop(_MEMBER_NAMES_KEY, None)) is not None:
                 names[id(node)] = members
         return names
 
@@ -107,39 +107,39 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
         UnsupportedType: the type has no JSON Schema; the cause says why.
     """
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(explained(hint))
-        generator = _Generator(by_alias=True)
-        schema = settled(generator.generate(adapter.core_schema, mode))
-    except _NO_SCHEMA as error:
+        adapter: TypeAdapter[Any] = TypeAdapter(adapt_hint(hint))
+        generator = _SchemaGenerator(by_alias=True)
+        schema = restore_struct_refs(generator.generate(adapter.core_schema, mode))
+    except _SCHEMA_ERRORS as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
     validator = cast("SchemaValidator", adapter.validator)
     names = generator.finish(schema)
     if mode == "validation":
-        return TypeSchema(schema, validator, adapter.serializer, names, decimals=generator.decimals)
+        return TypeSchema(schema, validator, adapter.serializer, names, has_decimals=generator.has_decimals)
     core = repr(adapter.core_schema)
     aliased, says_nan = "serialization_alias" in core, "ser_json_inf_nan" in core
-    return TypeSchema(schema, validator, adapter.serializer, names, aliased=aliased, says_nan=says_nan)
+    return TypeSchema(schema, validator, adapter.serializer, names, has_aliases=aliased, writes_nan=says_nan)
 
 
 _CONFIG = ConfigDict(allow_inf_nan=False)
 _SERIALIZER = SchemaSerializer(core_schema.any_schema())
 
 
-def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: Any = None) -> TypeSchema:
+def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_items: Any = None) -> TypeSchema:
     """Return the schema and validator of an object with these fields; what it reads has Python's names."""
-    if extra_items is None and (plain := _plain_object(fields, extra)) is not None:
-        return plain
+    if extra_items is None and (plain_schema := _compile_plain_object(fields, extra)) is not None:
+        return plain_schema
     options = {} if extra_items is None else {"extra_items": extra_items}
-    make: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
-    kind = make("Arguments", {name: _annotated(name, spec) for name, spec in fields.items()}, **options)
-    kind.__pydantic_config__ = {**_CONFIG, "extra": extra}
+    make_typed_dict: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    arguments_type = make_typed_dict("Arguments", {name: _annotate(name, spec) for name, spec in fields.items()}, **options)
+    arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra}
     try:
-        compiled = compile_type(kind)
+        compiled = compile_type(arguments_type)
     except SchemaError:
         # Only where a pattern needs it: Python's engine has look-around, and no bound on the time that it takes.
-        kind.__pydantic_config__ = {**_CONFIG, "extra": extra, "regex_engine": "python-re"}
+        arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra, "regex_engine": "python-re"}
         try:
-            compiled = compile_type(kind)
+            compiled = compile_type(arguments_type)
         except SchemaError as error:
             raise UnsupportedType(" ".join(str(error).split())) from error
     schema = {"type": "object", "properties": {}, "required": [], **compiled.schema}
@@ -150,40 +150,40 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: Rest, extra_items: An
     return replace(compiled, schema=schema)
 
 
-def _annotated(name: str, spec: FieldSpec) -> Any:
-    more = {word: value for word, value in spec.words.items() if word != "default"}
-    if "default" in spec.words:
-        more["json_schema_extra"] = {"default": spec.words["default"]}
+def _annotate(name: str, spec: FieldSpec) -> Any:
+    field_options = {keyword: value for keyword, value in spec.keywords.items() if keyword != "default"}
+    if "default" in spec.keywords:
+        field_options["json_schema_extra"] = {"default": spec.keywords["default"]}
     if spec.label != name:
-        more["alias"] = spec.label
-    hint = explained(spec.hint)
+        field_options["alias"] = spec.label
+    hint = adapt_hint(spec.hint)
     if spec.schema is not None:
         hint = Annotated[hint, WithJsonSchema(dict(spec.schema))]
-    if more:
-        hint = Annotated[hint, Field(**more)]
+    if field_options:
+        hint = Annotated[hint, Field(**field_options)]
     return Required[hint] if spec.required else NotRequired[hint]
 
 
-def _plain_object(fields: Mapping[str, FieldSpec], extra: Rest) -> TypeSchema | None:
+def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> TypeSchema | None:
     """Put an object together from types that were compiled before; `None` where one of them needs the long way.
 
     Most parameters are texts, numbers and lists of them: compiling each such type once makes a tool half as dear.
     """
-    core: dict[str, core_schema.TypedDictField] = {}
+    core_fields: dict[str, core_schema.TypedDictField] = {}
     properties: dict[str, Any] = {}
     for name, spec in fields.items():
         try:
-            known = None if spec.schema is not None else _plain_type(spec.hint, repr(spec.hint))
+            compiled = None if spec.schema is not None else _compile_plain_type(spec.hint, repr(spec.hint))
         except TypeError:  # a hint that cannot be hashed
-            known = None
-        if known is None:
+            compiled = None
+        if compiled is None:
             return None
         alias = None if spec.label == name else spec.label
-        core[name] = core_schema.typed_dict_field(known[0], required=spec.required, validation_alias=alias)
-        properties[spec.label] = {**known[1], **spec.words}
-    whole = core_schema.typed_dict_schema(core, extra_behavior=extra)
+        core_fields[name] = core_schema.typed_dict_field(compiled[0], required=spec.required, validation_alias=alias)
+        properties[spec.label] = {**compiled[1], **spec.keywords}
+    full_schema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra)
     # Saying "strict" with each call, and looking for strange names, are each a tenth of reading small arguments.
-    loose = core_schema.typed_dict_schema(core, extra_behavior="ignore", config={"strict": True})
+    lenient_schema = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config={"strict": True})
     schema = {
         "type": "object",
         "properties": properties,
@@ -191,7 +191,7 @@ def _plain_object(fields: Mapping[str, FieldSpec], extra: Rest) -> TypeSchema | 
         "additionalProperties": extra != "forbid",
     }
     try:
-        return TypeSchema(schema, SchemaValidator(whole), _SERIALIZER, skim=SchemaValidator(loose).validate_json)
+        return TypeSchema(schema, SchemaValidator(full_schema), _SERIALIZER, validate_strict=SchemaValidator(lenient_schema).validate_json)
     except SchemaError:  # a pattern that only Python's engine knows
         return None
 
@@ -205,23 +205,23 @@ _SCALARS: dict[Any, tuple[CoreSchema, JsonSchemaValue]] = {
 
 
 @lru_cache(maxsize=2048)
-def _plain_type(hint: Any, written: str) -> tuple[CoreSchema, JsonSchemaValue] | None:
+def _compile_plain_type(hint: Any, hint_text: str) -> tuple[CoreSchema, JsonSchemaValue] | None:
     """Compile a type that stands by itself: no class of its own, nothing shared, no decimal.
 
     `written` is the hint as text: unions that differ only in order are equal, and must not share a schema.
     """
-    del written
+    del hint_text
     if hint in _SCALARS:
         return _SCALARS[hint]
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=_CONFIG)
-        generator = _Generator(by_alias=True)
+        generator = _SchemaGenerator(by_alias=True)
         schema = generator.generate(adapter.core_schema, "validation")
-    except (*_NO_SCHEMA, SchemaError):
+    except (*_SCHEMA_ERRORS, SchemaError):
         return None
-    alone = "$defs" not in schema and "$ref" not in repr(schema) and not generator.classes and not generator.decimals
-    own_class = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
-    return (adapter.core_schema, schema) if alone and not own_class and explained(hint) is hint else None
+    self_contained = "$defs" not in schema and "$ref" not in repr(schema) and not generator.class_names and not generator.has_decimals
+    is_named_tuple = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
+    return (adapter.core_schema, schema) if self_contained and not is_named_tuple and adapt_hint(hint) is hint else None
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from pydantic_core import SchemaSerializer, SchemaValidator
 
 from toolmason._core.values.definition import JsonSchema
 
-Rest: TypeAlias = Literal["ignore", "forbid", "allow"]
+ExtraKeys: TypeAlias = Literal["ignore", "forbid", "allow"]
 EnumNames: TypeAlias = dict[int, dict[str, Any]]
 """For each enum in a schema, by the identity of its node: member names → values, so that a model may say either."""
 
@@ -27,13 +27,13 @@ class TypeSchema:
     validator: SchemaValidator
     serializer: SchemaSerializer
     enum_names: EnumNames = field(default_factory=dict)
-    aliased: bool = False
+    has_aliases: bool = False
     """Whether a field is written under another name than Python's."""
-    decimals: bool = False
+    has_decimals: bool = False
     """Whether there is a decimal, which pydantic reads from a text too."""
-    skim: Callable[[str], dict[str, Any]] | None = None
+    validate_strict: Callable[[str], dict[str, Any]] | None = None
     """As the validator of an object, strict, but a name nobody asked for is left out without a word."""
-    says_nan: bool = False
+    writes_nan: bool = False
     """Whether a NaN is written as such, and not as null."""
 
 
@@ -44,13 +44,13 @@ class FieldSpec:
     label: str
     hint: Any
     required: bool
-    words: Mapping[str, Any]
+    keywords: Mapping[str, Any]
     """`description`, `examples`, `default`, as the schema shows them."""
     schema: Mapping[str, Any] | None = None
     """The field's schema, instead of the one its type gives."""
 
 
-def resolved_root(schema: JsonSchema) -> JsonSchema:
+def resolve_root(schema: JsonSchema) -> JsonSchema:
     """Return a schema whose root says what it is: a type that contains itself is written as a reference there."""
     if "$ref" not in schema:
         return schema
@@ -58,12 +58,12 @@ def resolved_root(schema: JsonSchema) -> JsonSchema:
     return {**schema["$defs"][name], "$defs": schema["$defs"]}
 
 
-_MAPS = ("properties", "$defs", "patternProperties", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+_MAPPING_KEYWORDS = ("properties", "$defs", "patternProperties", "dependentSchemas")
+_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE_KEYWORDS = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 
 
-def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
+def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield the schema and every schema in it; references are not followed."""
     stack = [schema]
     while stack:
@@ -71,18 +71,18 @@ def subschemas(schema: Any) -> Iterator[dict[str, Any]]:
         if not isinstance(node, dict):
             continue
         yield node
-        for key in _MAPS:
+        for key in _MAPPING_KEYWORDS:
             stack.extend(node.get(key, {}).values())
-        for key in _LISTS:
+        for key in _LIST_KEYWORDS:
             stack.extend(node.get(key, ()))
-        stack.extend(node[key] for key in _SINGLE if key in node)
+        stack.extend(node[key] for key in _SINGLE_KEYWORDS if key in node)
 
 
-def admits_anything(schema: JsonSchema) -> bool:
+def admits_unbounded_depth(schema: JsonSchema) -> bool:
     """Tell whether values of unbounded depth fit: anything goes somewhere, or a type contains itself."""
-    if _contains_itself(schema.get("$defs", {})):
+    if _is_recursive(schema.get("$defs", {})):
         return True
-    for node in subschemas(schema):
+    for node in iter_subschemas(schema):
         if "$ref" in node:
             continue
         kind = node.get("type")
@@ -95,24 +95,24 @@ def admits_anything(schema: JsonSchema) -> bool:
     return False
 
 
-def _contains_itself(definitions: Mapping[str, Any]) -> bool:
+def _is_recursive(definitions: Mapping[str, Any]) -> bool:
     """Tell whether a definition refers to itself, however far round."""
-    refers = {
-        name: {str(node["$ref"]).removeprefix("#/$defs/") for node in subschemas(part) if "$ref" in node}
+    references = {
+        name: {str(node["$ref"]).removeprefix("#/$defs/") for node in iter_subschemas(part) if "$ref" in node}
         for name, part in definitions.items()
     }
-    while free := [name for name, others in refers.items() if not others & refers.keys()]:
-        for name in free:
-            del refers[name]
-    return bool(refers)
+    while resolved_names := [name for name, others in references.items() if not others & references.keys()]:
+        for name in resolved_names:
+            del references[name]
+    return bool(references)
 
 
 def admits_nan(schema: JsonSchema) -> bool:
     """Tell whether a NaN could pass: anything goes somewhere, or a model with rules of its own takes a number."""
     nested = schema.get("$defs", {}).values()
-    return any(node.get("type") == "number" for part in nested for node in subschemas(part)) or admits_anything(schema)
+    return any(node.get("type") == "number" for part in nested for node in iter_subschemas(part)) or admits_unbounded_depth(schema)
 
 
 def admits_number(schema: JsonSchema) -> bool:
     """Tell whether a number that is not whole fits somewhere."""
-    return any(node.get("type") == "number" for node in subschemas(schema)) or admits_anything(schema)
+    return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)

@@ -19,15 +19,15 @@ from pydantic_core import PydanticUndefined
 
 from toolmason._core.define.context import Inject, ProjectDir, ToolContext, find_dependency
 from toolmason._core.define.decorators import MISSING, Param, ParamSpec
-from toolmason._core.define.docstrings import read
+from toolmason._core.define.docstrings import parse_docstring
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, DefinitionError
 
-Filler: TypeAlias = Callable[[ToolContext[Any]], Any]
+Injector: TypeAlias = Callable[[ToolContext[Any]], Any]
 """Finds the value of an injected parameter."""
 
-_PLAIN: Final = Param()
-_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
+_DEFAULT_PARAM: Final = Param()
+_IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -38,11 +38,11 @@ class Parameter:
     """As Python calls it."""
     hint: Any
     """Its type, with the metadata that pydantic reads."""
-    param: Param = _PLAIN
+    param: Param = _DEFAULT_PARAM
     description: str | None = None
     default: Any = MISSING
     factory: Callable[[], Any] | None = None
-    filler: Filler | None = None
+    injector: Injector | None = None
     """Set where the application fills it; the model never sees it."""
     positional: bool = False
 
@@ -77,20 +77,20 @@ class Signature:
     """What the docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
 
 
-def place_of(fn: Any) -> str:
+def describe_location(fn: Any) -> str:
     """Return where a function is written, for messages: `function 'f' (app.py:12)`."""
-    code = getattr(inner_function(fn), "__code__", None)
-    name = name_of(fn)
+    code = getattr(unwrap_function(fn), "__code__", None)
+    name = get_function_name(fn)
     return f"function {name!r} ({code.co_filename}:{code.co_firstlineno})" if code is not None else f"callable {name!r}"
 
 
-def name_of(fn: Any) -> str:
+def get_function_name(fn: Any) -> str:
     """Return the name of a function, method, partial or callable object."""
-    inner = inner_function(fn)
+    inner = unwrap_function(fn)
     return str(getattr(fn, "__name__", None) or (type(fn).__name__ if inner.__name__ == "__call__" else inner.__name__))
 
 
-def inner_function(fn: Any) -> Any:
+def unwrap_function(fn: Any) -> Any:
     """Return the function behind a partial, a method or a callable object."""
     while True:
         if isinstance(fn, functools.partial):
@@ -111,52 +111,52 @@ def read_signature(
         DefinitionError: a parameter without a type, a contradiction, a hint that cannot be read; names
             the function, file, line, parameter and the fix.
     """
-    hints = _hints_of(fn, local_names)
+    hints = _get_type_hints(fn, local_names)
     specs = {spec.name: spec for spec in params}
-    doc = read(inner_function(fn).__doc__)
+    doc = parse_docstring(unwrap_function(fn).__doc__)
     documented = doc.parameters
-    hidden = _bound_by_partial(fn)
-    found: list[Parameter] = []
+    bound_names = _get_partial_keywords(fn)
+    parameters: list[Parameter] = []
     extra_hint: Any = MISSING
-    for raw in _raw_parameters(fn):
-        if raw.name in hidden:
+    for raw in _get_raw_parameters(fn):
+        if raw.name in bound_names:
             continue
         if raw.kind is raw.VAR_POSITIONAL:
             raise DefinitionError(
-                f"{place_of(fn)}: `*{raw.name}` cannot be called by name. Write `{raw.name}: list[...]` instead."
+                f"{describe_location(fn)}: `*{raw.name}` cannot be called by name. Write `{raw.name}: list[...]` instead."
             )
         spec = specs.pop(raw.name, None)
         hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else spec.type
         if raw.kind is raw.VAR_KEYWORD:
             extra_hint = Any if hint is MISSING else hint
         else:
-            found.append(_parameter(fn, raw, hint, spec, documented))
+            parameters.append(_make_parameter(fn, raw, hint, spec, documented))
     if specs:
         raise DefinitionError(
-            f"{place_of(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
+            f"{describe_location(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
         )
-    names = {parameter.name for parameter in found}
-    strays = [f"{name}: {text}" for name, text in documented.items() if name not in names]
-    text = "\n".join([doc.text, *strays]).strip() if strays else doc.text
-    return Signature(tuple(found), hints.get("return", MISSING), extra_hint, text)
+    names = {parameter.name for parameter in parameters}
+    unmatched = [f"{name}: {text}" for name, text in documented.items() if name not in names]
+    text = "\n".join([doc.text, *unmatched]).strip() if unmatched else doc.text
+    return Signature(tuple(parameters), hints.get("return", MISSING), extra_hint, text)
 
 
-def _hints_of(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:
-    inner = inner_function(fn)
+def _get_type_hints(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:
+    inner = unwrap_function(fn)
     try:
         return typing.get_type_hints(inner, localns=dict(local_names) if local_names else None, include_extras=True)
     except NameError as error:
         raise DefinitionError(
-            f"{place_of(fn)}: the annotation names {error.name!r}, which is not known there. "
+            f"{describe_location(fn)}: the annotation names {error.name!r}, which is not known there. "
             "Import it at run time (not only under `if TYPE_CHECKING`), or define it before the tool."
         ) from error
     except (TypeError, SyntaxError) as error:
         raise DefinitionError(
-            f"{place_of(fn)}: an annotation cannot be read: {error}. Correct the annotation."
+            f"{describe_location(fn)}: an annotation cannot be read: {error}. Correct the annotation."
         ) from error
 
 
-def _raw_parameters(fn: Any) -> list[inspect.Parameter]:
+def _get_raw_parameters(fn: Any) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(fn).parameters.values())
     except (ValueError, TypeError) as error:
@@ -166,44 +166,44 @@ def _raw_parameters(fn: Any) -> list[inspect.Parameter]:
         ) from error
 
 
-def _bound_by_partial(fn: Any) -> set[str]:
+def _get_partial_keywords(fn: Any) -> set[str]:
     # What the developer fixed with functools.partial is fixed: a model must not be able to change it.
-    hidden: set[str] = set()
+    keywords: set[str] = set()
     while isinstance(fn, functools.partial):
-        hidden.update(fn.keywords)
+        keywords.update(fn.keywords)
         fn = fn.func
-    return hidden
+    return keywords
 
 
-def _parameter(
+def _make_parameter(
     fn: Any, raw: inspect.Parameter, hint: Any, spec: ParamSpec | None, documented: Mapping[str, str]
 ) -> Parameter:
     if hint is MISSING and raw.name != "project_dir":
         raise DefinitionError(
-            f"{place_of(fn)}: parameter {raw.name!r} has no type. Write `{raw.name}: str` "
+            f"{describe_location(fn)}: parameter {raw.name!r} has no type. Write `{raw.name}: str` "
             "(or whichever type fits; `Any` takes anything)."
         )
-    filler = _filler_for(raw.name, hint)
+    injector = _find_injector(raw.name, hint)
     positional = raw.kind is raw.POSITIONAL_ONLY
-    if filler is not None:
-        filler = filler if raw.default is raw.empty else _or_default(filler, raw.default)
-        return Parameter(raw.name, hint, filler=filler, positional=positional)
-    core, metadata = _parted(hint)
-    param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _PLAIN)
+    if injector is not None:
+        injector = injector if raw.default is raw.empty else _with_default(injector, raw.default)
+        return Parameter(raw.name, hint, injector=injector, positional=positional)
+    base_type, metadata = _split_annotated(hint)
+    param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _DEFAULT_PARAM)
     texts = [m for m in metadata if isinstance(m, str)]
-    infos = [m for m in metadata if _is_field(m)]
+    field_infos = [m for m in metadata if _is_field(m)]
     if _is_field(raw.default):
-        infos.append(raw.default)
-    described = [param.description, *texts, *(info.description for info in infos), documented.get(raw.name)]
-    kept = tuple(m for m in metadata if not isinstance(m, Param | str))
+        field_infos.append(raw.default)
+    descriptions = [param.description, *texts, *(info.description for info in field_infos), documented.get(raw.name)]
+    pydantic_metadata = tuple(m for m in metadata if not isinstance(m, Param | str))
     if _is_field(raw.default):
-        kept = (*kept, raw.default)
-    default, factory = _default_of(fn, raw, param, infos)
+        pydantic_metadata = (*pydantic_metadata, raw.default)
+    default, factory = _find_default(fn, raw, param, field_infos)
     return Parameter(
         raw.name,
-        Annotated[(core, *kept)] if kept else core,
+        Annotated[(base_type, *pydantic_metadata)] if pydantic_metadata else base_type,
         param,
-        next((text for text in described if text), None),
+        next((text for text in descriptions if text), None),
         default,
         factory,
         positional=positional,
@@ -216,22 +216,22 @@ def _is_field(value: Any) -> bool:
     return fields is not None and isinstance(value, fields.FieldInfo)
 
 
-def _or_default(filler: Filler, default: Any) -> Filler:
-    def fill(context: ToolContext[Any]) -> Any:
+def _with_default(injector: Injector, default: Any) -> Injector:
+    def inject(context: ToolContext[Any]) -> Any:
         try:
-            return filler(context)
+            return injector(context)
         except ConfigError:
             return default
 
-    return fill
+    return inject
 
 
-def _default_of(
-    fn: Any, raw: inspect.Parameter, param: Param, infos: Sequence[Any]
+def _find_default(
+    fn: Any, raw: inspect.Parameter, param: Param, field_infos: Sequence[Any]
 ) -> tuple[Any, Callable[[], Any] | None]:
     default: Any = MISSING
     factory: Callable[[], Any] | None = None
-    for info in infos:
+    for info in field_infos:
         if info.default is not PydanticUndefined and info.default is not ...:
             default = info.default
         factory = typing.cast("Callable[[], Any] | None", info.default_factory) or factory
@@ -241,23 +241,23 @@ def _default_of(
         default = param.default
     if param.required and (default is not MISSING or factory is not None):
         raise DefinitionError(
-            f"{place_of(fn)}: parameter {raw.name!r} is required and has the default {default!r}. Drop one of the two."
+            f"{describe_location(fn)}: parameter {raw.name!r} is required and has the default {default!r}. Drop one of the two."
         )
     if param.template and not isinstance(default, str):
-        raise DefinitionError(f"{place_of(fn)}: parameter {raw.name!r} is a template; its default must be a text.")
+        raise DefinitionError(f"{describe_location(fn)}: parameter {raw.name!r} is a template; its default must be a text.")
     return default, factory
 
 
-def _filler_for(name: str, hint: Any) -> Filler | None:
-    core, metadata = _parted(hint)
-    plain = _without_none(core)
+def _find_injector(name: str, hint: Any) -> Injector | None:
+    base_type, metadata = _split_annotated(hint)
+    bare_type = _strip_none(base_type)
     if name == "project_dir" or any(m is ProjectDir for m in metadata):
-        return (lambda context: str(context.project_dir)) if plain is str else (lambda context: context.project_dir)
+        return (lambda context: str(context.project_dir)) if bare_type is str else (lambda context: context.project_dir)
     for mark in metadata:
         if mark is Inject or isinstance(mark, Inject):
             marker = mark if isinstance(mark, Inject) else Inject()
-            return lambda context, marker=marker: find_dependency(context, marker, name, plain)  # type: ignore[misc]
-    kind = get_origin(plain) or plain
+            return lambda context, marker=marker: find_dependency(context, marker, name, bare_type)  # type: ignore[misc]
+    kind = get_origin(bare_type) or bare_type
     if isinstance(kind, type) and issubclass(kind, ToolContext):
         return lambda context: context
     if _is_config(kind):
@@ -273,12 +273,12 @@ def _is_config(kind: Any) -> bool:
     return module is not None and kind is module.Config
 
 
-def _parted(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _split_annotated(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a hint without its `Annotated`, and what that said."""
     return (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
-def _without_none(hint: Any) -> Any:
+def _strip_none(hint: Any) -> Any:
     if get_origin(hint) not in (Union, types.UnionType):
         return hint
     rest = [arg for arg in get_args(hint) if arg is not type(None)]
@@ -298,10 +298,10 @@ def admits_none(hint: Any) -> bool:
     return get_origin(hint) in (Union, types.UnionType) and any(map(admits_none, get_args(hint)))
 
 
-def is_shared_safely(default: Any) -> bool:
+def is_safe_to_share(default: Any) -> bool:
     """Tell whether one default object may serve every call, because nothing can change it."""
     if isinstance(default, tuple | frozenset):
-        return all(map(is_shared_safely, default))
-    if isinstance(default, _ATOMS):
+        return all(map(is_safe_to_share, default))
+    if isinstance(default, _IMMUTABLE_TYPES):
         return True
     return getattr(type(default), "__hash__", None) is not None and not isinstance(default, list | dict | set)

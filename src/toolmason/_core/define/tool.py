@@ -24,18 +24,18 @@ from toolmason._core.define.decorators import (
     MISSING,
     Declaration,
     ParamSpec,
-    SchemaWords,
-    ToolWords,
-    declaration_from,
-    declared_on,
-    redeclared,
+    SchemaToolKeywords,
+    ToolKeywords,
+    make_declaration,
+    get_declaration,
+    update_declaration,
 )
-from toolmason._core.define.inputs import Inputs, inputs_from_schema, inputs_of, machinery, narrowed
-from toolmason._core.define.invocation import Kind, awaited, caller_of, kind_of, standins, streams
-from toolmason._core.define.schema_nodes import TypeSchema, resolved_root
-from toolmason._core.define.signature import name_of, place_of, read_signature
+from toolmason._core.define.inputs import Inputs, compile_schema_inputs, compile_inputs, schema_compiler, narrow_inputs
+from toolmason._core.define.invocation import FunctionKind, resolve_return_type, make_caller, get_function_kind, make_defaults, is_generator_function
+from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
+from toolmason._core.define.signature import get_function_name, describe_location, read_signature
 from toolmason._core.values.content import CONTENT_TYPES
-from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
+from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.results import ToolReturn
 from toolmason.errors import DefinitionError
 
@@ -45,19 +45,19 @@ class Tool(ABC):
 
     definition: ToolDefinition
     options: ToolOptions = ToolOptions()
-    kind: Kind = "async"
+    kind: FunctionKind = "async"
     """Whether calling it gives an awaitable, or blocks."""
     returns: Any = MISSING
     """The return type, or `MISSING` where none is known."""
-    shown: tuple[str, ...] = ()
+    substitutable: tuple[str, ...] = ()
     """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
-    open_ended: bool = False
+    accepts_extra: bool = False
     """Whether it takes arguments that its schema does not name."""
-    listener: Any = None
-    """Told of each call before it runs: `await listener.tell(values, call)`; see `augment`."""
-    rendered: Callable[[Any], dict[str, Any]] | None = None
+    on_arguments: Any = None
+    """Told of each call before it runs: `await listener.notify(values, call)`; see `augment`."""
+    renderer: Callable[[Any], dict[str, Any]] | None = None
     """What turns its value into the fields of a result, where that is not our own way."""
-    direct: Callable[..., Any] | None = None
+    plain_function: Callable[..., Any] | None = None
     """The plain function to call with the values as keywords, where nothing else has to be done."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Tool(ABC):
     @cached_property
     def inputs(self) -> Inputs:
         """What it takes, compiled from its definition."""
-        return inputs_from_schema(
+        return compile_schema_inputs(
             self.name, self.definition.input_schema, extra=self.options.extra, strict_types=self.options.strict_types
         )
 
@@ -91,7 +91,7 @@ class Tool(ABC):
         """Its return type, compiled, where there is one."""
         return None
 
-    def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+    def fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         """Return the values with everything that the model does not send.
 
         Raises:
@@ -100,7 +100,7 @@ class Tool(ABC):
         del context
         return values
 
-    def start(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+    def invoke_raw(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
         """Call the tool with complete values: an awaitable for an async one, the value for a sync one."""
         return self.invoke(values, context)
 
@@ -109,15 +109,15 @@ class Tool(ABC):
         """The tool itself, under whatever name it is known here."""
         return self
 
-    def ready(self) -> Tool:
+    def load(self) -> Tool:
         """Return the tool to call: itself, or the one that it stands for until it is loaded."""
         return self
 
-    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
         """Return the value that a parameter of this name has in a call."""
         return values.get(name)
 
-    def crossing(
+    def picklable_call(
         self, values: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
         """Return what another process has to call: a function, the names it takes by position, and the values."""
@@ -129,13 +129,13 @@ class Tool(ABC):
         *,
         input_schema: Mapping[str, Any] | None = None,
         params: Sequence[ParamSpec] = (),
-        **words: Unpack[ToolWords],
+        **keywords: Unpack[ToolKeywords],
     ) -> FunctionTool:
         """Make a tool from a function; what is given here goes over what `@tool` on it says.
 
         `input_schema` replaces the schema that the signature gives; `params` describes parameters by name.
         """
-        declaration = redeclared(declared_on(fn) or Declaration("tool"), words)
+        declaration = update_declaration(get_declaration(fn) or Declaration("tool"), keywords)
         return FunctionTool(fn, declaration, schema=input_schema, params=params)
 
     @staticmethod
@@ -144,10 +144,10 @@ class Tool(ABC):
         description: str,
         input_schema: Mapping[str, Any],
         handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
-        **words: Unpack[SchemaWords],
+        **keywords: Unpack[SchemaToolKeywords],
     ) -> SchemaTool:
         """Make a tool from a hand-written schema and a handler, sync or async, that takes (arguments, context)."""
-        declaration = declaration_from({**words, "name": name, "description": description or None})
+        declaration = make_declaration({**keywords, "name": name, "description": description or None})
         return SchemaTool(handler, input_schema, declaration)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -167,23 +167,23 @@ class SchemaTool(Tool):
         schema: Mapping[str, Any],
         declaration: Declaration,
     ) -> None:
-        name, output = declaration.name or name_of(handler), declaration.output_schema
+        name, output = declaration.name or get_function_name(handler), declaration.output_schema
         self.definition = ToolDefinition(
             name,
-            declaration.description or in_words(name),
+            declaration.description or name_to_words(name),
             {"type": "object", **schema},
             dict(output) if isinstance(output, Mapping) else None,
             declaration.title,
         )
         self.options = declaration.options
-        self.handler, self.open_ended = handler, True
-        self.kind = kind_of(handler)
+        self.handler, self.accepts_extra = handler, True
+        self.kind = get_function_kind(handler)
         self.inputs  # noqa: B018 - a schema that is none is told now, not at the first call
 
     @property
     @override
     def origin(self) -> str:
-        return place_of(self.handler)
+        return describe_location(self.handler)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
@@ -191,11 +191,11 @@ class SchemaTool(Tool):
         return await value if inspect.isawaitable(value) else value
 
     @override
-    def start(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
+    def invoke_raw(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
         return self.handler(values, context)
 
     @override
-    def crossing(
+    def picklable_call(
         self, values: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
         return self.handler, ("arguments", "context"), {"arguments": values, "context": context}
@@ -217,55 +217,55 @@ class FunctionTool(Tool):
         self.options = options = declaration.options
         signature = read_signature(fn, declaration.local_names, params)
         self.parameters = signature.parameters
-        self.returns = awaited(signature.returns)
-        self.open_ended = signature.extra_hint is not MISSING
-        self.inputs = inputs_of(
+        self.returns = resolve_return_type(signature.returns)
+        self.accepts_extra = signature.extra_hint is not MISSING
+        self.inputs = compile_inputs(
             fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
         )
         if schema is not None:
-            self.inputs = narrowed(self.inputs, declaration.name or name_of(fn), schema)
-        self.kind, self.start = caller_of(fn, signature.parameters)  # type: ignore[method-assign]
-        self._fillers = tuple((p.name, p.filler) for p in signature.parameters if p.filler is not None)
-        self._standins = standins(signature.parameters, every=options.substitute_result)
+            self.inputs = narrow_inputs(self.inputs, declaration.name or get_function_name(fn), schema)
+        self.kind, self.invoke_raw = make_caller(fn, signature.parameters)  # type: ignore[method-assign]
+        self._injectors = tuple((p.name, p.injector) for p in signature.parameters if p.injector is not None)
+        self._defaults = make_defaults(signature.parameters, include_all=options.substitute_result)
         if options.substitute_result:
-            self.shown = tuple(p.name for p in signature.parameters if p.filler is None)
-        if not (self._fillers or self._standins or any(p.positional for p in signature.parameters)) and not streams(fn):
-            self.direct = fn
-        own_name = declaration.name or name_of(fn)
+            self.substitutable = tuple(p.name for p in signature.parameters if p.injector is None)
+        if not (self._injectors or self._defaults or any(p.positional for p in signature.parameters)) and not is_generator_function(fn):
+            self.plain_function = fn
+        own_name = declaration.name or get_function_name(fn)
         self.definition = ToolDefinition(
             own_name,
-            declaration.description or description or signature.text or in_words(own_name),
+            declaration.description or description or signature.text or name_to_words(own_name),
             self.inputs.schema,
-            self._output_schema(declaration),
+            self._make_output_schema(declaration),
             declaration.title,
         )
 
     @property
     @override
     def origin(self) -> str:
-        return place_of(self.fn)
+        return describe_location(self.fn)
 
     @cached_property
     @override
     def output(self) -> TypeSchema | None:
-        if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _gives_content(self.returns):
+        if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _returns_content(self.returns):
             return None
-        return machinery().compile_return(self.returns) if _hashable(self.returns) else None
+        return schema_compiler().compile_return(self.returns) if _is_hashable(self.returns) else None
 
-    def _output_schema(self, declaration: Declaration) -> JsonSchema | None:
+    def _make_output_schema(self, declaration: Declaration) -> JsonSchema | None:
         if isinstance(declaration.output_schema, Mapping):
             return dict(declaration.output_schema)
         if not declaration.output_schema or self.options.converter is not None:
             return None
         if self.returns is str:
-            return _wrapped({"type": "string"})
+            return _wrap_in_result({"type": "string"})
         if self.output is None:
             return None
-        schema = resolved_root(self.output.schema)
-        return schema if schema.get("type") == "object" else _wrapped(schema)
+        schema = resolve_root(self.output.schema)
+        return schema if schema.get("type") == "object" else _wrap_in_result(schema)
 
     @override
-    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
+    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
         for parameter in self.parameters:
             if name in (parameter.name, parameter.label):
                 default = None if parameter.default is MISSING else parameter.default
@@ -273,37 +273,37 @@ class FunctionTool(Tool):
         return None
 
     @override
-    def complete(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
-        for name, fill in self._fillers:
-            values[name] = fill(context)
-        for name, stand_in in self._standins:
+    def fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        for name, inject in self._injectors:
+            values[name] = inject(context)
+        for name, make_default in self._defaults:
             if name not in values:
-                values[name] = stand_in(values, context)
+                values[name] = make_default(values, context)
         return values
 
     @override
-    def crossing(
+    def picklable_call(
         self, values: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
         return self.fn, tuple(p.name for p in self.parameters if p.positional), values
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        value = self.start(self.complete(dict(arguments), context), context)
+        value = self.invoke_raw(self.fill(dict(arguments), context), context)
         return await value if inspect.isawaitable(value) else value
 
 
-class Renamed(Tool):
+class RenamedTool(Tool):
     """A tool under another name; everything else is the tool's own."""
 
     def __init__(self, tool: Tool, name: str) -> None:
         self.tool: Tool = tool
         self.definition = replace(tool.definition, name=name)
         self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
-        self.shown, self.direct, self.listener = tool.shown, tool.direct, tool.listener
-        self.rendered = tool.rendered
+        self.substitutable, self.plain_function, self.on_arguments = tool.substitutable, tool.plain_function, tool.on_arguments
+        self.renderer = tool.renderer
         self.inputs, self.output = tool.inputs, tool.output
-        self.complete, self.start, self.crossing = tool.complete, tool.start, tool.crossing  # type: ignore[method-assign]
+        self.fill, self.invoke_raw, self.picklable_call = tool.fill, tool.invoke_raw, tool.picklable_call  # type: ignore[method-assign]
 
     @property
     @override
@@ -316,34 +316,34 @@ class Renamed(Tool):
         return self.tool.root
 
     @override
-    def value_of(self, name: str, values: Mapping[str, Any]) -> Any:
-        return self.tool.value_of(name, values)
+    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
+        return self.tool.get_argument(name, values)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self.tool.invoke(arguments, context)
 
 
-def _gives_content(hint: Any) -> bool:
+def _returns_content(hint: Any) -> bool:
     if isinstance(hint, type) and (hint in CONTENT_TYPES or hint is ToolReturn):
         return True
-    return any(_gives_content(arg) for arg in get_args(hint))
+    return any(_returns_content(arg) for arg in get_args(hint))
 
 
 def may_hold_content(hint: Any) -> bool:
     """Tell whether a list of this type could hold images and such beside data."""
     args = get_args(hint)
-    return not args or Any in args or object in args or _gives_content(hint)
+    return not args or Any in args or object in args or _returns_content(hint)
 
 
-def _wrapped(schema: JsonSchema) -> JsonSchema:
+def _wrap_in_result(schema: JsonSchema) -> JsonSchema:
     inner = dict(schema)
     defs = inner.pop("$defs", None)
-    whole: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    return {**whole, "$defs": defs} if defs else whole
+    wrapper: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**wrapper, "$defs": defs} if defs else wrapper
 
 
-def _hashable(value: Any) -> bool:
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -351,7 +351,7 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def tool_from(item: Any, declaration: Declaration | None = None) -> Tool:
+def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:
     """Return the tool that a decorated function is, or that a plain one makes.
 
     Raises:
@@ -359,7 +359,7 @@ def tool_from(item: Any, declaration: Declaration | None = None) -> Tool:
     """
     if isinstance(item, Tool):
         return item
-    found = declaration or declared_on(item) or Declaration("tool")
-    if found.kind == "prompt":
-        raise DefinitionError(f"{place_of(item)} is a prompt, not a tool.")
-    return FunctionTool(item, found)
+    effective_declaration = declaration or get_declaration(item) or Declaration("tool")
+    if effective_declaration.kind == "prompt":
+        raise DefinitionError(f"{describe_location(item)} is a prompt, not a tool.")
+    return FunctionTool(item, effective_declaration)

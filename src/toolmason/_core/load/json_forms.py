@@ -14,183 +14,183 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolmason._core.define.decorators import options_from
-from toolmason._core.values.definition import ToolDefinition, ToolOptions, canonical
+from toolmason._core.define.decorators import make_options
+from toolmason._core.values.definition import ToolDefinition, ToolOptions, canonicalize
 from toolmason._core.values.policy import INHERIT, Rate, Retry
 from toolmason.errors import ConfigError, DefinitionError, clip
 
-Form: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 """A JSON object."""
 
-CODE: Final = "code"
+CODE_KEY: Final = "code"
 """The key under which a form names what is code."""
 
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
-SAFETY: Final = (*EFFECTS, "approval", "skip_permission")
+SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "skip_permission")
 """Options that decide whether a call may run; a list that says them wrong must not be used."""
 
-_SEEN_BY_MODELS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
+_MODEL_VISIBLE_KEYS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 """What of a server's definition is in ours, and in its digest."""
-_NOTHING_GIVEN: Final = ToolOptions()
-_DEFAULTS: Final[dict[str, Any]] = {item.name: getattr(_NOTHING_GIVEN, item.name) for item in fields(ToolOptions)}
+_DEFAULT_OPTIONS: Final = ToolOptions()
+_DEFAULTS: Final[dict[str, Any]] = {item.name: getattr(_DEFAULT_OPTIONS, item.name) for item in fields(ToolOptions)}
 
 
-def definition_form(definition: ToolDefinition) -> Form:
+def dump_definition(definition: ToolDefinition) -> JsonObject:
     """Return a definition as JSON; what it does not have is left out."""
-    form: Form = {"name": definition.name}
+    data: JsonObject = {"name": definition.name}
     if definition.title is not None:
-        form["title"] = definition.title
-    form["description"] = definition.description
-    form["input_schema"] = definition.input_schema
+        data["title"] = definition.title
+    data["description"] = definition.description
+    data["input_schema"] = definition.input_schema
     if definition.output_schema is not None:
-        form["output_schema"] = definition.output_schema
-    return form
+        data["output_schema"] = definition.output_schema
+    return data
 
 
-def definition_from(form: Mapping[str, Any], place: str) -> ToolDefinition:
+def load_definition(data: Mapping[str, Any], place: str) -> ToolDefinition:
     """Return the definition that a form describes.
 
     Raises:
         ConfigError: a part is missing or of a wrong type; names the place and the part.
     """
-    name, text, schema = form.get("name"), form.get("description"), form.get("input_schema")
-    output, title = form.get("output_schema"), form.get("title")
+    name, text, schema = data.get("name"), data.get("description"), data.get("input_schema")
+    output, title = data.get("output_schema"), data.get("title")
     # All at once, because a thousand are read when a program starts; what is wrong is looked for only then.
     may_be_absent = (output is None or isinstance(output, dict)) and (title is None or isinstance(title, str))
     if isinstance(name, str) and name.strip() and isinstance(text, str) and isinstance(schema, dict) and may_be_absent:
         return ToolDefinition(name, text, schema, output, title)
-    place = f"{place}: tool {clip(text_in(form, 'name', place))!r}"
+    place = f"{place}: tool {clip(get_text(data, 'name', place))!r}"
     for key in ("description", "title")[: 1 if title is None else 2]:
-        text_in(form, key, place)
+        get_text(data, key, place)
     for key in ("input_schema", "output_schema")[: 1 if output is None else 2]:
-        object_in(form, key, place)
+        get_object(data, key, place)
     raise ConfigError(f"{place} needs a name that is not empty. Build the file again.")
 
 
-def text_in(form: Mapping[str, Any], key: str, place: str) -> str:
+def get_text(data: Mapping[str, Any], key: str, place: str) -> str:
     """Return a text of a form.
 
     Raises:
         ConfigError: there is none.
     """
-    found = form.get(key)
-    if not isinstance(found, str):
-        raise ConfigError(f"{place}: {key!r} must be a text, not {clip(repr(found))}. Build the file again.")
-    return found
+    value = data.get(key)
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}: {key!r} must be a text, not {clip(repr(value))}. Build the file again.")
+    return value
 
 
-def object_in(form: Mapping[str, Any], key: str, place: str) -> Form:
+def get_object(data: Mapping[str, Any], key: str, place: str) -> JsonObject:
     """Return an object of a form.
 
     Raises:
         ConfigError: there is none.
     """
-    found = form.get(key)
-    if not isinstance(found, dict):
-        raise ConfigError(f"{place}: {key!r} must be an object, not {clip(repr(found))}. Build the file again.")
-    return found
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{place}: {key!r} must be an object, not {clip(repr(value))}. Build the file again.")
+    return value
 
 
-def effects_of(options: ToolOptions) -> dict[str, bool]:
+def get_effects(options: ToolOptions) -> dict[str, bool]:
     """Return the effects that a tool says, yes or no; those it does not say are left out."""
     return {name: value for name in EFFECTS if (value := getattr(options, name)) is not None}
 
 
-def wire_of(tool: Any) -> Form | None:
+def get_extra_wire_fields(tool: Any) -> JsonObject | None:
     """Return what the definition of a server's tool holds beside what a model sees; `None` for a tool of our own."""
     entry = getattr(getattr(tool, "root", tool), "entry", None)
-    return None if entry is None else {key: entry[key] for key in sorted(entry) if key not in _SEEN_BY_MODELS}
+    return None if entry is None else {key: entry[key] for key in sorted(entry) if key not in _MODEL_VISIBLE_KEYS}
 
 
-def options_form(options: ToolOptions) -> tuple[Form, list[str]]:
+def dump_options(options: ToolOptions) -> tuple[JsonObject, list[str]]:
     """Return the options that were given, as JSON, and the keys of `meta` that JSON cannot say."""
-    form: Form = {}
-    lost: list[str] = []
+    data: JsonObject = {}
+    unserializable_keys: list[str] = []
     for name in sorted(_DEFAULTS):
         value = getattr(options, name)
         if name == "meta":
             if value:
-                form[name] = {}
+                data[name] = {}
                 for key in sorted(value, key=str):
                     try:
-                        form[name][str(key)] = plain_json(value[key])
+                        data[name][str(key)] = to_plain_json(value[key])
                     except (PydanticSerializationError, ValueError):
-                        lost.append(str(key))
+                        unserializable_keys.append(str(key))
         elif value != _DEFAULTS[name]:
-            form[name] = _option_form(value)
-    return form, lost
+            data[name] = _dump_option(value)
+    return data, unserializable_keys
 
 
-def plain_json(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Return a value as JSON data that is the same in every run: keys and sets in order.
 
     Raises:
         ValueError: JSON cannot say it.
     """
     if isinstance(value, set | frozenset):
-        return sorted((plain_json(item) for item in value), key=to_json)
+        return sorted((to_plain_json(item) for item in value), key=to_json)
     if isinstance(value, Mapping):
-        return canonical({str(key): plain_json(item) for key, item in value.items()})
+        return canonicalize({str(key): to_plain_json(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        return [plain_json(item) for item in value]
+        return [to_plain_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value!r} is not a number that JSON can say")
     return from_json(to_json(value))
 
 
-def _option_form(value: Any) -> Any:
+def _dump_option(value: Any) -> Any:
     if isinstance(value, Retry):
         parts = {name: getattr(value, name) for name in ("attempts", "delay", "factor", "jitter")}
-        return {**parts, "on": [_named(kind) for kind in value.on]}
+        return {**parts, "on": [_get_qualified_name(kind) for kind in value.on]}
     if isinstance(value, Rate):
-        return {"calls": value.calls, "per": _number_form(value.per)}
+        return {"calls": value.calls, "per": _dump_number(value.per)}
     if isinstance(value, frozenset):
         return sorted(map(str, value))
     if callable(value):
-        return {CODE: _named(value)}
-    return "inherit" if value is INHERIT else _number_form(value)
+        return {CODE_KEY: _get_qualified_name(value)}
+    return "inherit" if value is INHERIT else _dump_number(value)
 
 
-def _number_form(value: Any) -> Any:
+def _dump_number(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _named(code: Any) -> str:
+def _get_qualified_name(code: Any) -> str:
     kind = code if hasattr(code, "__qualname__") else type(code)
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-StandIn: TypeAlias = Callable[[str], Callable[..., Any]]
+PlaceholderMaker: TypeAlias = Callable[[str], Callable[..., Any]]
 """The name of an option → a function that calls the real one."""
 
 
-def options_in(form: Mapping[str, Any], stand_in: StandIn, place: str) -> ToolOptions:
+def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, place: str) -> ToolOptions:
     """Return the options that a form describes; code is stood in for until the tool is loaded.
 
     Raises:
         ConfigError: an option that we do not know, or a value that makes no sense.
     """
-    words: dict[str, Any] = {}
-    for name, value in form.items():
+    keywords: dict[str, Any] = {}
+    for name, value in data.items():
         default = _DEFAULTS.get(name, MISSING)
-        if isinstance(value, dict) and set(value) == {CODE} and name != "meta":
-            words[name] = stand_in(name)
+        if isinstance(value, dict) and set(value) == {CODE_KEY} and name != "meta":
+            keywords[name] = make_placeholder(name)
         elif name == "retry":
-            words[name] = value if value is None else INHERIT if value == "inherit" else _retry(value, place)
+            keywords[name] = value if value is None else INHERIT if value == "inherit" else _load_retry(value, place)
         elif name == "rate" and isinstance(value, dict):
-            words[name] = _made(lambda form=value: Rate(**_numbers(form)), "rate", place)  # type: ignore[misc]
+            keywords[name] = _construct(lambda form=value: Rate(**_load_numbers(form)), "rate", place)  # type: ignore[misc]
         elif name == "tags" and isinstance(value, list):
-            words[name] = frozenset(map(str, value))
+            keywords[name] = frozenset(map(str, value))
         elif name in ("timeout", "on_error") and value == "inherit":
-            words[name] = INHERIT
-        elif _fits(value, default, name):
-            words[name] = float(value) if name == "timeout" and isinstance(value, str) else value
+            keywords[name] = INHERIT
+        elif _is_valid_option(value, default, name):
+            keywords[name] = float(value) if name == "timeout" and isinstance(value, str) else value
         else:
             raise ConfigError(f"{place}: the option {name!r} cannot be {clip(repr(value))}. Build the file again.")
-    return _made(lambda: options_from(words), "options", place)  # type: ignore[no-any-return]
+    return _construct(lambda: make_options(keywords), "options", place)  # type: ignore[no-any-return]
 
 
-_KINDS: Final[dict[str, tuple[type, ...]]] = {
+_OPTION_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "timeout": (int, float),
     "lock": (str,),
     "meta": (dict,),
@@ -205,33 +205,33 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 """What an option is, where it is not a yes or no."""
 
 
-def _fits(value: Any, default: Any, name: str) -> bool:
+def _is_valid_option(value: Any, default: Any, name: str) -> bool:
     if default is MISSING:
         return True  # an option that we do not know: `options_from` names it, and those there are
     if value is None:
         return default is None or name == "timeout"
-    kinds = _KINDS.get(name, (bool,))
+    kinds = _OPTION_TYPES.get(name, (bool,))
     if name == "timeout" and value == "inf":
         return True
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
-def _numbers(form: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: float(value) if value == "inf" else value for name, value in form.items()}
+def _load_numbers(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: float(value) if value == "inf" else value for name, value in data.items()}
 
 
-def _retry(form: Any, place: str) -> Retry:
-    if not isinstance(form, dict):
-        raise ConfigError(f"{place}: the option 'retry' cannot be {clip(repr(form))}. Build the file again.")
-    named = [str(name).removeprefix("builtins:") for name in form.get("on", ())]
+def _load_retry(data: Any, place: str) -> Retry:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{place}: the option 'retry' cannot be {clip(repr(data))}. Build the file again.")
+    names = [str(name).removeprefix("builtins:") for name in data.get("on", ())]
     # Only Python's own: another class would have to be imported. The tool brings its real ones when it is loaded.
-    known = [getattr(builtins, name, None) for name in named]
-    on = tuple(kind for kind in known if isinstance(kind, type) and issubclass(kind, BaseException))
-    parts: dict[str, Any] = {**form, "on": on}
-    return _made(lambda: Retry(**parts), "retry", place)  # type: ignore[no-any-return]
+    candidates = [getattr(builtins, name, None) for name in names]
+    on = tuple(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseException))
+    parts: dict[str, Any] = {**data, "on": on}
+    return _construct(lambda: Retry(**parts), "retry", place)  # type: ignore[no-any-return]
 
 
-def _made(make: Callable[[], Any], what: str, place: str) -> Any:
+def _construct(make: Callable[[], Any], what: str, place: str) -> Any:
     try:
         return make()
     except (DefinitionError, TypeError, ValueError) as error:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from toolmason._core.catalog.discovery import declared_in, tool_of
+from toolmason._core.catalog.discovery import find_declared_members, make_member_tool
 from toolmason._core.catalog.prompts import Prompt
-from toolmason._core.define.decorators import Declaration, declared_on
-from toolmason._core.define.signature import inner_function
+from toolmason._core.define.decorators import Declaration, get_declaration
+from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import Tool
-from toolmason._core.load.supported_for import MARK
+from toolmason._core.load.supported_for import SUPPORTED_FOR_ATTRIBUTE
 from toolmason.errors import ConfigError
 
-Kind = Literal["tool", "prompt"]
+ToolOrPrompt = Literal["tool", "prompt"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Member:
 
     qualname: str
     """Its path within the module: `search`, or `orders.search` for a method of an object there."""
-    kind: Kind
+    kind: ToolOrPrompt
     item: Any
     declaration: Declaration
     owner: Any = None
@@ -43,18 +43,18 @@ class Member:
         return (id(self.item), "") if self.owner is None else (id(self.owner), self.qualname.rpartition(".")[2])
 
     @property
-    def written_in(self) -> str:
+    def defining_module(self) -> str:
         """The module whose code it is; for a method, that of its object's class."""
         code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
-        kind = self.owner if self.of_class else type(self.owner)
-        return str(getattr(inner_function(code) if self.owner is None else kind, "__module__", ""))
+        kind = self.owner if self.needs_instance else type(self.owner)
+        return str(getattr(unwrap_function(code) if self.owner is None else kind, "__module__", ""))
 
     @property
-    def of_class(self) -> bool:
+    def needs_instance(self) -> bool:
         """Whether its object has to be made first."""
         return isinstance(self.owner, type)
 
-    def build(self, bundles: dict[type, Any]) -> Tool | Prompt:
+    def build(self, instances: dict[type, Any]) -> Tool | Prompt:
         """Return the tool or prompt; the object of a class is made once, and kept in `bundles`.
 
         Raises:
@@ -64,67 +64,67 @@ class Member:
         item = self.item
         if isinstance(item, Tool | Prompt):
             return item
-        if self.of_class:
-            if self.owner not in bundles:
-                bundles[self.owner] = self.owner()
-            item = getattr(bundles[self.owner], self.qualname.rpartition(".")[2])
-        return Prompt(item, self.declaration) if self.kind == "prompt" else tool_of(item, self.declaration)
+        if self.needs_instance:
+            if self.owner not in instances:
+                instances[self.owner] = self.owner()
+            item = getattr(instances[self.owner], self.qualname.rpartition(".")[2])
+        return Prompt(item, self.declaration) if self.kind == "prompt" else make_member_tool(item, self.declaration)
 
 
-def members_of(module: ModuleType) -> Iterator[Member]:
+def iter_module_members(module: ModuleType) -> Iterator[Member]:
     """Yield the tools and prompts of a module, in the order it is written; one with two names once."""
     seen: set[int] = set()
-    for name, item in list(vars(module).items()) if not is_marked(module) else ():
-        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_marked(item):
+    for name, item in list(vars(module).items()) if not is_restricted(module) else ():
+        if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_restricted(item):
             continue
         seen.add(id(item))
         if isinstance(item, type):
             if item.__module__ == module.__name__ and not name.startswith("_") and not inspect.isabstract(item):
-                yield from _methods_of(name, item)
+                yield from _iter_methods(name, item)
         elif isinstance(item, Tool | Prompt):
             yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
-        elif (declaration := declared_on(item)) is not None:
+        elif (declaration := get_declaration(item)) is not None:
             # A manifest lists what models see; resources come with their module.
             if declaration.kind in ("tool", "prompt"):
                 yield Member(name, "tool" if declaration.kind == "tool" else "prompt", item, declaration)
         else:
-            yield from _methods_of(name, item)
+            yield from _iter_methods(name, item)
 
 
-def _methods_of(name: str, owner: Any) -> Iterator[Member]:
-    kinds: tuple[Kind, ...] = ("tool", "prompt")
+def _iter_methods(name: str, owner: Any) -> Iterator[Member]:
+    kinds: tuple[ToolOrPrompt, ...] = ("tool", "prompt")
     for kind in kinds:
-        found = declared_in(owner if isinstance(owner, type) else type(owner), kind)
-        for method, declaration in ((name, said) for name, (raw, said) in found.items() if not is_marked(raw)):
+        declared = find_declared_members(owner if isinstance(owner, type) else type(owner), kind)
+        for method, declaration in ((name, declared_as) for name, (raw, declared_as) in declared.items() if not is_restricted(raw)):
             yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
 
 
-def is_marked(item: Any) -> bool:
+def is_restricted(item: Any) -> bool:
     """Tell whether something is for some applications only."""
     parts = (item, *(getattr(item, name, None) for name in ("fn", "handler", "__func__")))
-    return any(getattr(part, MARK, None) is not None for part in parts)
+    return any(getattr(part, SUPPORTED_FOR_ATTRIBUTE, None) is not None for part in parts)
 
 
-def settled(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:
+def deduplicate_members(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:
     """Return the members of each module, each member once: where it is written, not where it is imported to.
 
     A class is left out where an object of it stands somewhere, or another of the classes extends it.
     """
     best: dict[tuple[int, str], tuple[tuple[bool, bool, str], ModuleType, Member]] = {}
     for module in modules:
-        for member in members_of(module):
-            rank = (member.written_in != module.__name__, hasattr(module, "__path__"), module.__name__)
+        for member in iter_module_members(module):
+            rank = (member.defining_module != module.__name__, hasattr(module, "__path__"), module.__name__)
             if member.key not in best or rank < best[member.key][0]:
                 best[member.key] = (rank, module, member)
     owners = {id(member.owner): member.owner for _, _, member in best.values() if member.owner is not None}
-    found: dict[str, list[Member]] = {}
+    members_by_module: dict[str, list[Member]] = {}
     for _, module, member in best.values():
-        if not (member.of_class and any(_stands_for(other, member.owner) for other in owners.values())):
-            found.setdefault(module.__name__, []).append(member)
-    return found
+        if not (member.needs_instance and any(_supersedes(other, member.owner) for other in owners.values())):
+            members_by_module.setdefault(module.__name__, []).append(member)
+    return members_by_module
 
 
-def _stands_for(other: Any, cls: type) -> bool:
+def _supersedes(other: Any, cls: type) -> bool:
     if isinstance(other, type):
         return other is not cls and issubclass(other, cls)
     return isinstance(other, cls)

@@ -10,62 +10,62 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from toolmason._core.catalog.catalog import Catalog, local_items_from
+from toolmason._core.catalog.catalog import Catalog, iter_local_items
 from toolmason._core.catalog.discovery import import_target
 from toolmason._core.define.tool import Tool
-from toolmason._core.load.plugins import GROUP, from_entry_points
+from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points
 
 
-class _Shelf:
+class LazyCatalog:
     """Tools that are put up when the first is asked for, once."""
 
-    def __init__(self, fill: Callable[[], Catalog]) -> None:
-        self._fill: Callable[[], Catalog] | None = fill
+    def __init__(self, load: Callable[[], Catalog]) -> None:
+        self._load: Callable[[], Catalog] | None = load
         self._catalog = Catalog()
         # Held while foreign modules are imported, and those may ask again.
         self._lock = threading.RLock()
 
-    def _filled(self) -> Catalog:
+    def _get_catalog(self) -> Catalog:
         with self._lock:
-            if self._fill is not None:
-                self._catalog, self._fill = self._fill(), None
+            if self._load is not None:
+                self._catalog, self._load = self._load(), None
             return self._catalog
 
     def resolve(self, name: str) -> Tool | None:
         """Return the tool of that name, or `None`."""
-        return self._filled().find(name)
+        return self._get_catalog().find(name)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names that it knows, sorted."""
-        return tuple(sorted(self._filled().tools))
+        return tuple(sorted(self._get_catalog().tools))
 
 
-class StaticResolver(_Shelf):
+class StaticResolver(LazyCatalog):
     """Finds tools by name among sources that you give: whatever a toolbox takes."""
 
     def __init__(self, *sources: Any) -> None:
-        super().__init__(lambda: _catalog_of(*sources))
-        self._filled()  # what is no source is told now, not at the first call
+        super().__init__(lambda: _make_catalog(*sources))
+        self._get_catalog()  # what is no source is told now, not at the first call
 
 
-class EntryPointResolver(_Shelf):
+class EntryPointResolver(LazyCatalog):
     """Finds tools by name among those that installed distributions offer; they are loaded at the first look-up."""
 
-    def __init__(self, group: str = GROUP, *, app: Any = None, strict: bool = False) -> None:
-        super().__init__(lambda: _catalog_of(from_entry_points(group, app, strict=strict)))
+    def __init__(self, group: str = ENTRY_POINT_GROUP, *, app: Any = None, strict: bool = False) -> None:
+        super().__init__(lambda: _make_catalog(from_entry_points(group, app, strict=strict)))
 
 
-class ImportResolver(_Shelf):
+class ImportResolver(LazyCatalog):
     """Finds tools by name at import paths, `package.module:name`; they are imported at the first look-up."""
 
     def __init__(self, *targets: str) -> None:
-        super().__init__(lambda: _catalog_of(*map(import_target, targets)))
+        super().__init__(lambda: _make_catalog(*map(import_target, targets)))
 
 
-def _catalog_of(*sources: Any) -> Catalog:
+def _make_catalog(*sources: Any) -> Catalog:
     catalog = Catalog()
     for source in sources:
-        for item in local_items_from(source):
+        for item in iter_local_items(source):
             catalog.add(item)
     return catalog

@@ -13,10 +13,10 @@ from toolmason.errors import DefinitionError
 
 _F = TypeVar("_F")
 
-MARK: Final = "__supported_for__"
+SUPPORTED_FOR_ATTRIBUTE: Final = "__supported_for__"
 """Where the mark is kept. A module sets it by itself: `__supported_for__ = (App,)`."""
 
-TAGS: Final = "__tags__"
+TAGS_ATTRIBUTE: Final = "__tags__"
 """What an application calls itself, beside being of a class: texts that `supported_for("...")` names."""
 
 
@@ -30,11 +30,11 @@ def supported_for(*applications: type | str) -> Callable[[_F], _F]:
     Raises:
         DefinitionError: one of them is neither a class nor a text, or is a protocol that cannot be checked.
     """
-    _checked(applications)
+    _check_applications(applications)
 
     def mark(item: _F) -> _F:
         try:
-            setattr(item, MARK, applications)
+            setattr(item, SUPPORTED_FOR_ATTRIBUTE, applications)
         except AttributeError as error:
             raise DefinitionError(
                 f"@supported_for cannot mark {item!r}: it takes no attributes. Mark its class, or the function."
@@ -44,7 +44,7 @@ def supported_for(*applications: type | str) -> Callable[[_F], _F]:
     return mark
 
 
-def _checked(applications: tuple[Any, ...]) -> None:
+def _check_applications(applications: tuple[Any, ...]) -> None:
     for item in applications:
         if not isinstance(item, type | str):
             raise DefinitionError(
@@ -63,17 +63,17 @@ def is_supported(item: Any, application: Any) -> bool:
     Raises:
         DefinitionError: the mark is not one that `supported_for` makes.
     """
-    marks: Any = getattr(item, MARK, None)
+    marks: Any = getattr(item, SUPPORTED_FOR_ATTRIBUTE, None)
     if marks is None:
         return True
     marks = marks if isinstance(marks, tuple) else tuple(marks) if isinstance(marks, list | set) else (marks,)
-    _checked(marks)
-    return application is not None and any(_fits(application, mark) for mark in marks)
+    _check_applications(marks)
+    return application is not None and any(_matches_application(application, mark) for mark in marks)
 
 
-def _fits(application: Any, mark: type | str) -> bool:
+def _matches_application(application: Any, mark: type | str) -> bool:
     if isinstance(mark, str):
-        tags = getattr(application, TAGS, ())
+        tags = getattr(application, TAGS_ATTRIBUTE, ())
         return mark == application or mark in ((tags,) if isinstance(tags, str) else tags)
     if not isinstance(application, type):
         return isinstance(application, mark)
@@ -81,10 +81,10 @@ def _fits(application: Any, mark: type | str) -> bool:
         return issubclass(application, mark)
     except TypeError:
         # Python asks an object, not a class, for the attributes of a protocol.
-        return all(hasattr(application, name) for name in _members_of(mark))
+        return all(hasattr(application, name) for name in _get_protocol_members(mark))
 
 
-def _members_of(protocol: Any) -> set[str]:
+def _get_protocol_members(protocol: Any) -> set[str]:
     if sys.version_info >= (3, 12):
         return set(protocol.__protocol_attrs__)
     names = {name for base in protocol.__mro__[:-1] for name in [*vars(base), *getattr(base, "__annotations__", {})]}

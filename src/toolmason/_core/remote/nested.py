@@ -12,22 +12,22 @@ from typing import Any
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import Health, Host, Remote, View, Wired
+from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, ToolTransform, RawResources
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.values.content import Content, ResourceLink
 
 
-def servers_seen(remotes: Remotes, view: View) -> Iterator[Nested]:
+def make_remote_views(remotes: Remotes, transform: ToolTransform) -> Iterator[RemoteView]:
     """Yield the servers of a toolbox, each with the tools that a view of it shows."""
     for source in remotes.sources:
-        yield Nested(source, remotes, view)
+        yield RemoteView(source, remotes, transform)
 
 
-class Nested:
+class RemoteView:
     """A server of another toolbox."""
 
-    def __init__(self, inner: Remote, remotes: Remotes, view: View) -> None:
-        self.inner, self.remotes, self.view = inner, remotes, view
+    def __init__(self, inner: Remote, remotes: Remotes, transform: ToolTransform) -> None:
+        self.inner, self.remotes, self.transform = inner, remotes, transform
         self.name, self.server, self.required = inner.name, inner.server, inner.required
         self.watch = inner.watch
         self.prepare: Callable[..., Awaitable[None]] = inner.prepare
@@ -39,23 +39,23 @@ class Nested:
         self.subscribe: Callable[[frozenset[str]], Awaitable[None]] = inner.subscribe
         self.aclose: Callable[[], Awaitable[None]] = inner.aclose
 
-    def __remote__(self, host: Host) -> Nested:
+    def __remote__(self, handlers: ServerRequestHandlers) -> RemoteView:
         """Return the server itself: it is connected as its own toolbox says."""
-        del host
+        del handlers
         return self
 
-    def seen_by(self, context: ToolContext[Any] | None) -> Nested:
+    def for_identity(self, context: ToolContext[Any] | None) -> RemoteView:
         """Return this server with the lists of whoever the context speaks of."""
-        remotes = self.remotes.seen_by(context)
+        remotes = self.remotes.for_identity(context)
         inner = next(source for source in remotes.sources if source.name == self.name)
-        return Nested(inner, remotes, self.view)
+        return RemoteView(inner, remotes, self.transform)
 
     @property
     def tools(self) -> Sequence[Tool]:
         """What the other toolbox shows of it."""
-        own = {id(tool.root) for tool in self.inner.tools}
-        named = (tool for tool in self.remotes.tools.values() if id(tool.root) in own)
-        return [shown for tool in named if (shown := self.view(tool)) is not None]
+        own_roots = {id(tool.root) for tool in self.inner.tools}
+        own_tools = (tool for tool in self.remotes.tools.values() if id(tool.root) in own_roots)
+        return [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
 
     @property
     def prompts(self) -> Sequence[Prompt]:
@@ -68,11 +68,11 @@ class Nested:
         return self.inner.resources
 
     @property
-    def wired(self) -> Wired:
+    def raw_resources(self) -> RawResources:
         """The resources it is known to offer, as the wire has them."""
-        return self.inner.wired
+        return self.inner.raw_resources
 
-    def host_by(self, host: Host) -> None:
+    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Pass questions on where the other toolbox does not answer them itself."""
-        if host.passes:
-            self.remotes.forward()
+        if handlers.forwards:
+            self.remotes.forward_server_requests()

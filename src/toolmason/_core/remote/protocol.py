@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolmason._core.catalog.prompts import Prompt
-from toolmason._core.define.context import FORWARD, ToolContext
+from toolmason._core.define.context import FORWARD_TO_CALLER, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.content import Content, ResourceLink
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 
 OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
 Watcher: TypeAlias = Callable[[str | None], None]
 """Is told of a change: the address of a resource, or `None` for the lists."""
-View: TypeAlias = Callable[[Tool], Tool | None]
+ToolTransform: TypeAlias = Callable[[Tool], Tool | None]
 """What a view makes of a tool that a server offers; `None` leaves it out."""
 
 
@@ -43,7 +43,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class RawResources:
     """Resources of a server, as the wire has them."""
 
     resources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -76,15 +76,15 @@ class Remote(Protocol):
         ...
 
     @property
-    def wired(self) -> Wired:
+    def raw_resources(self) -> RawResources:
         """The resources it is known to offer, as the wire has them."""
         ...
 
-    def watch(self, changed: Watcher) -> None:
+    def watch(self, callback: Watcher) -> None:
         """Have `changed` called after each change: with the address of a resource, with `None` for what it offers."""
         ...
 
-    async def prepare(self, *, doubtful: bool = False) -> None:
+    async def prepare(self, *, revalidate: bool = False) -> None:
         """Connect, and fetch lists that are missing or stale; if `doubtful`, unvouched ones too. Raises RemoteError."""
         ...
 
@@ -96,7 +96,7 @@ class Remote(Protocol):
         """Forget the lists; the next need fetches them."""
         ...
 
-    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+    def for_identity(self, context: ToolContext[Any] | None) -> Remote:
         """Return this server with the lists of whoever the context speaks of; prepared anew, they change."""
         ...
 
@@ -116,7 +116,7 @@ class Remote(Protocol):
         """Hear of changes of these resources, and of no others. Raises RemoteError."""
         ...
 
-    def host_by(self, host: Host) -> None:
+    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Take another host; connections that are open keep the old one."""
         ...
 
@@ -129,37 +129,37 @@ class Remote(Protocol):
 class RemoteSource(Protocol):
     """Something that a toolbox can connect to, such as `McpServer`."""
 
-    def __remote__(self, host: Host) -> Remote:
+    def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
         """Return a connection for one toolbox; nothing is opened yet."""
         ...
 
 
-Asked: TypeAlias = Callable[..., Awaitable[Any] | Any]
+RequestHandler: TypeAlias = Callable[..., Awaitable[Any] | Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class ServerRequestHandlers:
     """What a toolbox offers to its servers."""
 
-    settings: Settings = field(default_factory=Settings)
-    on_elicit: Asked | None = None
-    on_sample: Asked | None = None
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    on_elicit: RequestHandler | None = None
+    on_sample: RequestHandler | None = None
     roots: Sequence[str | Path] = ()
     context: ToolContext[Any] = field(default_factory=ToolContext)
     """In whose name the toolbox itself asks: what a server offers, and how it is."""
-    passes: bool = False
+    forwards: bool = False
     """Whether what the application does not answer goes to whoever called."""
 
     @property
-    def own(self) -> frozenset[str]:
+    def handled(self) -> frozenset[str]:
         """What the application answers itself, by the names of the capabilities."""
-        known = {
-            "elicitation": self.on_elicit not in (None, FORWARD),
-            "sampling": self.on_sample not in (None, FORWARD),
+        is_set = {
+            "elicitation": self.on_elicit not in (None, FORWARD_TO_CALLER),
+            "sampling": self.on_sample not in (None, FORWARD_TO_CALLER),
             "roots": bool(self.roots),
         }
-        return frozenset(name for name, is_own in known.items() if is_own)
+        return frozenset(name for name, is_handled in is_set.items() if is_handled)
 
-    def forwarding(self) -> Host:
+    def with_forwarding(self) -> ServerRequestHandlers:
         """Return a host that passes on the questions which the application has named nobody to answer."""
-        return replace(self, on_elicit=self.on_elicit or FORWARD, on_sample=self.on_sample or FORWARD, passes=True)
+        return replace(self, on_elicit=self.on_elicit or FORWARD_TO_CALLER, on_sample=self.on_sample or FORWARD_TO_CALLER, forwards=True)

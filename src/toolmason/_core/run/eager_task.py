@@ -16,14 +16,14 @@ from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-Outcome: TypeAlias = tuple[Any, BaseException | None]
+TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
 """What came of it: a value, or what was raised."""
 
-Started: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
+StartResult: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
 """A task that still runs, or `None` and the outcome."""
 
 
-def end_of(task: EagerTask) -> asyncio.Future[None]:
+def watch_completion(task: EagerTask) -> asyncio.Future[None]:
     """Return a future that is done as soon as a task is; a callback would come a turn of the loop later."""
     task.waiter = waiter = task.get_loop().create_future()
     if task.done():
@@ -31,13 +31,13 @@ def end_of(task: EagerTask) -> asyncio.Future[None]:
     return waiter
 
 
-def let_go(waiter: asyncio.Future[None] | None) -> None:
+def wake_waiter(waiter: asyncio.Future[None] | None) -> None:
     """Wake whoever waits, unless somebody has."""
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
 
 
-def _must_pass(error: BaseException) -> bool:
+def _must_propagate(error: BaseException) -> bool:
     """Tell whether an exception is not the tool's: a coroutine being closed, or Ctrl-C."""
     if isinstance(error, GeneratorExit):
         return True
@@ -46,26 +46,26 @@ def _must_pass(error: BaseException) -> bool:
 
 if sys.version_info >= (3, 12):
 
-    class EagerTask(asyncio.Task[Outcome]):
+    class EagerTask(asyncio.Task[TaskOutcome]):
         """A task that says at once that it is done."""
 
         waiter: asyncio.Future[None] | None = None
 
-    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
         """Run an awaitable up to its first wait."""
-        task = EagerTask(_guarded(awaitable), loop=loop, eager_start=True)
+        task = EagerTask(_capture_outcome(awaitable), loop=loop, eager_start=True)
         return (None, *task.result()) if task.done() else (task, None, None)
 
-    async def _guarded(awaitable: Awaitable[Any]) -> Outcome:
+    async def _capture_outcome(awaitable: Awaitable[Any]) -> TaskOutcome:
         try:
             return await awaitable, None
         except BaseException as error:
-            if _must_pass(error):
+            if _must_propagate(error):
                 raise
             return None, error
         finally:
             # It is done before whoever is woken here has their turn.
-            let_go(getattr(asyncio.current_task(), "waiter", None))
+            wake_waiter(getattr(asyncio.current_task(), "waiter", None))
 
 else:
     # Asyncio documents these for tasks that are not its own, underscores and all.
@@ -76,20 +76,20 @@ else:
 
     _send: Any = CoroutineType.send
 
-    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Started:
+    def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
         """Run an awaitable up to its first wait."""
         task = EagerTask(loop=loop)
         coro: Coroutine[Any, Any, Any]
-        task.coro = coro = awaitable if type(awaitable) is CoroutineType else _plainly(awaitable)
+        task.coro = coro = awaitable if type(awaitable) is CoroutineType else _await_value(awaitable)
         task.context = context = copy_context()
         outer = _current.get(loop)
         _current[loop] = task
         try:
-            waits_for = context.run(_send, coro, None)
+            awaited = context.run(_send, coro, None)
         except StopIteration as end:
             return None, end.value, None
         except BaseException as error:
-            if _must_pass(error):
+            if _must_propagate(error):
                 raise
             return None, None, error
         finally:
@@ -98,13 +98,13 @@ else:
             else:
                 _current[loop] = outer
         _register(task)
-        context.run(task.wait_for, waits_for)
+        context.run(task.wait_for, awaited)
         return task, None, None
 
-    async def _plainly(awaitable: Awaitable[Any]) -> Any:
+    async def _await_value(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
 
-    class EagerTask(asyncio.Future[Outcome]):
+    class EagerTask(asyncio.Future[TaskOutcome]):
         """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
 
         __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no dictionary
@@ -112,7 +112,7 @@ else:
         context: Context
         _must_cancel = False
         _fut_waiter: asyncio.Future[Any] | None = None
-        _requests = 0
+        _cancel_requests = 0
         _name: str | None = None
         waiter: asyncio.Future[None] | None = None
 
@@ -134,16 +134,16 @@ else:
             return [] if frame is None else [frame]
 
         def cancelling(self) -> int:
-            return self._requests
+            return self._cancel_requests
 
         def uncancel(self) -> int:
-            self._requests = max(0, self._requests - 1)
-            return self._requests
+            self._cancel_requests = max(0, self._cancel_requests - 1)
+            return self._cancel_requests
 
         def cancel(self, msg: Any = None) -> bool:
             if self.done():
                 return False
-            self._requests += 1
+            self._cancel_requests += 1
             if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
                 self._must_cancel = True
             return True
@@ -155,23 +155,23 @@ else:
             loop = self.get_loop()
             _enter(loop, self)
             try:
-                waits_for = self.coro.send(None) if error is None else self.coro.throw(error)
+                awaited = self.coro.send(None) if error is None else self.coro.throw(error)
             except StopIteration as end:
                 self._finish((end.value, None))
             except BaseException as failure:
-                if _must_pass(failure):
+                if _must_propagate(failure):
                     self.set_exception(failure)
-                    let_go(self.waiter)
+                    wake_waiter(self.waiter)
                     raise
                 self._finish((None, failure))
             else:
-                self.wait_for(waits_for)
+                self.wait_for(awaited)
             finally:
                 _leave(loop, self)
 
-        def _finish(self, outcome: Outcome) -> None:
+        def _finish(self, outcome: TaskOutcome) -> None:
             self.set_result(outcome)
-            let_go(self.waiter)
+            wake_waiter(self.waiter)
 
         def wait_for(self, awaited: Any) -> None:
             if awaited is None:
@@ -195,7 +195,7 @@ else:
             self.step(error)
 
 
-class Rest:
+class Suspended:
     """A coroutine that has begun and waits; await it in the same task."""
 
     __slots__ = ("_coroutine", "_waits_for")
@@ -217,7 +217,7 @@ class Rest:
             return end.value
 
 
-def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Rest | None]:
+def run_until_first_await(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Suspended | None]:
     """Return the value of a coroutine that needs not wait, or the rest of one that does.
 
     Raises:
@@ -227,4 +227,4 @@ def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Rest | None]:
         waits_for = coroutine.send(None)
     except StopIteration as end:
         return end.value, None
-    return None, Rest(coroutine, waits_for)
+    return None, Suspended(coroutine, waits_for)

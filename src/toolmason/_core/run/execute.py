@@ -17,9 +17,9 @@ from typing import Any, Final
 from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run import eager_task
-from toolmason._core.run.processes import NotStarted, WorkerDied, packed, processes
-from toolmason._core.run.threads import Job, workers
-from toolmason._core.values.policy import RunsOn, Settings
+from toolmason._core.run.processes import CallNotStarted, WorkerDied, pickle_call, get_process_pool
+from toolmason._core.run.threads import Job, get_thread_pool
+from toolmason._core.values.policy import RunsOn, EngineSettings
 
 _log = logging.getLogger("toolmason")
 
@@ -33,28 +33,28 @@ class DeadlinePassed(Exception):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Late:
+class AbandonedTasks:
     """Tasks whose caller was answered at the deadline and that run on; kept so that they are not lost."""
 
     tasks: set[asyncio.Future[Any]] = field(default_factory=set)
-    dropped: int = 0
+    late_results: int = 0
     """How many of their values came too late."""
 
-    def keep(self, task: asyncio.Future[Any], name: str) -> None:
+    def add(self, task: asyncio.Future[Any], name: str) -> None:
         """Hold on to a task until it ends."""
 
-        def ended(finished: asyncio.Future[Any]) -> None:
+        def on_done(finished: asyncio.Future[Any]) -> None:
             self.tasks.discard(finished)
-            self.dropped += 1
-            _log.warning("%s finished after its deadline; its result was dropped (%d so far)", name, self.dropped)
+            self.late_results += 1
+            _log.warning("%s finished after its deadline; its result was dropped (%d so far)", name, self.late_results)
             if not finished.cancelled():
                 finished.exception()
 
         self.tasks.add(task)
-        task.add_done_callback(ended)
+        task.add_done_callback(on_done)
 
 
-LATE: Final = Late()
+ABANDONED_TASKS: Final = AbandonedTasks()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -65,12 +65,12 @@ class Attempt:
     values: dict[str, Any]
     context: ToolContext[Any]
     state: CallState
-    settings: Settings
+    settings: EngineSettings
     seconds: float | None
-    where: RunsOn
+    runs_on: RunsOn
 
 
-async def run(attempt: Attempt) -> Any:
+async def run_attempt(attempt: Attempt) -> Any:
     """Run a tool and return its value.
 
     Raises:
@@ -78,31 +78,31 @@ async def run(attempt: Attempt) -> Any:
         BaseException: whatever the tool raised, and our own cancellation.
     """
     loop = asyncio.get_running_loop()
-    if attempt.where == "process":
-        return await _in_process(attempt, loop)
-    if attempt.where == "thread":
+    if attempt.runs_on == "process":
+        return await _run_in_process(attempt, loop)
+    if attempt.runs_on == "thread":
         started = loop.time()
-        value = await _in_thread(attempt, loop)
+        value = await _run_in_thread(attempt, loop)
         if not inspect.isawaitable(value):
             return value
         if attempt.seconds is not None:
             attempt.seconds = max(0.0, attempt.seconds - (loop.time() - started))
-        return await _on_loop(value, attempt)
-    value = attempt.tool.start(attempt.values, attempt.context)
+        return await _await_on_loop(value, attempt)
+    value = attempt.tool.invoke_raw(attempt.values, attempt.context)
     if attempt.tool.kind == "sync" and not inspect.isawaitable(value):
         return value
-    return await _on_loop(value, attempt)
+    return await _await_on_loop(value, attempt)
 
 
-async def _on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
+async def _await_on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
     try:
-        return await within(awaitable, attempt.seconds, attempt.tool.name, attempt.settings.cancel_grace)
+        return await await_with_timeout(awaitable, attempt.seconds, attempt.tool.name, attempt.settings.cancel_grace)
     except (DeadlinePassed, asyncio.CancelledError):
         attempt.state.cancelled = True
         raise
 
 
-async def within(awaitable: Awaitable[Any], seconds: float | None, name: str, grace: float) -> Any:
+async def await_with_timeout(awaitable: Awaitable[Any], seconds: float | None, name: str, grace: float) -> Any:
     """Await something in a task of its own, until its deadline.
 
     Raises:
@@ -110,30 +110,30 @@ async def within(awaitable: Awaitable[Any], seconds: float | None, name: str, gr
     """
     task, value, error = eager_task.start(awaitable, asyncio.get_running_loop())
     if task is not None:
-        return await outcome_of(task, seconds, name, grace)
+        return await await_task(task, seconds, name, grace)
     if error is not None:
         raise error
     return value
 
 
-async def outcome_of(task: eager_task.EagerTask, seconds: float | None, name: str, grace: float) -> Any:
+async def await_task(task: eager_task.EagerTask, seconds: float | None, name: str, grace: float) -> Any:
     """Wait for a task until its deadline, and not a moment longer than the grace.
 
     Raises:
         DeadlinePassed: the time was not enough.
     """
-    waiter = eager_task.end_of(task)
-    timer = None if seconds is None else task.get_loop().call_later(seconds, eager_task.let_go, waiter)
+    waiter = eager_task.watch_completion(task)
+    timer = None if seconds is None else task.get_loop().call_later(seconds, eager_task.wake_waiter, waiter)
     try:
         await waiter
     except asyncio.CancelledError:
-        await _call_off(task, name, grace)
+        await _cancel_task(task, name, grace)
         raise
     finally:
         if timer is not None:
             timer.cancel()
     if not task.done():
-        await _call_off(task, name, grace)
+        await _cancel_task(task, name, grace)
         raise DeadlinePassed(seconds or 0.0)
     value, error = task.result()
     if error is not None:
@@ -141,27 +141,27 @@ async def outcome_of(task: eager_task.EagerTask, seconds: float | None, name: st
     return value
 
 
-async def _call_off(task: asyncio.Future[Any], name: str, grace: float) -> None:
+async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> None:
     """Cancel a task, give it a moment to clean up, and let it go on alone where that is not enough."""
     task.cancel()
     try:
         await asyncio.wait((task,), timeout=grace)
     finally:
         if not task.done():
-            LATE.keep(task, name)
+            ABANDONED_TASKS.add(task, name)
 
 
-async def _in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     try:
-        return await in_thread(
-            lambda: attempt.tool.start(attempt.values, attempt.context), attempt.seconds, attempt.settings, loop
+        return await run_in_thread(
+            lambda: attempt.tool.invoke_raw(attempt.values, attempt.context), attempt.seconds, attempt.settings, loop
         )
-    except ThreadGivenUp as given_up:
+    except ThreadAbandoned as abandoned:
         attempt.state.cancelled = True
-        raise given_up.reason from None
+        raise abandoned.reason from None
 
 
-class ThreadGivenUp(Exception):
+class ThreadAbandoned(Exception):
     """Nobody waits for the thread any more: the deadline passed, or the caller was cancelled."""
 
     def __init__(self, reason: BaseException) -> None:
@@ -169,8 +169,8 @@ class ThreadGivenUp(Exception):
         self.reason = reason
 
 
-async def in_thread(
-    work: Callable[[], Any], seconds: float | None, settings: Settings, loop: asyncio.AbstractEventLoop
+async def run_in_thread(
+    work: Callable[[], Any], seconds: float | None, settings: EngineSettings, loop: asyncio.AbstractEventLoop
 ) -> Any:
     """Run work in a thread until its deadline.
 
@@ -178,24 +178,24 @@ async def in_thread(
         ThreadGivenUp: it was not done in time, or nobody waits for it any more; the reason is inside.
         BaseException: whatever the work raised.
     """
-    pool = workers(settings.threads)
+    pool = get_thread_pool(settings.threads)
     job = Job(work, copy_context(), loop)
-    timer = None if seconds is None else loop.call_later(seconds, _wake, job.future, seconds)
+    timer = None if seconds is None else loop.call_later(seconds, _expire, job.future, seconds)
     # Last, so that this thread has nothing left to do when the other one wants to begin.
     pool.submit(job)
     try:
         value, error = await job.future
     except asyncio.CancelledError as cancelled:
-        pool.give_up(job)
-        raise ThreadGivenUp(cancelled) from None
+        pool.abandon(job)
+        raise ThreadAbandoned(cancelled) from None
     finally:
         if timer is not None:
             timer.cancel()
     if error is None:
         return value
     if isinstance(error, DeadlinePassed):
-        pool.give_up(job)
-        raise ThreadGivenUp(error)
+        pool.abandon(job)
+        raise ThreadAbandoned(error)
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
         # Raised in a thread these are the tool's own doing, and here they would look like ours.
         raise RaisedInThread(error)
@@ -210,34 +210,34 @@ class RaisedInThread(Exception):
         self.error = error
 
 
-async def _in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     """Run a tool in a process that is killed at the deadline; one that died while idle is replaced."""
-    payload = packed(*attempt.tool.crossing(attempt.values, attempt.context))
+    payload = pickle_call(*attempt.tool.picklable_call(attempt.values, attempt.context))
     try:
-        return await _in_one_process(payload, attempt, loop)
-    except NotStarted:
-        return await _in_one_process(payload, attempt, loop)
+        return await _run_in_worker(payload, attempt, loop)
+    except CallNotStarted:
+        return await _run_in_worker(payload, attempt, loop)
 
 
-async def _in_one_process(payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    pool, report = processes(attempt.settings.processes), attempt.state.report
+async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+    pool, report = get_process_pool(attempt.settings.processes), attempt.state.report
     try:
-        worker, left = await pool.take(attempt.seconds)
+        worker, remaining = await pool.acquire(attempt.seconds)
     except TimeoutError:
         raise DeadlinePassed(attempt.seconds or 0.0) from None
-    usable = False
+    is_reusable = False
     try:
         job = Job(lambda: worker.run(payload, report), copy_context(), loop)
-        workers(attempt.settings.threads).submit(job)
-        timer = None if left is None else loop.call_later(left, _wake, job.future, attempt.seconds or left)
+        get_thread_pool(attempt.settings.threads).submit(job)
+        timer = None if remaining is None else loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
         try:
             value, error = await job.future
         finally:
             if timer is not None:
                 timer.cancel()
-        usable = not isinstance(error, WorkerDied | DeadlinePassed)
+        is_reusable = not isinstance(error, WorkerDied | DeadlinePassed)
     finally:
-        pool.give(worker, usable=usable)
+        pool.release(worker, usable=is_reusable)
     if error is None:
         return value
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
@@ -245,6 +245,6 @@ async def _in_one_process(payload: bytes, attempt: Attempt, loop: asyncio.Abstra
     raise error
 
 
-def _wake(future: asyncio.Future[tuple[Any, BaseException | None]], seconds: float) -> None:
+def _expire(future: asyncio.Future[tuple[Any, BaseException | None]], seconds: float) -> None:
     if not future.done():
         future.set_result((None, DeadlinePassed(seconds)))

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from toolmason._core.define.context import reporting_to
-from toolmason._core.run.slots import Slots
+from toolmason._core.define.context import report_progress_to
+from toolmason._core.run.slots import Semaphore
 from toolmason.errors import ConfigError, ToolmasonError
 
-_CAUSES: Final = 5
-_START: Final = 30.0
+_MAX_CAUSES: Final = 5
+_START_TIMEOUT: Final = 30.0
 """Seconds that a new process may take to load the program."""
 
 
@@ -33,11 +33,11 @@ class WorkerDied(ToolmasonError):
 
     def __init__(self, code: int | None) -> None:
         self.code = code
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
-        super().__init__(f"its worker process {how}")
+        description = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+        super().__init__(f"its worker process {description}")
 
 
-class NotStarted(WorkerDied):
+class CallNotStarted(WorkerDied):
     """The process was gone before it took the call."""
 
 
@@ -51,21 +51,21 @@ class Worker:
         context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             context.set_forkserver_preload(["toolmason._core.run.processes"])
-        self.pipe, theirs = context.Pipe()
-        watched, self.life = context.Pipe(duplex=False)
-        self.process = context.Process(target=_serve, args=(theirs, watched), name="toolmason-worker", daemon=True)
+        self.pipe, child_pipe = context.Pipe()
+        child_lifeline, self.lifeline = context.Pipe(duplex=False)
+        self.process = context.Process(target=_serve_calls, args=(child_pipe, child_lifeline), name="toolmason-worker", daemon=True)
         self.process.start()
-        theirs.close()
-        watched.close()
+        child_pipe.close()
+        child_lifeline.close()
         self.calls = 0
-        _remember(self)
+        _register_worker(self)
         if not self._is_ready():
             self.kill()
             raise WorkerDied(self.process.exitcode)
 
     def _is_ready(self) -> bool:
         try:
-            return bool(self.pipe.poll(_START)) and self.pipe.recv_bytes() == b"ready"
+            return bool(self.pipe.poll(_START_TIMEOUT)) and self.pipe.recv_bytes() == b"ready"
         except (EOFError, OSError):
             return False
 
@@ -91,17 +91,17 @@ class Worker:
         except (ConnectionResetError, BrokenPipeError) as gone:
             # The process was gone before it read the call, so the call has not run.
             self.process.join(1)
-            raise NotStarted(self.process.exitcode) from gone
+            raise CallNotStarted(self.process.exitcode) from gone
         except (EOFError, OSError) as gone:
             self.process.join(1)
             raise WorkerDied(self.process.exitcode) from gone
         if kind == "error":
-            raise _with_causes(data)
+            raise _unpickle_error_chain(data)
         return data
 
     def kill(self) -> None:
         """End the process and whatever it started, at once."""
-        _alive.discard(self)
+        _live_workers.discard(self)
         pid = self.process.pid
         if pid is not None and self.process.exitcode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
@@ -109,35 +109,35 @@ class Worker:
         self.process.kill()
         self.process.join(1)
         self.pipe.close()
-        self.life.close()
+        self.lifeline.close()
 
 
-_alive: set[Worker] = set()
+_live_workers: set[Worker] = set()
 
 
-def _remember(worker: Worker) -> None:
-    if not _alive:
+def _register_worker(worker: Worker) -> None:
+    if not _live_workers:
         # Anew each time: it has to run before what multiprocessing does at the end, which leaves children behind.
-        atexit.unregister(_end_all)
-        atexit.register(_end_all)
-    _alive.add(worker)
+        atexit.unregister(_kill_all)
+        atexit.register(_kill_all)
+    _live_workers.add(worker)
 
 
-def _end_all() -> None:
-    for worker in list(_alive):
+def _kill_all() -> None:
+    for worker in list(_live_workers):
         worker.kill()
 
 
-class Pool:
+class ProcessPool:
     """At most `limit` processes; each does one thing at a time."""
 
     def __init__(self, limit: int) -> None:
-        self._slots = Slots(limit)
+        self._semaphore = Semaphore(limit)
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    async def take(self, seconds: float | None) -> tuple[Worker, float | None]:
+    async def acquire(self, seconds: float | None) -> tuple[Worker, float | None]:
         """Wait for a process; return it, and what is left of the time. Starting a new one does not count.
 
         Raises:
@@ -145,8 +145,8 @@ class Pool:
         """
         started = time.monotonic()
         async with asyncio.timeout(seconds):
-            await self._slots.take()
-        left = None if seconds is None else max(0.001, seconds - (time.monotonic() - started))
+            await self._semaphore.acquire()
+        remaining = None if seconds is None else max(0.001, seconds - (time.monotonic() - started))
         try:
             with self._lock:
                 if self._pid != os.getpid():
@@ -154,43 +154,43 @@ class Pool:
                 while self._idle:
                     worker = self._idle.pop()
                     if worker.process.is_alive():
-                        return worker, left
+                        return worker, remaining
                     worker.kill()
-            return await self._started(), left
+            return await self._start_worker(), remaining
         except BaseException:
-            self._slots.give()
+            self._semaphore.release()
             raise
 
-    async def _started(self) -> Worker:
+    async def _start_worker(self) -> Worker:
         starting = asyncio.ensure_future(asyncio.to_thread(Worker))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(_end_unwanted)
+            starting.add_done_callback(_kill_unwanted)
             raise
 
-    def give(self, worker: Worker, *, usable: bool) -> None:
+    def release(self, worker: Worker, *, usable: bool) -> None:
         """Hand a process back, or end it."""
         if usable and worker.process.is_alive():
             with self._lock:
                 self._idle.append(worker)
         else:
             worker.kill()
-        self._slots.give()
+        self._semaphore.release()
 
 
-def _end_unwanted(starting: asyncio.Future[Worker]) -> None:
+def _kill_unwanted(starting: asyncio.Future[Worker]) -> None:
     if not starting.cancelled() and starting.exception() is None:
         starting.result().kill()
 
 
 @lru_cache(maxsize=8)
-def processes(limit: int) -> Pool:
+def get_process_pool(limit: int) -> ProcessPool:
     """Return the process pool of this size."""
-    return Pool(limit)
+    return ProcessPool(limit)
 
 
-def packed(function: Callable[..., Any], names: tuple[str, ...], values: dict[str, Any]) -> bytes:
+def pickle_call(function: Callable[..., Any], names: tuple[str, ...], values: dict[str, Any]) -> bytes:
     """Return a call as bytes that a worker process understands.
 
     Raises:
@@ -207,70 +207,70 @@ def packed(function: Callable[..., Any], names: tuple[str, ...], values: dict[st
         ) from error
 
 
-def _serve(pipe: Any, life: Any) -> None:
+def _serve_calls(pipe: Any, lifeline: Any) -> None:
     """Run what comes through the pipe, until it closes."""
     with contextlib.suppress(OSError, AttributeError):
         os.setsid()  # so that the whole group can be killed, the tool's own children too
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_watch, args=(life,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
     pipe.send_bytes(b"ready")
     while True:
         try:
             payload = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        pipe.send_bytes(_answer(payload, pipe))
+        pipe.send_bytes(_run_payload(payload, pipe))
 
 
-def _watch(life: Any) -> None:
+def _exit_with_parent(lifeline: Any) -> None:
     """End this process and its children when the one that started it is gone, also in the middle of a tool."""
     with contextlib.suppress(EOFError, OSError):
-        life.recv_bytes()
+        lifeline.recv_bytes()
     with contextlib.suppress(OSError, AttributeError):
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 
-def _answer(payload: bytes, pipe: Any) -> bytes:
+def _run_payload(payload: bytes, pipe: Any) -> bytes:
     import pickle  # noqa: PLC0415 - as above
 
     number, payload = pickle.loads(payload)  # noqa: S301 - from the process that started this one
     try:
-        with reporting_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))):
+        with report_progress_to(lambda *report: pipe.send_bytes(pickle.dumps((number, "progress", report)))):
             function, names, values = pickle.loads(payload)  # noqa: S301 - from the process that started this one
-            before = [values.pop(name) for name in names]
-            value = _value_of(function(*before, **values))
+            positional = [values.pop(name) for name in names]
+            value = _resolve_value(function(*positional, **values))
         return pickle.dumps((number, "ok", value))
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises crosses as it is
-        return pickle.dumps((number, "error", _packed_chain(error)))
+        return pickle.dumps((number, "error", _pickle_error_chain(error)))
 
 
-def _value_of(value: Any) -> Any:
+def _resolve_value(value: Any) -> Any:
     if inspect.isawaitable(value):
-        return asyncio.run(_awaited(value))
+        return asyncio.run(_await_value(value))
     if inspect.isasyncgen(value):
-        return asyncio.run(_collected(value))
+        return asyncio.run(_collect_items(value))
     return list(value) if inspect.isgenerator(value) else value
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value
 
 
-async def _collected(stream: Any) -> list[Any]:
+async def _collect_items(stream: Any) -> list[Any]:
     return [item async for item in stream]
 
 
-def _packed_chain(error: BaseException | None) -> list[bytes]:
+def _pickle_error_chain(error: BaseException | None) -> list[bytes]:
     """Return an error and its causes as bytes, the error first; pickle by itself forgets causes."""
     chain: list[bytes] = []
-    while error is not None and len(chain) < _CAUSES:
-        chain.append(_packed_error(error))
+    while error is not None and len(chain) < _MAX_CAUSES:
+        chain.append(_pickle_error(error))
         error = error.__cause__
     return chain
 
 
-def _packed_error(error: BaseException) -> bytes:
+def _pickle_error(error: BaseException) -> bytes:
     import pickle  # noqa: PLC0415 - as above
 
     try:
@@ -281,7 +281,7 @@ def _packed_error(error: BaseException) -> bytes:
     return data
 
 
-def _with_causes(chain: list[bytes]) -> BaseException:
+def _unpickle_error_chain(chain: list[bytes]) -> BaseException:
     import pickle  # noqa: PLC0415 - as above
 
     errors: list[BaseException] = [pickle.loads(data) for data in chain]  # noqa: S301 - from a process of our own

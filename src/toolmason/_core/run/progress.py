@@ -34,16 +34,16 @@ OnProgress: TypeAlias = Callable[[ProgressReport], Any]
 class Reporter:
     """Takes reports without waiting, and hands them to the callback on the loop; too many, and the oldest go."""
 
-    def __init__(self, callback: OnProgress, call_id: str, tool: str, most: int) -> None:
+    def __init__(self, callback: OnProgress, call_id: str, tool: str, max_queued: int) -> None:
         self.dropped = 0
         """How many reports were dropped because nobody read them in time."""
         self._callback, self._call_id, self._tool = callback, call_id, tool
         self._queue: deque[ProgressReport] = deque()
-        self._most = most
+        self._max_queued = max_queued
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._closed = False
-        self._busy: asyncio.Future[Any] | None = None
+        self._running_callback: asyncio.Future[Any] | None = None
 
     def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Take a report."""
@@ -51,12 +51,12 @@ class Reporter:
             return
         report = ProgressReport(self._call_id, self._tool, done, total, message)
         with self._lock:
-            waiting = bool(self._queue)
+            was_queued = bool(self._queue)
             self._queue.append(report)
-            if len(self._queue) > self._most:
+            if len(self._queue) > self._max_queued:
                 self._queue.popleft()
                 self.dropped += 1
-        if not waiting:
+        if not was_queued:
             try:
                 self._loop.call_soon_threadsafe(self.flush)
             except RuntimeError:
@@ -69,24 +69,24 @@ class Reporter:
 
     def flush(self) -> None:
         """Hand over what has come in; while an async callback is at work, the rest waits for it."""
-        while not self._busy:
+        while not self._running_callback:
             with self._lock:
                 if not self._queue:
                     return
                 report = self._queue.popleft()
             try:
-                told = self._callback(report)
+                outcome = self._callback(report)
             except Exception:  # noqa: BLE001 - nobody waits for it, and the tool must go on
                 _log.exception("a progress callback failed")
                 continue
-            if inspect.isawaitable(told):
-                self._busy = asyncio.ensure_future(self._finish(told), loop=self._loop)
+            if inspect.isawaitable(outcome):
+                self._running_callback = asyncio.ensure_future(self._await_callback(outcome), loop=self._loop)
 
-    async def _finish(self, told: Any) -> None:
+    async def _await_callback(self, awaitable: Any) -> None:
         try:
-            await told
+            await awaitable
         except Exception:  # noqa: BLE001 - as above
             _log.exception("a progress callback failed")
         finally:
-            self._busy = None
+            self._running_callback = None
         self.flush()

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Hashable
 
 
-class Slots:
+class Semaphore:
     """At most `limit` holders at once, over every loop and thread of the process; the others wait in order."""
 
     def __init__(self, limit: int) -> None:
@@ -20,11 +20,11 @@ class Slots:
         # Taking from a deque and putting back is one step each, so that the usual way needs no lock.
         self._free = deque(range(limit))
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._waiters: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
-    def try_take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take a slot if one is free, and nobody waits for it."""
-        if self._waiting:
+        if self._waiters:
             return False
         try:
             self._free.pop()
@@ -32,105 +32,105 @@ class Slots:
             return False
         return True
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a slot."""
-        if self.try_take():
+        if self.try_acquire():
             return
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
+        waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            self._waiting.append((loop, turn))
-        self._hand_on()  # one may have become free before we stood in line
+            self._waiters.append((loop, waiter))
+        self._wake_next()  # one may have become free before we stood in line
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
             with self._lock:
-                given = (loop, turn) not in self._waiting
-                if not given:
-                    self._waiting.remove((loop, turn))
-            if given:
-                self.give()  # it was handed over just as we stopped waiting
+                granted = (loop, waiter) not in self._waiters
+                if not granted:
+                    self._waiters.remove((loop, waiter))
+            if granted:
+                self.release()  # it was handed over just as we stopped waiting
             raise
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Hand the slot on to whoever waits longest."""
         self._free.append(0)
-        if self._waiting:
-            self._hand_on()
+        if self._waiters:
+            self._wake_next()
 
-    def _hand_on(self) -> None:
+    def _wake_next(self) -> None:
         with self._lock:
-            while self._waiting and self._free:
+            while self._waiters and self._free:
                 try:
                     self._free.pop()
                 except IndexError:
                     return  # somebody was quicker, and will hand it on in turn
-                loop, turn = self._waiting.popleft()
+                loop, waiter = self._waiters.popleft()
                 try:
-                    loop.call_soon_threadsafe(_wake, turn)
+                    loop.call_soon_threadsafe(_wake_waiter, waiter)
                 except RuntimeError:
                     self._free.append(0)  # its loop is closed, and with it whoever waited there
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nobody holds or waits for a slot."""
-        return len(self._free) == self.limit and not self._waiting
+        return len(self._free) == self.limit and not self._waiters
 
 
-def _wake(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _wake_waiter(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
-class Locks:
+class KeyedLocks:
     """One holder for each key; a key that nobody wants takes no memory."""
 
     def __init__(self) -> None:
-        self._slots: dict[Hashable, tuple[Slots, list[None]]] = {}
+        self._semaphores: dict[Hashable, tuple[Semaphore, list[None]]] = {}
         self._lock = threading.Lock()
 
-    def turn(self, key: Hashable) -> Turn:
+    def lock_for(self, key: Hashable) -> KeyedLock:
         """Return the turn at a key, to be taken and given like a slot."""
-        return Turn(self, key)
+        return KeyedLock(self, key)
 
-    def join(self, key: Hashable) -> Slots:
+    def add_user(self, key: Hashable) -> Semaphore:
         """Want a key; return what to wait for."""
         with self._lock:
-            slots, users = self._slots.setdefault(key, (Slots(1), []))
+            semaphore, users = self._semaphores.setdefault(key, (Semaphore(1), []))
             users.append(None)
-            return slots
+            return semaphore
 
-    def leave(self, key: Hashable) -> None:
+    def remove_user(self, key: Hashable) -> None:
         """Want a key no more."""
         with self._lock:
-            _, users = self._slots[key]
+            _, users = self._semaphores[key]
             users.pop()
             if not users:
-                del self._slots[key]
+                del self._semaphores[key]
 
 
-class Turn:
+class KeyedLock:
     """One turn at a key of `Locks`."""
 
-    __slots__ = ("_key", "_locks", "_slots")
+    __slots__ = ("_key", "_locks", "_semaphore")
 
-    def __init__(self, locks: Locks, key: Hashable) -> None:
+    def __init__(self, locks: KeyedLocks, key: Hashable) -> None:
         self._locks, self._key = locks, key
-        self._slots = locks.join(key)
+        self._semaphore = locks.add_user(key)
 
-    def try_take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the turn if nobody has it."""
-        return self._slots.try_take()
+        return self._semaphore.try_acquire()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Wait for the turn."""
         try:
-            await self._slots.take()
+            await self._semaphore.acquire()
         except BaseException:
-            self._locks.leave(self._key)
+            self._locks.remove_user(self._key)
             raise
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Hand the turn on."""
-        self._slots.give()
-        self._locks.leave(self._key)
+        self._semaphore.release()
+        self._locks.remove_user(self._key)

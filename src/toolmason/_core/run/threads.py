@@ -21,21 +21,21 @@ _log = logging.getLogger("toolmason")
 _IDLE_SECONDS: Final = 10.0
 
 
-_here = threading.local()
+_thread_local = threading.local()
 
 
 @contextmanager
-def lent() -> Generator[None]:
+def release_worker_slot() -> Generator[None]:
     """Let another thread work while this one waits for a call; nothing happens on a thread that is not ours."""
-    pool: Workers | None = getattr(_here, "pool", None)
+    pool: ThreadPool | None = getattr(_thread_local, "pool", None)
     if pool is None:
         yield
         return
-    pool.lend()
+    pool.release_current_thread()
     try:
         yield
     finally:
-        pool.take_back()
+        pool.reclaim_current_thread()
 
 
 class Job:
@@ -51,19 +51,19 @@ class Job:
         self.state: Literal["queued", "running", "late", "dropped", "done"] = "queued"
 
 
-class Workers:
+class ThreadPool:
     """At most `limit` threads at work; more jobs wait their turn."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.late = 0
+        self.late_results = 0
         """How many values came after their caller had given up."""
         self._reset()
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Job] = SimpleQueue()
-        self._idle = self._threads = self._waiting = 0
+        self._idle = self._threads = self._queued_jobs = 0
         self._pid = os.getpid()
 
     @property
@@ -81,10 +81,10 @@ class Workers:
             elif self._threads < self.limit:
                 self._spawn()
             else:
-                self._waiting += 1
+                self._queued_jobs += 1
         self._queue.put(job)
 
-    def give_up(self, job: Job) -> None:
+    def abandon(self, job: Job) -> None:
         """Stop waiting for a job: one that has not begun never will; one that runs is replaced."""
         with self._lock:
             if job.state == "queued":
@@ -92,29 +92,29 @@ class Workers:
             elif job.state == "running":
                 job.state = "late"
                 self._threads -= 1
-                if self._waiting:
-                    self._waiting -= 1
+                if self._queued_jobs:
+                    self._queued_jobs -= 1
                     self._spawn()
 
-    def lend(self) -> None:
+    def release_current_thread(self) -> None:
         """Count the calling thread out while it waits for another call, so that the other one finds a thread."""
         with self._lock:
             self._threads -= 1
-            if self._waiting:
-                self._waiting -= 1
+            if self._queued_jobs:
+                self._queued_jobs -= 1
                 self._spawn()
 
-    def take_back(self) -> None:
+    def reclaim_current_thread(self) -> None:
         """Count the calling thread in again."""
         with self._lock:
             self._threads += 1
 
     def _spawn(self) -> None:
         self._threads += 1
-        threading.Thread(target=self._work, name="toolmason-tool", daemon=True).start()
+        threading.Thread(target=self._run_worker, name="toolmason-tool", daemon=True).start()
 
-    def _work(self) -> None:
-        _here.pool = self
+    def _run_worker(self) -> None:
+        _thread_local.pool = self
         while True:
             try:
                 job = self._queue.get(timeout=_IDLE_SECONDS)
@@ -129,10 +129,10 @@ class Workers:
                 return
             del job
 
-    def _rest(self) -> None:
+    def _mark_idle(self) -> None:
         """Count this thread as free, or as taken by the next job that waits. The lock is held."""
-        if self._waiting:
-            self._waiting -= 1
+        if self._queued_jobs:
+            self._queued_jobs -= 1
         else:
             self._idle += 1
 
@@ -143,7 +143,7 @@ class Workers:
         """Run one job; `False` where this thread was given up and replaced."""
         with self._lock:
             if job.state == "dropped":
-                self._rest()
+                self._mark_idle()
                 return True
             job.state = "running"
         value, error = None, None
@@ -152,14 +152,14 @@ class Workers:
         except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread unseen
             error = failure
         with self._lock:
-            late = self._is_late(job)
+            is_late = self._is_late(job)
             job.state = "done"
-            self.late += late
-            if not late:
+            self.late_results += is_late
+            if not is_late:
                 # Before the value is handed over: whoever gets it may have the next job at once.
-                self._rest()
-        if late:
-            _log.warning("a tool finished after its time-out; its result was dropped (%d so far)", self.late)
+                self._mark_idle()
+        if is_late:
+            _log.warning("a tool finished after its time-out; its result was dropped (%d so far)", self.late_results)
             return False
         try:
             job.loop.call_soon_threadsafe(_deliver, job.future, value, error)
@@ -174,6 +174,6 @@ def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: An
 
 
 @lru_cache(maxsize=8)
-def workers(limit: int) -> Workers:
+def get_thread_pool(limit: int) -> ThreadPool:
     """Return the process's pool of this size."""
-    return Workers(limit)
+    return ThreadPool(limit)

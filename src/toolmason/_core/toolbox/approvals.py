@@ -12,56 +12,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolmason._core.call.admission import Governed, plain_arguments, seen_arguments
+from toolmason._core.call.admission import Pipeline, parse_arguments, get_effective_arguments
 from toolmason._core.call.approval import (
     ApprovalRequest,
     Decision,
-    Notary,
-    Verdict,
-    key_from,
+    ApprovalSigner,
+    ApprovalVerdict,
+    parse_key,
     needs_approval,
-    preview_of,
+    make_preview,
 )
-from toolmason._core.call.failures import shown
-from toolmason._core.call.limits import RunState, fingerprint, json_like
-from toolmason._core.call.long_results import Store
-from toolmason._core.call.pipeline import NOTHING_ASKED, Ask
+from toolmason._core.call.failures import make_error_fields
+from toolmason._core.call.limits import RunState, fingerprint, to_json_like
+from toolmason._core.call.long_results import ResultStore
+from toolmason._core.call.pipeline import NO_OPTIONS, CallOptions
 from toolmason._core.call.route import Route
-from toolmason._core.call.shared_state import Next, Office
-from toolmason._core.define.context import CallState, context_from
+from toolmason._core.call.shared_state import NextCall, SharedCallState
+from toolmason._core.define.context import CallState, make_context
 from toolmason._core.define.experimental import allow_experimental
-from toolmason._core.run.blocking import run_to_end
+from toolmason._core.run.blocking import run_blocking
 from toolmason._core.run.progress import OnProgress
-from toolmason._core.toolbox.options import BoxPolicy
+from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.toolbox.sync_twins import ContextLike
-from toolmason._core.values.policy import INHERIT, Timeout, checked
+from toolmason._core.values.policy import INHERIT, Timeout, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
 
 
-def office_of(policy: BoxPolicy) -> Office:
+def make_shared_call_state(policy: ToolboxPolicy) -> SharedCallState:
     """Return what the calls of a toolbox share."""
-    key = key_from(policy.approval_key)
-    return Office(
+    key = parse_key(policy.approval_key)
+    return SharedCallState(
         policy.settings,
-        middleware=[allowing_experimental] if policy.experimental else [],
-        rule=policy.approve,
+        middleware=[run_with_experimental] if policy.experimental else [],
+        approval_rule=policy.approve,
         approver=policy.approver,
-        notary=Notary() if key is None else Notary(key),
-        most=policy.max_concurrency if policy.capped_width else None,
+        signer=ApprovalSigner() if key is None else ApprovalSigner(key),
+        max_concurrency=policy.max_concurrency if policy.max_concurrency_is_set else None,
     )
 
 
-async def allowing_experimental(call: ToolCall, proceed: Next) -> ToolResult:
+async def run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
     """Run a call with leave to use APIs that may still change: the setting `experimental = true`."""
     with allow_experimental():
-        return await proceed(call)
+        return await call_next(call)
 
 
-def store_of(policy: BoxPolicy) -> Store:
+def make_result_store(policy: ToolboxPolicy) -> ResultStore:
     """Return where a toolbox keeps results that are too long."""
-    folder = None if policy.results_dir is None else Path(policy.results_dir)
-    return Store(policy.settings.kept_bytes, folder)
+    directory = None if policy.results_dir is None else Path(policy.results_dir)
+    return ResultStore(policy.settings.kept_bytes, directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ class DryRun:
 class Approvals(ABC):
     """What a toolbox does for whoever decides about calls."""
 
-    _office: Office
-    _policy: BoxPolicy
-    _run: RunState | None
+    _shared: SharedCallState
+    _policy: ToolboxPolicy
+    _run_state: RunState | None
 
     @abstractmethod
-    def _route_or_refusal(self, name: str) -> Route | ToolCallError:
+    def _get_route_or_error(self, name: str) -> Route | ToolCallError:
         """Return the route of a tool, or why there is none."""
 
-    def decide(self, request: ApprovalRequest, verdict: Verdict) -> Decision:
+    def decide(self, request: ApprovalRequest, verdict: ApprovalVerdict) -> Decision:
         """Sign a decision on a request that a result carried: `result.error.request`.
 
         The decision is good once, for this tool, these arguments and this identity. Both are plain JSON
@@ -99,25 +99,25 @@ class Approvals(ABC):
         Raises:
             ApprovalDenied: the request was changed, or was not made under this key.
         """
-        return self._office.notary.decided(request, verdict)
+        return self._shared.signer.sign_decision(request, verdict)
 
-    def signed(self, decision: Decision) -> bool:
+    def verify(self, decision: Decision) -> bool:
         """Tell whether a decision was made under this toolbox's key, and not changed since."""
-        return self._office.notary.signed(decision)
+        return self._shared.signer.verify(decision)
 
-    def recall(self, call: ToolCall, result: ToolResult) -> None:
+    def record_earlier_call(self, call: ToolCall, result: ToolResult) -> None:
         """Count a call of this run that was made before, in another process: limits and repeats go on from there."""
-        route = self._route_or_refusal(call.name)
-        if self._run is None or not isinstance(route, Route):
+        route = self._get_route_or_error(call.name)
+        if self._run_state is None or not isinstance(route, Route):
             return
-        options, key = route.tool.options, Governed(route, self._office, self._run, NOTHING_ASKED).key
+        options, key = route.tool.options, Pipeline(route, self._shared, self._run_state, NO_OPTIONS).tool_key
         # What was over the limit then is over it now; what could not be read was no repeat.
         with suppress(LimitExceeded, ValueError):
-            self._run.count(route.name, options.max_calls, key)
+            self._run_state.count(route.name, options.max_calls, key)
             # A call that waits has been counted, and has given nothing yet.
-            waits = result.error is not None and result.error.code == ApprovalRequired.code
-            if options.repeats == "detect" and not waits:
-                self._run.remember(fingerprint(route.name, plain_arguments(call)), result)
+            is_pending = result.error is not None and result.error.code == ApprovalRequired.code
+            if options.repeats == "detect" and not is_pending:
+                self._run_state.record_result(fingerprint(route.name, parse_arguments(call)), result)
 
     async def resume(
         self,
@@ -134,14 +134,14 @@ class Approvals(ABC):
         try:
             decision = decision if isinstance(decision, Decision) else Decision.from_dict(decision)
         except ApprovalDenied as error:
-            return ToolResult("", error.tool, attempts=0, **shown(error, self._policy.on_error))
+            return ToolResult("", error.tool, attempts=0, **make_error_fields(error, self._policy.on_error))
         request = decision.request
-        route = self._route_or_refusal(request.tool)
+        route = self._get_route_or_error(request.tool)
         if isinstance(route, ToolCallError):
-            return ToolResult(request.call_id, request.tool, attempts=0, **shown(route, self._policy.on_error))
-        ask = Ask(context_from(context), checked(timeout), on_progress=on_progress)
-        governed = Governed(route, self._office, self._run, ask, decision)
-        return await governed.perform(ToolCall(request.call_id, route.name, dict(request.arguments)))
+            return ToolResult(request.call_id, request.tool, attempts=0, **make_error_fields(route, self._policy.on_error))
+        call_options = CallOptions(make_context(context), check_timeout(timeout), on_progress=on_progress)
+        pipeline = Pipeline(route, self._shared, self._run_state, call_options, decision)
+        return await pipeline.execute(ToolCall(request.call_id, route.name, dict(request.arguments)))
 
     def resume_sync(
         self,
@@ -152,7 +152,7 @@ class Approvals(ABC):
         on_progress: OnProgress | None = None,
     ) -> ToolResult:
         """Run `resume` to its end, from code that is not async."""
-        return run_to_end(self.resume(decision, context=context, timeout=timeout, on_progress=on_progress))
+        return run_blocking(self.resume(decision, context=context, timeout=timeout, on_progress=on_progress))
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
         """Return what a call would do, and run nothing: the arguments as the tool would get them, and the gate.
@@ -160,24 +160,24 @@ class Approvals(ABC):
         Raises:
             ToolCallError: there is no such tool, or the arguments do not fit.
         """
-        route = self._route_or_refusal(name)
+        route = self._get_route_or_error(name)
         if isinstance(route, ToolCallError):
             raise route
         _, repairs = route.bind(arguments)
-        seen = seen_arguments(route, arguments)
-        call = ToolCall("dry_run", route.name, seen)
-        known: Any = self._policy.context.merged(context_from(context)).for_call(CallState(call))
+        effective_arguments = get_effective_arguments(route, arguments)
+        call = ToolCall("dry_run", route.name, effective_arguments)
+        call_context: Any = self._policy.context.merge(make_context(context)).for_call(CallState(call))
         return DryRun(
             name=route.name,
-            arguments=json_like(seen),
+            arguments=to_json_like(effective_arguments),
             repairs=repairs,
-            preview=await preview_of(route.tool, seen, known),
-            needs_approval=await needs_approval(route.tool, self._office.rule_in(self._run), seen, known),
+            preview=await make_preview(route.tool, effective_arguments, call_context),
+            needs_approval=await needs_approval(route.tool, self._shared.get_rule(self._run_state), effective_arguments, call_context),
         )
 
     def dry_run_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
         """Run `dry_run` to its end, from code that is not async."""
-        return run_to_end(self.dry_run(name, arguments, context=context))
+        return run_blocking(self.dry_run(name, arguments, context=context))
 
     async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
         """Return what a call would do, in the tool's own words (`preview=`); `None` where it has none.
@@ -185,14 +185,14 @@ class Approvals(ABC):
         Raises:
             ToolCallError: there is no such tool, or the arguments do not fit.
         """
-        route = self._route_or_refusal(name)
+        route = self._get_route_or_error(name)
         if isinstance(route, ToolCallError):
             raise route
         route.bind(arguments)
         call = ToolCall("preview", route.name, arguments)
-        known: Any = self._policy.context.merged(context_from(context)).for_call(CallState(call))
-        return await preview_of(route.tool, plain_arguments(call), known)
+        call_context: Any = self._policy.context.merge(make_context(context)).for_call(CallState(call))
+        return await make_preview(route.tool, parse_arguments(call), call_context)
 
     def preview_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
         """Run `preview` to its end, from code that is not async."""
-        return run_to_end(self.preview(name, arguments, context=context))
+        return run_blocking(self.preview(name, arguments, context=context))

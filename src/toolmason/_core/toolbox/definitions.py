@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from toolmason._core.values.provider_tools import Native
+from toolmason._core.values.provider_tools import AnyNativeTool
 
 if TYPE_CHECKING:  # a format is asked for before there is a tool
     from toolmason._core.define.tool import Tool
 
 
 Strict: TypeAlias = bool | Literal["auto"]
-_FORMATS: Final = "toolmason.providers.registry"
+_REGISTRY_MODULE: Final = "toolmason.providers.registry"
 """Has `definitions(tools, native, provider, strict, lossy)`. Loaded with the first need: most programs have a chat
 that asks for it, and those that only run calls never pay for it."""
 
@@ -26,7 +26,7 @@ that asks for it, and those that only run calls never pay for it."""
 class Exports(ABC):
     """What a toolbox says of its tools to a provider."""
 
-    _exported: dict[tuple[str, Strict, bool, bool], list[dict[str, Any]]]
+    _definitions_cache: dict[tuple[str, Strict, bool, bool], list[dict[str, Any]]]
 
     @property
     @abstractmethod
@@ -35,11 +35,11 @@ class Exports(ABC):
 
     @property
     @abstractmethod
-    def native(self) -> Sequence[Native]:
+    def native(self) -> Sequence[AnyNativeTool]:
         """Tools that a provider runs."""
 
     @abstractmethod
-    def _reads_results(self) -> bool:
+    def _has_stored_results(self) -> bool:
         """Tell whether `read_result` is offered by now."""
 
     def definitions(self, provider: str, strict: Strict = "auto", *, lossy: bool = False) -> list[dict[str, Any]]:
@@ -53,9 +53,9 @@ class Exports(ABC):
             LossyDefinition: a tool would change its meaning, and `lossy` is not set; says where.
             DefinitionError: the provider does not run a tool that it is meant to.
         """
-        key = (provider, strict, lossy, self._reads_results())
-        found = self._exported.get(key)
+        key = (provider, strict, lossy, self._has_stored_results())
+        found = self._definitions_cache.get(key)
         if found is None:
-            make = import_module(_FORMATS).definitions
-            found = self._exported[key] = make(self.tools, self.native, provider, strict, lossy)
+            make = import_module(_REGISTRY_MODULE).definitions
+            found = self._definitions_cache[key] = make(self.tools, self.native, provider, strict, lossy)
         return list(map(dict.copy, found))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from toolmason._core.load.plugins import GROUP, from_entry_points, from_package
+from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points, from_package
 from toolmason._core.toolbox.toolbox import Toolbox
 
 
-def discover(app: Any = None, group: str = GROUP, strict: bool = False) -> Toolbox:  # noqa: FBT001, FBT002 - as page 04 §1 writes it
+def discover(app: Any = None, group: str = ENTRY_POINT_GROUP, strict: bool = False) -> Toolbox:  # noqa: FBT001, FBT002 - as page 04 §1 writes it
     """Return a toolbox with the tools that installed distributions offer as entry points of a group.
 
     They are loaded by distribution and name. `app` is your application, or its class: bundles that are marked

@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
-from toolmason._core.values.provider_tools import NATIVE_TYPES, Native
+from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
 
-Finish: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
+FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
 """Why a model stopped: done, wants calls, out of tokens, will not, was not let, wants to go on, something else."""
-Mode: TypeAlias = Literal["auto", "none", "required"]
+ToolChoiceMode: TypeAlias = Literal["auto", "none", "required"]
 _MODES: Final = ("auto", "none", "required")
 
 OPTIONS: Final[Mapping[str, str]] = {
@@ -39,7 +39,7 @@ OPTIONS: Final[Mapping[str, str]] = {
 class ToolChoice:
     """Whether the model may, must or must not call, and which tools alone it may call."""
 
-    mode: Mode = "auto"
+    mode: ToolChoiceMode = "auto"
     names: tuple[str, ...] = ()
     """The tools that it may call; empty: any."""
 
@@ -50,14 +50,14 @@ class ToolChoice:
         object.__setattr__(self, "names", (given,) if isinstance(given, str) else tuple(given))
 
     @classmethod
-    def of(cls, wanted: ToolChoice | str | None) -> ToolChoice | None:
+    def parse(cls, choice: ToolChoice | str | None) -> ToolChoice | None:
         """Read a choice: one of the three words, or the name of the tool that must be called."""
-        if wanted is None or isinstance(wanted, ToolChoice):
-            return wanted
-        given: Any = wanted
+        if choice is None or isinstance(choice, ToolChoice):
+            return choice
+        given: Any = choice
         if not isinstance(given, str):
             raise ConfigError(f'tool_choice={given!r}: give "auto", "none", "required", or the name of a tool.')
-        return cls(wanted) if wanted in _MODES else cls("required", (wanted,))  # type: ignore[arg-type]
+        return cls(choice) if choice in _MODES else cls("required", (choice,))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ModelRequest:
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: ToolChoice | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    native: tuple[Native, ...] = ()
+    native: tuple[AnyNativeTool, ...] = ()
     """Tools that the provider runs."""
 
     def __init__(
@@ -78,8 +78,8 @@ class ModelRequest:
         tool_choice: ToolChoice | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        said: Any = options or {}
-        if not isinstance(said, Mapping):
+        raw_options: Any = options or {}
+        if not isinstance(raw_options, Mapping):
             raise ConfigError(f"options={options!r:.60}: give a mapping, such as {{'max_tokens': 100}}.")
         given = dict(options or {})
         if unknown := given.keys() - OPTIONS.keys():
@@ -89,52 +89,52 @@ class ModelRequest:
             )
         if not isinstance(given.get("body", {}), Mapping):
             raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: give a mapping of fields.')
-        definitions, native = _offered(tools)
+        definitions, native = _split_tools(tools)
         for name, value in {
-            "messages": _messages(messages),
+            "messages": _to_messages(messages),
             "tools": definitions,
-            "tool_choice": ToolChoice.of(tool_choice),
+            "tool_choice": ToolChoice.parse(tool_choice),
             "options": given,
             "native": native,
         }.items():
             object.__setattr__(self, name, value)
 
 
-def _messages(given: Any) -> tuple[Message, ...]:
+def _to_messages(given: Any) -> tuple[Message, ...]:
     if isinstance(given, str):
         return (Message("user", given),)
-    several = isinstance(given, Iterable) and not isinstance(given, Mapping)
-    listed: tuple[Any, ...] = tuple(given) if several else (given,)
-    for message in listed:
+    is_iterable = isinstance(given, Iterable) and not isinstance(given, Mapping)
+    messages: tuple[Any, ...] = tuple(given) if is_iterable else (given,)
+    for message in messages:
         if not isinstance(message, Message):
             raise ConfigError(f"{message!r:.60} is no message. Give a text, or Message('user', ...).")
-    return listed
+    return messages
 
 
-def _offered(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[Native, ...]]:
+def _split_tools(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[AnyNativeTool, ...]]:
     definitions: dict[str, ToolDefinition] = {}
-    native: list[Native] = []
+    native: list[AnyNativeTool] = []
     # A toolbox gives its tools itself, so that those of servers and `read_result` are among them.
-    named = getattr(tools, "tools", None)
-    sources = [*named, *getattr(tools, "native", ())] if isinstance(named, list) else _listed(tools)
+    own_tools = getattr(tools, "tools", None)
+    sources = [*own_tools, *getattr(tools, "native", ())] if isinstance(own_tools, list) else _to_list(tools)
     for source in sources:
-        for item in [source] if isinstance(source, ToolDefinition) else _items(source):
-            if isinstance(item, NATIVE_TYPES):
+        for item in [source] if isinstance(source, ToolDefinition) else _read_source(source):
+            if isinstance(item, NATIVE_TOOL_TYPES):
                 native.append(item)
             elif isinstance(item, ToolDefinition):
                 definitions.setdefault(item.name, item)
     return tuple(definitions[name] for name in sorted(definitions)), tuple(native)
 
 
-def _items(source: Any) -> list[Any]:
+def _read_source(source: Any) -> list[Any]:
     # Whoever builds a model has no tools yet, and need not wait for what reads them: half the cost of a first model.
-    from toolmason._core.catalog.catalog import items_from  # noqa: PLC0415
+    from toolmason._core.catalog.catalog import iter_source_items  # noqa: PLC0415
     from toolmason._core.define.tool import Tool  # noqa: PLC0415
 
-    return [item.definition if isinstance(item, Tool) else item for item in items_from(source, None, ())]
+    return [item.definition if isinstance(item, Tool) else item for item in iter_source_items(source, None, ())]
 
 
-def _listed(tools: Any) -> list[Any]:
+def _to_list(tools: Any) -> list[Any]:
     if tools is None:
         return []
     return list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
@@ -168,7 +168,7 @@ class ModelReply:
 
     message: Message
     """To put into the history as it is."""
-    finish: Finish = "stop"
+    finish: FinishReason = "stop"
     usage: Usage = Usage()
     raw: Any = field(default=None, repr=False)
     """The provider's answer as it came."""
@@ -177,7 +177,7 @@ class ModelReply:
         self,
         message: Message,
         calls: Iterable[ToolCall] = (),  # for a message that has none; they are kept there, and nowhere else
-        finish: Finish = "stop",
+        finish: FinishReason = "stop",
         usage: Usage = Usage(),  # noqa: B008 - frozen, so one default serves all
         raw: Any = None,
     ) -> None:

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
-from toolmason._core.call.approval import Approver, Rule, ask_for
+from toolmason._core.call.approval import Approver, ApprovalRule, request_verdict
 from toolmason._core.call.route import CallPolicy
 from toolmason._core.catalog.catalog import Resolver
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import Asked, OnConflict
+from toolmason._core.remote.protocol import RequestHandler, OnConflict
 from toolmason._core.values.definition import Naming
 from toolmason._core.values.policy import (
     INHERIT,
     Inherit,
     OnError,
     Retry,
-    Settings,
+    EngineSettings,
     Timeout,
-    checked,
-    checked_policy,
+    check_timeout,
+    check_on_error,
 )
-from toolmason._core.values.provider_tools import Native, RemoteMcp, WebSearch
+from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError
 
 if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # a tool of a provider needs no settings, and their words are
     from toolmason._core.config.config import Config
 
 
-class BoxWords(TypedDict, total=False):
+class ToolboxOptions(TypedDict, total=False):
     """What `Toolbox(...)` takes beside its sources."""
 
     context: ToolContext[Any] | Mapping[str, Any] | None
@@ -52,22 +52,22 @@ class BoxWords(TypedDict, total=False):
     resolvers: Sequence[Resolver]
     resolution_fallback: bool
     naming: Naming | None
-    approve: Rule
+    approve: ApprovalRule
     approver: Approver | None
     approval_key: str | bytes | None
     results_dir: str | Path | None
     config: Config | Mapping[str, Any] | None
     on_conflict: OnConflict
-    on_elicit: Asked | None
-    on_sample: Asked | None
+    on_elicit: RequestHandler | None
+    on_sample: RequestHandler | None
     roots: Sequence[str | Path]
     eager: bool
-    settings: Settings
+    settings: EngineSettings
     name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class BoxPolicy:
+class ToolboxPolicy:
     """How a toolbox treats its calls, where a tool or a call does not say otherwise."""
 
     context: ToolContext[Any] = field(default_factory=ToolContext)
@@ -81,28 +81,28 @@ class BoxPolicy:
     resolution_fallback: bool | Inherit = INHERIT
     """Whether a call may name a tool that only a resolver knows; inherited: outside of a run alone."""
     naming: Naming | None = None
-    approve: Rule | Inherit = INHERIT
+    approve: ApprovalRule | Inherit = INHERIT
     approver: Approver | None = None
     approval_key: str | bytes | None = None
     results_dir: str | Path | None = None
     on_conflict: OnConflict = "shadow"
     """What happens when a server offers a tool whose name is taken."""
-    on_elicit: Asked | None = None
+    on_elicit: RequestHandler | None = None
     """Answers what a server asks the user."""
-    on_sample: Asked | None = None
+    on_sample: RequestHandler | None = None
     """Answers what a server asks a model."""
     roots: tuple[str | Path, ...] = ()
     """Folders that servers are told they may work in."""
     eager: bool = True
     """Whether `async with` connects at once, or the first need does."""
-    said_on_error: bool = False
+    on_error_is_set: bool = False
     """Whether the application has said what becomes of failures."""
-    capped_width: bool = False
+    max_concurrency_is_set: bool = False
     """Whether `max_concurrency` was asked for, and so holds for single calls too."""
-    settings: Settings = Settings()  # noqa: RUF009 - frozen, so one default serves all
+    settings: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen, so one default serves all
     experimental: bool = False
     """Whether tools of this toolbox may use APIs that may still change."""
-    native: tuple[Native, ...] = ()
+    native: tuple[AnyNativeTool, ...] = ()
     """What the configuration has a provider run."""
     name: str | None = None
 
@@ -111,50 +111,50 @@ class BoxPolicy:
         return CallPolicy(self.settings, self.context, self.timeout, self.retry, self.on_error, self.rethrow)
 
     @classmethod
-    def of(cls, words: BoxWords) -> BoxPolicy:
+    def from_options(cls, options: ToolboxOptions) -> ToolboxPolicy:
         """Read the keywords of `Toolbox(...)`.
 
         Raises:
             DefinitionError: a keyword or value that makes no sense.
         """
-        given: dict[str, Any] = dict(words)
-        known = {item.name for item in fields(cls)} - {"capped_width", "experimental", "native", "said_on_error"} | {
+        values: dict[str, Any] = dict(options)
+        known_options = {item.name for item in fields(cls)} - {"max_concurrency_is_set", "experimental", "native", "on_error_is_set"} | {
             "project_dir",
             "config",
         }
-        if unknown := given.keys() - known:
-            raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
-        config = given.pop("config", None)
-        config = _settings_in(config)
-        folder = given.pop("project_dir", None) or (config.project_dir if config is not None else None)
-        context = ToolContext[Any]().merged(given.pop("context", None))
-        given["context"] = context.within(config, None if folder is None else Path(folder).absolute())
-        given.update({key: tuple(given[key]) for key in ("resolvers", "roots") if key in given})
+        if unknown := values.keys() - known_options:
+            raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known_options))}.")
+        config = values.pop("config", None)
+        config = _to_config(config)
+        folder = values.pop("project_dir", None) or (config.project_dir if config is not None else None)
+        context = ToolContext[Any]().merge(values.pop("context", None))
+        values["context"] = context.with_config(config, None if folder is None else Path(folder).absolute())
+        values.update({key: tuple(values[key]) for key in ("resolvers", "roots") if key in values})
         if config is not None:
-            given = {**_from_config(config), **given}
-        if given.get("max_concurrency", 1) < 1:
-            raise DefinitionError(f"max_concurrency={given['max_concurrency']!r}: give 1 or more.")
-        checked(given.get("timeout", INHERIT))
-        checked_policy(given.get("on_error", "message"))
-        settings: Settings = given.get("settings", Settings())
-        given["capped_width"] = "max_concurrency" in given
-        given["said_on_error"] = "on_error" in given
-        given.setdefault("max_concurrency", settings.max_concurrency)
-        if given.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
-            raise DefinitionError(f'on_conflict={given["on_conflict"]!r}: give "shadow", "error" or "prefix".')
-        for root in map(str, given.get("roots", ())):
+            values = {**_options_from_config(config), **values}
+        if values.get("max_concurrency", 1) < 1:
+            raise DefinitionError(f"max_concurrency={values['max_concurrency']!r}: give 1 or more.")
+        check_timeout(values.get("timeout", INHERIT))
+        check_on_error(values.get("on_error", "message"))
+        settings: EngineSettings = values.get("settings", EngineSettings())
+        values["max_concurrency_is_set"] = "max_concurrency" in values
+        values["on_error_is_set"] = "on_error" in values
+        values.setdefault("max_concurrency", settings.max_concurrency)
+        if values.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
+            raise DefinitionError(f'on_conflict={values["on_conflict"]!r}: give "shadow", "error" or "prefix".')
+        for root in map(str, values.get("roots", ())):
             if "://" in root and not root.startswith("file://"):
                 raise DefinitionError(
                     f"roots: {root!r} is not a folder. Give paths, or addresses that begin with file://."
                 )
-        if not callable(approver := given.get("approver") or ask_for):
+        if not callable(approver := values.get("approver") or request_verdict):
             raise DefinitionError(f"approver={approver!r}: give a function of the request.")
-        if given.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
-            raise DefinitionError(f'approve={given["approve"]!r}: give "destructive", "writes", "all" or None.')
-        return cls(**given)
+        if values.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
+            raise DefinitionError(f'approve={values["approve"]!r}: give "destructive", "writes", "all" or None.')
+        return cls(**values)
 
 
-def _settings_in(config: Any) -> Any:
+def _to_config(config: Any) -> Any:
     if config is None:
         return None
     from toolmason._core.config.config import Config  # noqa: PLC0415 - see above
@@ -162,18 +162,18 @@ def _settings_in(config: Any) -> Any:
     return Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
 
 
-def _from_config(config: Config) -> dict[str, Any]:
-    found: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
+def _options_from_config(config: Config) -> dict[str, Any]:
+    options: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
     if config.experimental:
-        found["experimental"] = True
+        options["experimental"] = True
     if (limits := config.limits) is not None:
-        found["settings"] = limits
-    if native := tuple(native_from(config)):
-        found["native"] = native
-    return found
+        options["settings"] = limits
+    if native := tuple(make_native_tools(config)):
+        options["native"] = native
+    return options
 
 
-def native_from(config: Config) -> Iterator[Native]:
+def make_native_tools(config: Config) -> Iterator[AnyNativeTool]:
     """Yield what the settings switch on: `WebSearchTool.*`, and the groups `MCP*.` with `native=true`."""
     if (search := config.web_search) is not None:
         yield WebSearch(type=search.type, city=search.city, country=search.country, region=search.region)

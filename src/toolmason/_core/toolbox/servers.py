@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Self, TypeAlias
 
-from toolmason._core.call.long_results import Store
+from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import Catalog
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.context import ToolContext, context_from
-from toolmason._core.remote.gateway import Behind
+from toolmason._core.define.context import ToolContext, make_context
+from toolmason._core.remote.gateway import Gateway
 from toolmason._core.remote.protocol import Health, Watcher
 from toolmason._core.remote.servers import Remotes
-from toolmason._core.run.blocking import run_to_end
-from toolmason._core.toolbox.options import BoxPolicy
+from toolmason._core.run.blocking import run_blocking
+from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.policy import OnError
 
@@ -28,17 +28,17 @@ class Connections:
     """A toolbox and its servers. Without any, nothing here does anything."""
 
     _catalog: Catalog
-    _policy: BoxPolicy
+    _policy: ToolboxPolicy
     _remotes: Remotes
     _owns_remotes: bool
-    _store: Store
+    _result_store: ResultStore
     _owns_store: bool
 
     async def __aenter__(self) -> Self:
         if self._owns_remotes and self._policy.eager:
             try:
                 await self._remotes.prepare()
-                self._remotes.refuse_clash()
+                self._remotes.raise_on_conflict()
             except BaseException:
                 await self.aclose()
                 raise
@@ -50,8 +50,8 @@ class Connections:
     def __enter__(self) -> Self:
         if self._owns_remotes and self._remotes and self._policy.eager:
             try:
-                run_to_end(self._remotes.prepare())
-                self._remotes.refuse_clash()
+                run_blocking(self._remotes.prepare())
+                self._remotes.raise_on_conflict()
             except BaseException:
                 self.close_sync()
                 raise
@@ -63,15 +63,15 @@ class Connections:
     @property
     def on_error(self) -> OnError | None:
         """What becomes of failures, where the application has said it with `on_error=`."""
-        return self._policy.on_error if self._policy.said_on_error else None
+        return self._policy.on_error if self._policy.on_error_is_set else None
 
     def __mcp_server__(self) -> Any:
         """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
-        return import_module("toolmason.mcp_server.sdk_server").server_of(self)
+        return import_module("toolmason.mcp_server.sdk_server").make_server(self)
 
-    def __behind__(self) -> Behind:
+    def _gateway(self) -> Gateway:
         """Return the servers of this toolbox, for whoever passes requests on to them."""
-        return Behind(self._remotes)
+        return Gateway(self._remotes)
 
     async def aclose(self) -> None:
         """Close the connections and forget what the servers offer; the next need connects again.
@@ -79,16 +79,16 @@ class Connections:
         Safe from any task, any number of times. A view closes nothing but what is its own: the results of a run.
         """
         if self._owns_store:
-            self._store.clear()
+            self._result_store.clear()
         if self._owns_remotes and self._remotes:
             await self._remotes.aclose()
 
     def close_sync(self) -> None:
         """Run `aclose` to its end, from code that is not async."""
         if self._owns_remotes and self._remotes:
-            run_to_end(self.aclose())
+            run_blocking(self.aclose())
         elif self._owns_store:
-            self._store.clear()
+            self._result_store.clear()
 
     @property
     def servers(self) -> list[str]:
@@ -101,27 +101,27 @@ class Connections:
 
     def health_sync(self) -> dict[str, Health]:
         """Run `health` to its end, from code that is not async."""
-        return run_to_end(self.health())
+        return run_blocking(self.health())
 
     async def refresh(self) -> None:
         """Fetch the lists of every server again; one that fails is logged, and the others go on."""
         await self._remotes.refresh()
-        self._remotes.refuse_clash()
+        self._remotes.raise_on_conflict()
 
     def refresh_sync(self) -> None:
         """Run `refresh` to its end, from code that is not async."""
-        run_to_end(self.refresh())
+        run_blocking(self.refresh())
 
     def clear_cache(self) -> None:
         """Forget what the servers offer; the next need fetches it."""
-        self._remotes.clear()
+        self._remotes.clear_cache()
 
     @property
     def resources(self) -> list[ResourceLink]:
         """The resources of this toolbox, and those that its servers are known to offer; templates aside."""
-        own = [item.link for item in self._catalog.resources.values() if not item.parameters]
-        remote = [link for source in self._remotes.sources for link in source.resources]
-        return [*own, *(link for link in remote if link.uri not in self._catalog.resources)]
+        own_links = [item.link for item in self._catalog.resources.values() if not item.parameters]
+        remote_links = [link for source in self._remotes.sources for link in source.resources]
+        return [*own_links, *(link for link in remote_links if link.uri not in self._catalog.resources)]
 
     @property
     def own_resources(self) -> list[Resource]:
@@ -135,22 +135,22 @@ class Connections:
             KeyError: there is no such resource, and no server that could have it.
             RemoteError: no server has it.
         """
-        known: ToolContext[Any] = self._policy.context.merged(context_from(context))
+        call_context: ToolContext[Any] = self._policy.context.merge(make_context(context))
         for item in self._catalog.resources.values():
-            values = item.values_in(uri)
+            values = item.match_uri(uri)
             if values is not None:
-                return await item.read(uri, values, known)
+                return await item.read(uri, values, call_context)
         if not self._remotes:
             raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
-        return await self._remotes.seen_by(known).read(uri, known)
+        return await self._remotes.for_identity(call_context).read(uri, call_context)
 
     def read_sync(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
         """Run `read` to its end, from code that is not async."""
-        return run_to_end(self.read(uri, context=context))
+        return run_blocking(self.read(uri, context=context))
 
     def touch(self, uri: str) -> None:
         """Tell whoever has subscribed to a resource that it has changed. From any thread."""
-        self._remotes.tell(uri)
+        self._remotes.notify(uri)
 
     def watch(self, changed: Watcher) -> Callable[[], None]:
         """Have `changed` called after each change: with an address for a resource, with `None` for what is offered.

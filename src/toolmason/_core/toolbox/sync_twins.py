@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.run.blocking import run_to_end
+from toolmason._core.run.blocking import run_blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import INHERIT, Inherit, Parallel, Retry, Strategy, Timeout
@@ -77,7 +77,7 @@ class Faces(ABC):
         on_progress: OnProgress | None = None,
     ) -> ToolResult:
         """Run `call` to its end, from code that is not async."""
-        return run_to_end(
+        return run_blocking(
             self.call(call, arguments, context=context, timeout=timeout, retry=retry, on_progress=on_progress)
         )
 
@@ -92,7 +92,7 @@ class Faces(ABC):
         on_progress: OnProgress | None = None,
     ) -> Results:
         """Run `call_all` to its end, from code that is not async."""
-        return run_to_end(
+        return run_blocking(
             self.call_all(
                 calls, strategy=strategy, context=context, timeout=timeout, results=results, on_progress=on_progress
             )
@@ -100,12 +100,12 @@ class Faces(ABC):
 
     def list_sync(self) -> Tools:
         """Run `list` to its end, from code that is not async."""
-        return run_to_end(self.list())
+        return run_blocking(self.list())
 
     def resolve_sync(self, name: str) -> Tool | None:
         """Run `resolve` to its end, from code that is not async."""
-        return run_to_end(self.resolve(name))
+        return run_blocking(self.resolve(name))
 
     def prompt_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
         """Run `prompt` to its end, from code that is not async."""
-        return run_to_end(self.prompt(name, arguments, context=context))
+        return run_blocking(self.prompt(name, arguments, context=context))

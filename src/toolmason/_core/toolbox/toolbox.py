@@ -15,66 +15,66 @@ from typing import Any, Self
 
 from typing_extensions import Unpack
 
-from toolmason._core.call.admission import governed, long_way
-from toolmason._core.call.batch import IDS, Batch, as_call, is_barrier, width_of
-from toolmason._core.call.failures import shown
-from toolmason._core.call.limited import lane_of
+from toolmason._core.call.admission import run_call, make_full_runner
+from toolmason._core.call.batch import CALL_NUMBERS, Batch, to_call, is_barrier, get_max_parallel
+from toolmason._core.call.failures import make_error_fields
+from toolmason._core.call.limited import make_limited_runner
 from toolmason._core.call.limits import RunState
-from toolmason._core.call.long_results import reader_of
-from toolmason._core.call.pipeline import NO_TIMEOUT, NOTHING_ASKED, Ask, performer_of
-from toolmason._core.call.route import Route, route_to
-from toolmason._core.call.shared_state import Middleware, is_governed
+from toolmason._core.call.long_results import make_result_reader
+from toolmason._core.call.pipeline import NO_TIMEOUT, NO_OPTIONS, CallOptions, make_runner
+from toolmason._core.call.route import Route, make_route
+from toolmason._core.call.shared_state import Middleware, needs_pipeline
 from toolmason._core.catalog.catalog import (
     READ_RESULT,
     Catalog,
-    Item,
-    items_from,
-    problems_of,
+    CatalogItem,
+    iter_source_items,
+    get_source_problems,
     refuse_builtin_name,
-    resolved,
+    resolve_name,
 )
-from toolmason._core.catalog.prompts import Prompt, prompt_as
-from toolmason._core.define.context import context_from
+from toolmason._core.catalog.prompts import Prompt, rename_prompt
+from toolmason._core.define.context import make_context
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.nested import Nested, servers_seen
-from toolmason._core.remote.protocol import Host, RemoteSource, View
-from toolmason._core.remote.servers import Remotes, prompts_in
+from toolmason._core.remote.nested import RemoteView, make_remote_views
+from toolmason._core.remote.protocol import ServerRequestHandlers, RemoteSource, ToolTransform
+from toolmason._core.remote.servers import Remotes, collect_prompts
 from toolmason._core.run.progress import OnProgress
-from toolmason._core.toolbox.approvals import Approvals, office_of, store_of
+from toolmason._core.toolbox.approvals import Approvals, make_shared_call_state, make_result_store
 from toolmason._core.toolbox.definitions import Exports
-from toolmason._core.toolbox.options import BoxPolicy, BoxWords
+from toolmason._core.toolbox.options import ToolboxPolicy, ToolboxOptions
 from toolmason._core.toolbox.servers import Connections
 from toolmason._core.toolbox.sync_twins import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolmason._core.toolbox.views import Views
-from toolmason._core.values.policy import INHERIT, Inherit, Retry, Strategy, Timeout, checked, checked_retry
-from toolmason._core.values.provider_tools import Native
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult, call_of
+from toolmason._core.values.policy import INHERIT, Inherit, Retry, Strategy, Timeout, check_timeout, check_retry
+from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason.errors import DefinitionError, ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
 
 
 class Toolbox(Faces, Connections, Views, Approvals, Exports):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
-    def __init__(self, *sources: Any, **options: Unpack[BoxWords]) -> None:
-        self._policy = policy = BoxPolicy.of(options)
+    def __init__(self, *sources: Any, **options: Unpack[ToolboxOptions]) -> None:
+        self._policy = policy = ToolboxPolicy.from_options(options)
         self._catalog = Catalog()
         self._routes: dict[str, Route] = {}
-        self._office = office_of(policy)
-        self._store = store_of(policy)
-        self._run: RunState | None = None
+        self._shared = make_shared_call_state(policy)
+        self._result_store = make_result_store(policy)
+        self._run_state: RunState | None = None
         self._owns_store = self._owns_remotes = True
-        self._view: View = _unchanged
-        host = Host(policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context)
-        self._remotes = Remotes(host, policy.on_conflict)
-        self._remotes.listen(self)
+        self._transform: ToolTransform = _keep_unchanged
+        handlers = ServerRequestHandlers(policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context)
+        self._remotes = Remotes(handlers, policy.on_conflict)
+        self._remotes.add_listener(self)
         self._problems: tuple[PluginError, ...] = ()
-        self._exported = {}
-        self._kept: tuple[int, Catalog, Sequence[Tool]] | None = None
+        self._definitions_cache = {}
+        self._sorted_cache: tuple[int, Catalog, Sequence[Tool]] | None = None
         for source in (*sources, *policy.native):
             self.add(source)
 
     @classmethod
-    def from_manifest(cls, source: str | Path, **options: Unpack[BoxWords]) -> Self:
+    def from_manifest(cls, source: str | Path, **options: Unpack[ToolboxOptions]) -> Self:
         """Return a toolbox with the tools of a package that `toolmason build` wrote down; none of them is imported.
 
         `source` is the package's name, or the path of its manifest. A tool's module is imported at its first call,
@@ -89,27 +89,27 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
         return cls(find_manifest(source), **options)
 
-    def _with(
+    def _derive(
         self,
         catalog: Catalog,
         *,
-        closed: bool = False,
-        run: RunState | None = None,
-        view: View | None = None,
+        without_resolvers: bool = False,
+        run_state: RunState | None = None,
+        transform: ToolTransform | None = None,
         remotes: Remotes | None = None,
     ) -> Self:
-        twin = object.__new__(type(self))
-        twin._view = self._view if view is None else _composed(self._view, view)
-        twin._owns_store, twin._owns_remotes = run is not None, False
-        twin._remotes = self._remotes if remotes is None else remotes
-        twin._remotes.listen(twin)
-        twin._problems = self._problems
+        derived = object.__new__(type(self))
+        derived._transform = self._transform if transform is None else _compose(self._transform, transform)
+        derived._owns_store, derived._owns_remotes = run_state is not None, False
+        derived._remotes = self._remotes if remotes is None else remotes
+        derived._remotes.add_listener(derived)
+        derived._problems = self._problems
         # A view that leaves tools out must not find them again through a resolver.
-        twin._policy = dataclasses.replace(self._policy, resolvers=()) if closed else self._policy
-        twin._catalog, twin._routes, twin._exported, twin._kept = catalog, {}, {}, None
-        twin._office, twin._run = self._office, run or self._run
-        twin._store = self._store if run is None else store_of(self._policy)
-        return twin
+        derived._policy = dataclasses.replace(self._policy, resolvers=()) if without_resolvers else self._policy
+        derived._catalog, derived._routes, derived._definitions_cache, derived._sorted_cache = catalog, {}, {}, None
+        derived._shared, derived._run_state = self._shared, run_state or self._run_state
+        derived._result_store = self._result_store if run_state is None else make_result_store(self._policy)
+        return derived
 
     def add(self, source: Any, *, replace: bool = False) -> None:
         """Add the tools and prompts of a source.
@@ -119,33 +119,33 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             DefinitionError: the source cannot give tools; says why.
         """
         # All or nothing: a source that clashes leaves the toolbox as it was.
-        grown, servers = self._catalog.copy(), []
-        for item in items_from(source, self._policy.naming, self._policy.resolvers):
+        catalog, servers = self._catalog.copy(), []
+        for item in iter_source_items(source, self._policy.naming, self._policy.resolvers):
             # Tools first, and asked once: to ask an object what it is takes as long as to list it.
             if isinstance(item, Tool):
                 refuse_builtin_name(item)
-                grown.add_tool(item, replace_same=replace)
-            elif not isinstance(item, Item) and isinstance(item, RemoteSource):
-                servers.append(item.__remote__(self._remotes.host))
+                catalog.add_tool(item, replace_same=replace)
+            elif not isinstance(item, CatalogItem) and isinstance(item, RemoteSource):
+                servers.append(item.__remote__(self._remotes.handlers))
             else:
-                grown.add(item, replace_same=replace)
+                catalog.add(item, replace_same=replace)
         for server in servers:
             self._remotes.add(server)
-        self._catalog, self._problems = grown, (*self._problems, *problems_of(source))
+        self._catalog, self._problems = catalog, (*self._problems, *get_source_problems(source))
         if self._owns_remotes:
-            self._remotes.local = frozenset((*grown.tools, READ_RESULT))
-            self._remotes.local_prompts = frozenset(grown.prompts)
-        self._remotes.changed()
-        self.forget_routes()
+            self._remotes.local_tools = frozenset((*catalog.tools, READ_RESULT))
+            self._remotes.local_prompts = frozenset(catalog.prompts)
+        self._remotes.mark_changed()
+        self.clear_routes()
 
-    def forget_routes(self) -> None:
+    def clear_routes(self) -> None:
         """Work out anew how calls are treated; what the tools are has changed."""
         self._routes.clear()
-        self._exported.clear()
+        self._definitions_cache.clear()
 
-    def __tools__(self) -> Iterator[Item | Native | Nested]:
-        yield from self._catalog.everything()
-        yield from servers_seen(self._remotes, self._view)
+    def __tools__(self) -> Iterator[CatalogItem | AnyNativeTool | RemoteView]:
+        yield from self._catalog.iter_items()
+        yield from make_remote_views(self._remotes, self._transform)
 
     @property
     def name(self) -> str | None:
@@ -163,64 +163,64 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
         `read_result` is among them as soon as a result was cut.
         """
-        more = None if READ_RESULT in self._catalog.tools else self._reader(READ_RESULT)
-        return sorted([*self, more], key=lambda tool: tool.name) if more else [*self._sorted()]
+        reader = None if READ_RESULT in self._catalog.tools else self._get_result_reader(READ_RESULT)
+        return sorted([*self, reader], key=lambda tool: tool.name) if reader else [*self._get_sorted_tools()]
 
     @property
-    def native(self) -> tuple[Native, ...]:
+    def native(self) -> tuple[AnyNativeTool, ...]:
         """The tools that a provider runs: web search, MCP servers that it calls, others of its own."""
         return self._catalog.native
 
-    def _reads_results(self) -> bool:
-        return len(self._store) > 0
+    def _has_stored_results(self) -> bool:
+        return len(self._result_store) > 0
 
     @property
-    def _offered(self) -> Mapping[str, Tool]:
+    def _remote_tools(self) -> Mapping[str, Tool]:
         """What the servers are known to offer, as this view shows it."""
         if not self._remotes:
             return {}
-        seen = (self._view(tool) for tool in self._remotes.tools.values())
-        return {tool.name: tool for tool in seen if tool is not None}
+        visible = (self._transform(tool) for tool in self._remotes.tools.values())
+        return {tool.name: tool for tool in visible if tool is not None}
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
         """The prompts, sorted by name; a server's whose name is taken is `server__prompt`."""
-        remote = {name: prompt_as(prompt, name) for name, (_, prompt) in prompts_in(self._remotes).items()}
-        return sorted({**remote, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
+        remote_prompts = {name: rename_prompt(prompt, name) for name, (_, prompt) in collect_prompts(self._remotes).items()}
+        return sorted({**remote_prompts, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
-        found = self._find(name) or self._reader(name)
+        found = self._find_tool(name) or self._get_result_reader(name)
         if found is None:
-            raise KeyError(str(UnknownTool(name, self._names())))
+            raise KeyError(str(UnknownTool(name, self._list_names())))
         return found
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (self._find(name) or self._reader(name)) is not None
+        return isinstance(name, str) and (self._find_tool(name) or self._get_result_reader(name)) is not None
 
-    def _reader(self, name: str) -> Tool | None:
+    def _get_result_reader(self, name: str) -> Tool | None:
         """Return what reads cut results, where it is asked for and there are any."""
-        return reader_of(self._store) if name == READ_RESULT and len(self._store) else None
+        return make_result_reader(self._result_store) if name == READ_RESULT and len(self._result_store) else None
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._sorted())
+        return iter(self._get_sorted_tools())
 
-    def _sorted(self) -> Sequence[Tool]:
+    def _get_sorted_tools(self) -> Sequence[Tool]:
         # Kept with what it was made of: whoever lists a thousand tools before each turn does not sort them each time.
         version, catalog = self._remotes.version, self._catalog
-        if self._kept is None or self._kept[0] != version or self._kept[1] is not catalog:
-            found = sorted([*self._offered.values(), *catalog.tools.values()], key=lambda tool: tool.name)
-            self._kept = (version, catalog, tuple(found))
-        return self._kept[2]
+        if self._sorted_cache is None or self._sorted_cache[0] != version or self._sorted_cache[1] is not catalog:
+            found = sorted([*self._remote_tools.values(), *catalog.tools.values()], key=lambda tool: tool.name)
+            self._sorted_cache = (version, catalog, tuple(found))
+        return self._sorted_cache[2]
 
     def __len__(self) -> int:
-        return len(self._catalog.tools) + len(self._offered)
+        return len(self._catalog.tools) + len(self._remote_tools)
 
-    def _find(self, name: str) -> Tool | None:
+    def _find_tool(self, name: str) -> Tool | None:
         found = self._catalog.find(name)
-        return Catalog(dict(self._offered)).find(name) if found is None and self._remotes else found
+        return Catalog(dict(self._remote_tools)).find(name) if found is None and self._remotes else found
 
-    def _names(self) -> builtins.list[str]:
-        return sorted([*self._catalog.tools, *self._offered])
+    def _list_names(self) -> builtins.list[str]:
+        return sorted([*self._catalog.tools, *self._remote_tools])
 
     def __repr__(self) -> str:
         return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
@@ -228,43 +228,43 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     async def list(self) -> Tools:
         """Return the tools, sorted by name; fetches what servers offer where that is missing or stale."""
         await self._remotes.prepare()
-        self._remotes.refuse_clash()
+        self._remotes.raise_on_conflict()
         return self.tools
 
     async def resolve(self, name: str) -> Tool | None:
         """Return the tool that a call of this name would run, or `None`."""
-        route = self._route(name)
+        route = self._get_route(name)
         if route is None and self._remotes:
-            box = await self._listed_for(None)
-            route = box._route(name)  # noqa: SLF001 - one of ourselves
+            box = await self._refresh_for_identity(None)
+            route = box._get_route(name)  # noqa: SLF001 - one of ourselves
         return None if route is None else route.tool
 
-    def _route(self, name: str) -> Route | None:
+    def _get_route(self, name: str) -> Route | None:
         if (known := self._routes.get(name)) is not None:
             return known
-        tool = self._catalog.find(name) or (reader_of(self._store) if name == READ_RESULT else None)
-        if tool is None and self._falls_back() and (found := resolved(name, self._policy.resolvers)) is not None:
-            tool = self._view(found)
-        tool = tool or self._find(name)
+        tool = self._catalog.find(name) or (make_result_reader(self._result_store) if name == READ_RESULT else None)
+        if tool is None and self._may_use_resolvers() and (found := resolve_name(name, self._policy.resolvers)) is not None:
+            tool = self._transform(found)
+        tool = tool or self._find_tool(name)
         if tool is None:
             return None
-        route = route_to(tool.ready(), self._policy.for_calls(), self._store)
-        if not is_governed(route, self._office, self._run):
-            route = dataclasses.replace(route, perform=performer_of(route))
-        elif self._run is None:
-            route = dataclasses.replace(route, perform=lane_of(route, self._office, long_way(route, self._office)))
+        route = make_route(tool.load(), self._policy.for_calls(), self._result_store)
+        if not needs_pipeline(route, self._shared, self._run_state):
+            route = dataclasses.replace(route, runner=make_runner(route))
+        elif self._run_state is None:
+            route = dataclasses.replace(route, runner=make_limited_runner(route, self._shared, make_full_runner(route, self._shared)))
         self._routes[name] = route
         return route
 
-    def _falls_back(self) -> bool:
+    def _may_use_resolvers(self) -> bool:
         """Tell whether a resolver may be asked for a tool that was not offered."""
-        wanted = self._policy.resolution_fallback
+        fallback = self._policy.resolution_fallback
         # What the application calls is its own decision; a model gets what it was offered.
-        return self._run is None if isinstance(wanted, Inherit) else wanted
+        return self._run_state is None if isinstance(fallback, Inherit) else fallback
 
-    def _route_or_refusal(self, name: str) -> Route | ToolCallError:
+    def _get_route_or_error(self, name: str) -> Route | ToolCallError:
         try:
-            return self._route(name) or UnknownTool(name, self._names())
+            return self._get_route(name) or UnknownTool(name, self._list_names())
         except Exception as error:  # noqa: BLE001 - a resolver is foreign code; its failure costs one call, not a batch
             return ExecutionError(name, error)
 
@@ -284,50 +284,50 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """
         # Not `async def`: the coroutine of the short way is handed on as it is, which saves a layer for each call.
         if isinstance(call, str):
-            name, call_id = call, f"call_{next(IDS)}"
+            name, call_id = call, f"call_{next(CALL_NUMBERS)}"
         else:
-            name, call_id, arguments = (known := as_call(call)).name, known.id, known.arguments
+            name, call_id, arguments = (given_call := to_call(call)).name, given_call.id, given_call.arguments
         route = self._routes.get(name)
         if route is None:
-            found = self._route_or_refusal(name)
+            found = self._get_route_or_error(name)
             if isinstance(found, UnknownTool) and self._remotes:
-                ask = Ask(context_from(context), checked(timeout), checked_retry(retry), on_progress=on_progress)
-                return self._after_listing(call_of(call_id, name, arguments), ask)
+                call_options = CallOptions(make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress)
+                return self._call_after_refresh(make_call(call_id, name, arguments), call_options)
             if isinstance(found, ToolCallError):
-                return self._refused(call_id, name, found)
+                return self._make_error_result(call_id, name, found)
             route = found
         if context is None and on_progress is None and retry is INHERIT and (timeout is INHERIT or timeout is None):
-            ask = NOTHING_ASKED if timeout is INHERIT else NO_TIMEOUT
+            call_options = NO_OPTIONS if timeout is INHERIT else NO_TIMEOUT
         else:
-            ask = Ask(context_from(context), checked(timeout), checked_retry(retry), on_progress=on_progress)
-        perform = route.perform
-        if perform is None or self._office.middleware:
-            return governed(route, self._office, self._run, ask, call_of(call_id, route.name, arguments))
-        return perform(call_id, arguments, ask)
+            call_options = CallOptions(make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress)
+        runner = route.runner
+        if runner is None or self._shared.middleware:
+            return run_call(route, self._shared, self._run_state, call_options, make_call(call_id, route.name, arguments))
+        return runner(call_id, arguments, call_options)
 
-    async def _after_listing(self, call: ToolCall, ask: Ask) -> ToolResult:
+    async def _call_after_refresh(self, call: ToolCall, call_options: CallOptions) -> ToolResult:
         """Run a call whose tool may be on a server that was not asked yet."""
         route: Route | ToolCallError
-        seconds = self._policy.settings.call_timeout if ask.timeout is INHERIT else ask.timeout
+        seconds = self._policy.settings.call_timeout if call_options.timeout is INHERIT else call_options.timeout
         try:
             async with asyncio.timeout(seconds):
-                route = (await self._listed_for(ask.context))._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
+                route = (await self._refresh_for_identity(call_options.context))._get_route_or_error(call.name)  # noqa: SLF001 - one of ourselves
         except ToolCallError as unreachable:
             route = unreachable
         except TimeoutError:
             route = ToolTimeout(call.name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
         if isinstance(route, ToolCallError):
-            return await self._refused(call.id, call.name, route)
-        return await self._performed(route, call, ask)
+            return await self._make_error_result(call.id, call.name, route)
+        return await self._run_route(route, call, call_options)
 
-    def _performed(self, route: Route, call: ToolCall, ask: Ask) -> Coroutine[Any, Any, ToolResult]:
-        if route.perform is None or self._office.middleware:
-            named = call if call.name == route.name else dataclasses.replace(call, name=route.name)
-            return governed(route, self._office, self._run, ask, named)
-        return route.perform(call.id, call.arguments, ask)
+    def _run_route(self, route: Route, call: ToolCall, call_options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
+        if route.runner is None or self._shared.middleware:
+            renamed_call = call if call.name == route.name else dataclasses.replace(call, name=route.name)
+            return run_call(route, self._shared, self._run_state, call_options, renamed_call)
+        return route.runner(call.id, call.arguments, call_options)
 
-    async def _refused(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
-        return ToolResult(call_id, name, attempts=0, **shown(error, self._policy.on_error))
+    async def _make_error_result(self, call_id: str, name: str, error: ToolCallError) -> ToolResult:
+        return ToolResult(call_id, name, attempts=0, **make_error_fields(error, self._policy.on_error))
 
     async def call_all(
         self,
@@ -344,41 +344,41 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
         what was done keeps its result, the rest is `ToolCancelled`.
         """
-        wanted = [as_call(call) for call in calls]
-        width = width_of(strategy, self._policy.max_concurrency)
-        known, seconds, box = context_from(context), checked(timeout), self
-        routes = [self._route_or_refusal(call.name) for call in wanted]
+        tool_calls = [to_call(call) for call in calls]
+        max_parallel = get_max_parallel(strategy, self._policy.max_concurrency)
+        call_context, seconds, box = make_context(context), check_timeout(timeout), self
+        routes = [self._get_route_or_error(call.name) for call in tool_calls]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
-            box = self._seen(known)
+            box = self._for_identity(call_context)
             # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
             with contextlib.suppress(TimeoutError, ToolCallError):
                 async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
-                    await box._remotes.prepare(doubtful=True)  # noqa: SLF001 - one of ourselves
-            routes = [box._route_or_refusal(call.name) for call in wanted]  # noqa: SLF001 - one of ourselves
+                    await box._remotes.prepare(revalidate=True)  # noqa: SLF001 - one of ourselves
+            routes = [box._get_route_or_error(call.name) for call in tool_calls]  # noqa: SLF001 - one of ourselves
         # What was there when the batch began stays there for it, whoever clears the lists meanwhile.
-        found = {call.name: route for call, route in zip(wanted, routes, strict=True)}
+        routes_by_name = {call.name: route for call, route in zip(tool_calls, routes, strict=True)}
 
-        async def run_one(call: ToolCall, ends: float | None) -> ToolResult:
-            route = box._route_or_refusal(call.name)  # noqa: SLF001 - one of ourselves
-            route = found[call.name] if isinstance(route, UnknownTool) else route
+        async def run_one(call: ToolCall, deadline: float | None) -> ToolResult:
+            route = box._get_route_or_error(call.name)  # noqa: SLF001 - one of ourselves
+            route = routes_by_name[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
-                return await self._refused(call.id, call.name, route)
-            ask = Ask(known, ends=ends, span=timeout or 0.0, on_progress=on_progress)
-            return await self._performed(route, call, ask)
+                return await self._make_error_result(call.id, call.name, route)
+            call_options = CallOptions(call_context, batch_deadline=deadline, batch_timeout=timeout or 0.0, on_progress=on_progress)
+            return await self._run_route(route, call, call_options)
 
-        batch = Batch(wanted, results if results is not None else [], width, seconds)
+        batch = Batch(tool_calls, results if results is not None else [], max_parallel, seconds)
         return await batch.run(run_one, [is_barrier(route) for route in routes])
 
     def use(self, middleware: Middleware) -> None:
         """Put a hook around every call: `async def middleware(call, next) -> ToolResult`; the first is outermost."""
         if not callable(middleware):
             raise DefinitionError(f"{middleware!r} is not a hook. Give an async function of a call and what follows.")
-        self._office.middleware.append(middleware)
+        self._shared.middleware.append(middleware)
 
     def cancel(self) -> None:
         """Call off the calls of this run, from any thread; each gets a result. See `run()`."""
-        if self._run is not None:
-            self._run.cancel()
+        if self._run_state is not None:
+            self._run_state.cancel()
 
     async def prompt(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
         """Return the messages of a prompt.
@@ -389,21 +389,21 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         """
         found, box = self._catalog.prompts.get(name), self
         if found is None and self._remotes:
-            box = await self._listed_for(context_from(context))
+            box = await self._refresh_for_identity(make_context(context))
             found = next((prompt for prompt in box.prompts if prompt.name == name), None)
         if found is None:
-            known = ", ".join(prompt.name for prompt in box.prompts) or "none"
-            raise KeyError(f"No prompt named {name!r}. There are: {known}.")
-        return await found.render(arguments, self._policy.context.merged(context_from(context)))
+            prompt_names = ", ".join(prompt.name for prompt in box.prompts) or "none"
+            raise KeyError(f"No prompt named {name!r}. There are: {prompt_names}.")
+        return await found.render(arguments, self._policy.context.merge(make_context(context)))
 
 
-def _unchanged(tool: Tool) -> Tool | None:
+def _keep_unchanged(tool: Tool) -> Tool | None:
     return tool
 
 
-def _composed(first: View, second: View) -> View:
-    def both(tool: Tool) -> Tool | None:
-        seen = first(tool)
-        return None if seen is None else second(seen)
+def _compose(first: ToolTransform, second: ToolTransform) -> ToolTransform:
+    def composed(tool: Tool) -> Tool | None:
+        visible = first(tool)
+        return None if visible is None else second(visible)
 
-    return both
+    return composed

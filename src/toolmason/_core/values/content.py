@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Image:
     @classmethod
     def from_file(cls, path: str | Path) -> Image:
         """Read an image file; the type comes from its suffix."""
-        return cls(Path(path).read_bytes(), _mime_type(path, "image/png"))
+        return cls(Path(path).read_bytes(), _guess_mime_type(path, "image/png"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Audio:
     @classmethod
     def from_file(cls, path: str | Path) -> Audio:
         """Read a sound file; the type comes from its suffix."""
-        return cls(Path(path).read_bytes(), _mime_type(path, "audio/wav"))
+        return cls(Path(path).read_bytes(), _guess_mime_type(path, "audio/wav"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +73,31 @@ class EmbeddedResource:
 
 Content: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource
 CONTENT_TYPES = frozenset({Text, Image, Audio, ResourceLink, EmbeddedResource})
-_KINDS: dict[str, type[Content]] = {
+_PART_TYPES: dict[str, type[Content]] = {
     "text": Text,
     "image": Image,
     "audio": Audio,
     "resource_link": ResourceLink,
     "resource": EmbeddedResource,
 }
-_KIND_OF = {kind: word for word, kind in _KINDS.items()}
+_PART_TYPE_NAMES = {kind: word for word, kind in _PART_TYPES.items()}
 
 
-def _mime_type(path: str | Path, otherwise: str) -> str:
+def _guess_mime_type(path: str | Path, default: str) -> str:
     import mimetypes  # noqa: PLC0415 - 2 ms at start-up, for programs that read files
 
-    return mimetypes.guess_type(str(path))[0] or otherwise
+    return mimetypes.guess_type(str(path))[0] or default
 
 
-def says_the_same(text: str, structured: Any) -> bool:
+def matches_structured(text: str, structured: Any) -> bool:
     """Tell whether the structured form of a result holds what its text says."""
     if structured in (text, {"result": text}):
         return True
     try:
-        read = from_json(text)
+        parsed = from_json(text)
     except ValueError:
         return False
-    return structured in (read, {"result": read})
+    return structured in (parsed, {"result": parsed})
 
 
 def dump_part(part: Content) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def dump_part(part: Content) -> dict[str, Any]:
     fields = {name: getattr(part, name) for name in part.__slots__}
     if isinstance(fields.get("data"), bytes):
         fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
-    return {"type": _KIND_OF[type(part)], **{name: value for name, value in fields.items() if value is not None}}
+    return {"type": _PART_TYPE_NAMES[type(part)], **{name: value for name, value in fields.items() if value is not None}}
 
 
 def load_part(data: Mapping[str, Any]) -> Content:
@@ -113,10 +113,10 @@ def load_part(data: Mapping[str, Any]) -> Content:
     fields = {name: value for name, value in data.items() if name != "type"}
     if isinstance(fields.get("data"), str):
         fields["data"] = base64.b64decode(fields["data"])
-    return _KINDS[data["type"]](**fields)
+    return _PART_TYPES[data["type"]](**fields)
 
 
-def note_of(part: Content) -> str:
+def describe_part(part: Content) -> str:
     """Return the text that stands for a part where only text can go; base64 never lands in text."""
     match part:
         case Text(text):
@@ -128,4 +128,4 @@ def note_of(part: Content) -> str:
         case EmbeddedResource(uri, _, data, mime_type):
             return f"[resource {uri}: {mime_type or 'binary'}, {len(data or b'')} bytes]"
         case Image(data, mime_type) | Audio(data, mime_type):
-            return f"[{_KIND_OF[type(part)]}: {mime_type}, {len(data)} bytes]"
+            return f"[{_PART_TYPE_NAMES[type(part)]}: {mime_type}, {len(data)} bytes]"

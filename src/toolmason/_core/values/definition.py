@@ -22,8 +22,8 @@ from toolmason._core.values.policy import (
     Retry,
     RunsOn,
     Timeout,
-    checked,
-    checked_policy,
+    check_timeout,
+    check_on_error,
 )
 from toolmason.errors import DefinitionError
 
@@ -57,19 +57,19 @@ class ToolDefinition:
         """SHA-256 over everything that the model sees, whatever the order of keys."""
         import hashlib  # noqa: PLC0415 - 2 ms at start-up, for programs that pin or approve
 
-        seen = [self.name, self.title, self.description, self.input_schema, self.output_schema]
-        return hashlib.sha256(to_json(canonical(seen))).hexdigest()
+        visible_fields = [self.name, self.title, self.description, self.input_schema, self.output_schema]
+        return hashlib.sha256(to_json(canonicalize(visible_fields))).hexdigest()
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
 
-def canonical(value: Any) -> Any:
+def canonicalize(value: Any) -> Any:
     """Return JSON data with its keys in order, so that equal data have equal bytes."""
     if isinstance(value, Mapping):
-        return {key: canonical(value[key]) for key in sorted(value, key=str)}
+        return {key: canonicalize(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
-        return [canonical(item) for item in value]
+        return [canonicalize(item) for item in value]
     return value
 
 
@@ -130,27 +130,27 @@ class ToolOptions:
             raise DefinitionError(f'extra={self.extra!r}: give "ignore", "forbid" or "allow".')
         if self.runs_on not in (None, "loop", "thread", "process"):
             raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop", "thread" or "process", or leave it out.')
-        for name, least in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
-            if (most := getattr(self, name)) is not None and most < least:
-                raise DefinitionError(f"{name}={most!r}: give {least} or more, or leave it out.")
+        for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
+            if (value := getattr(self, name)) is not None and value < minimum:
+                raise DefinitionError(f"{name}={value!r}: give {minimum} or more, or leave it out.")
         if self.skip_permission and self.overrides_builtin:
             raise DefinitionError(
                 "skip_permission=True and overrides_builtin=True: a tool that takes the place of a built-in one must "
                 "not also go round the approval rule. Drop one of the two."
             )
-        checked(self.timeout)
+        check_timeout(self.timeout)
         if not isinstance(self.on_error, Inherit):
-            checked_policy(self.on_error)
+            check_on_error(self.on_error)
         if self.read_only and self.destructive:
             raise DefinitionError("read_only=True and destructive=True: a tool that changes nothing destroys nothing.")
 
     @property
-    def alone(self) -> bool:
+    def runs_alone(self) -> bool:
         """Whether it runs alone in a batch."""
         return bool(self.destructive) if self.sequential is None else self.sequential
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether a second run does no harm."""
         return bool(self.read_only or self.idempotent)
 
@@ -163,15 +163,15 @@ def apply_naming(name: str, naming: Naming | None) -> str:
     """Return the name that a toolbox with this `naming=` gives to a function called `name`."""
     if naming is None:
         return name
-    return _snake(name) if naming == "snake" else naming(name)
+    return _to_snake_case(name) if naming == "snake" else naming(name)
 
 
-def in_words(name: str) -> str:
+def name_to_words(name: str) -> str:
     """Return a name as words, for a tool that has no description."""
-    return _snake(name).replace("_", " ").replace("-", " ").strip().capitalize()
+    return _to_snake_case(name).replace("_", " ").replace("-", " ").strip().capitalize()
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     # Two passes, so that an acronym stays one word: getURLFor -> get_url_for, not get_u_r_l_for.
-    parted = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
-    return re.sub(r"([a-z\d])([A-Z])", r"\1_\2", parted).lower()
+    separated = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
+    return re.sub(r"([a-z\d])([A-Z])", r"\1_\2", separated).lower()

@@ -11,25 +11,25 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json, to_jsonable_python
 
-from toolmason._core.values.content import Content, Text, dump_part, load_part, note_of
+from toolmason._core.values.content import Content, Text, dump_part, load_part, describe_part
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
-class _Recorded(ToolCallError):
+class _RestoredCallError(ToolCallError):
     """A failure read back from JSON; what it was is in `code` and the message."""
 
-    def __init__(self, form: Mapping[str, Any]) -> None:
+    def __init__(self, payload: Mapping[str, Any]) -> None:
         super().__init__(
-            str(form.get("message", "")), tool=str(form.get("tool", "")), retryable=bool(form.get("retryable"))
+            str(payload.get("message", "")), tool=str(payload.get("tool", "")), retryable=bool(payload.get("retryable"))
         )
-        self.form = dict(form)
-        self.__dict__["code"] = str(form.get("code", "tool_call_error"))
+        self.payload = dict(payload)
+        self.__dict__["code"] = str(payload.get("code", "tool_call_error"))
 
     def to_model(self) -> dict[str, Any]:
-        return {"error": self.form}
+        return {"error": self.payload}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Message:
     @property
     def text(self) -> str:
         """The content as text; a part that is not text is named in brackets."""
-        return "\n".join(map(note_of, self.content))
+        return "\n".join(map(describe_part, self.content))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as plain JSON data."""
         data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
         if self.calls:
-            data["calls"] = [{"id": c.id, "name": c.name, "arguments": _plain(c.arguments)} for c in self.calls]
+            data["calls"] = [{"id": c.id, "name": c.name, "arguments": _dump_arguments(c.arguments)} for c in self.calls]
         if self.results:
             data["results"] = [dump_result(result) for result in self.results]
         if self.provider_state is not None:
@@ -89,7 +89,7 @@ class Message:
         )
 
 
-def _plain(arguments: Any) -> Any:
+def _dump_arguments(arguments: Any) -> Any:
     return arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
 
 
@@ -97,7 +97,7 @@ def dump_result(result: ToolResult) -> dict[str, Any]:
     """Return a result as plain JSON data: what a model and a conversation need of it."""
     data: dict[str, Any] = {"call_id": result.call_id, "name": result.name}
     if result.error is not None:
-        data["error"] = _shown_error(result, result.error)
+        data["error"] = _dump_error(result, result.error)
     data["content"] = [dump_part(part) for part in result.content]
     if result.structured is not None:
         data["structured"] = result.structured
@@ -108,21 +108,21 @@ def dump_result(result: ToolResult) -> dict[str, Any]:
     return data
 
 
-def _shown_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
+def _dump_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
     # What the model was shown, and no more: a redacted failure stays redacted in the history.
     try:
-        form = from_json(result.text)["error"]
+        payload = from_json(result.text)["error"]
     except (ValueError, KeyError, TypeError):
-        form = {"code": error.code, "message": result.text, "tool": error.tool, "retryable": error.retryable}
-    return dict(form)
+        payload = {"code": error.code, "message": result.text, "tool": error.tool, "retryable": error.retryable}
+    return dict(payload)
 
 
 def load_result(data: Mapping[str, Any]) -> ToolResult:
     """Read back what `dump_result` wrote."""
     fields: dict[str, Any] = {"content": tuple(load_part(part) for part in data["content"])}
-    fields["text"] = "\n".join(map(note_of, fields["content"]))
+    fields["text"] = "\n".join(map(describe_part, fields["content"]))
     if "error" in data:
-        fields["error"] = _Recorded(data["error"])
+        fields["error"] = _RestoredCallError(data["error"])
     if "structured" in data:
         fields["structured"] = data["structured"]
         fields["value"] = data["structured"]["result"] if data.get("wrapped") else data["structured"]

@@ -29,14 +29,14 @@ Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
 _T = TypeVar("_T")
 
 
-def checked(timeout: _T) -> _T:
+def check_timeout(timeout: _T) -> _T:
     """Return a time-out that makes sense.
 
     Raises:
         DefinitionError: it is no number above zero.
     """
-    given: Any = timeout
-    if given is not None and given is not INHERIT and not (isinstance(given, (int, float)) and given > 0):
+    value: Any = timeout
+    if value is not None and value is not INHERIT and not (isinstance(value, (int, float)) and value > 0):
         raise DefinitionError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out.")
     return timeout
 
@@ -46,14 +46,14 @@ OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallE
 """What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
 
 
-def checked_policy(policy: Any) -> None:
+def check_on_error(on_error: Any) -> None:
     """Refuse an `on_error=` that is none.
 
     Raises:
         DefinitionError: it is neither a word that we know nor a function.
     """
-    if policy not in ("message", "redact", "raise") and not callable(policy):
-        raise DefinitionError(f'on_error={policy!r}: give "message", "redact", "raise" or a function of the error.')
+    if on_error not in ("message", "redact", "raise") and not callable(on_error):
+        raise DefinitionError(f'on_error={on_error!r}: give "message", "redact", "raise" or a function of the error.')
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +77,22 @@ class Retry:
                 "give a delay of 0 or more and a factor of 1 or more."
             )
 
-    def wait(self, failed: int) -> float:
+    def wait(self, failures: int) -> float:
         """Return the seconds to wait after the `failed`-th failure (1 is the first)."""
         from random import uniform  # noqa: PLC0415 - 4 ms at start-up, for the rare failure
 
-        seconds = self.delay * self.factor ** (failed - 1)
+        seconds = self.delay * self.factor ** (failures - 1)
         return seconds * uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, hides nothing
 
 
-def checked_retry(retry: _T) -> _T:
+def check_retry(retry: _T) -> _T:
     """Refuse a `retry=` that is none.
 
     Raises:
         DefinitionError: it is something else.
     """
-    given: Any = retry
-    if given is not None and given is not INHERIT and not isinstance(given, Retry):
+    value: Any = retry
+    if value is not None and value is not INHERIT and not isinstance(value, Retry):
         raise DefinitionError(f"retry={retry!r}: give Retry(attempts=...), or None.")
     return retry
 
@@ -149,7 +149,7 @@ Strategy: TypeAlias = Parallel | Sequential
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """Every limit by name. Errors that come from one of them say its name and number."""
 
     call_timeout: float | None = 60.0

@@ -31,8 +31,8 @@ class WebSearch:
     @property
     def location(self) -> dict[str, str]:
         """The place, as far as it is known."""
-        named = {"city": self.city, "country": self.country, "region": self.region}
-        return {key: value for key, value in named.items() if value}
+        fields = {"city": self.city, "country": self.country, "region": self.region}
+        return {key: value for key, value in fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class NativeTool:
     def name(self) -> str:
         """What views select it by."""
         for key in ("name", "type"):
-            if isinstance(said := self.spec.get(key), str):
-                return said
+            if isinstance(value := self.spec.get(key), str):
+                return value
         return next(iter(self.spec), "native")
 
 
-Native: TypeAlias = WebSearch | RemoteMcp | NativeTool
-NATIVE_TYPES = (WebSearch, RemoteMcp, NativeTool)
+AnyNativeTool: TypeAlias = WebSearch | RemoteMcp | NativeTool
+NATIVE_TOOL_TYPES = (WebSearch, RemoteMcp, NativeTool)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, ov
 from pydantic_core import from_json, to_json
 from typing_extensions import Self  # noqa: UP035 - ty and pyright read it from here for 3.11
 
-from toolmason._core.values.content import NOTHING, Content, Text, note_of
+from toolmason._core.values.content import EMPTY_MAPPING, Content, Text, describe_part
 
 if TYPE_CHECKING:
     from toolmason.errors import ToolCallError
@@ -57,7 +57,7 @@ class ToolReturn:
     """For the application alone; ends in `result.meta`."""
 
 
-_new, _set = object.__new__, object.__setattr__
+_new, _set_attribute = object.__new__, object.__setattr__
 _T = TypeVar("_T")
 
 
@@ -92,15 +92,15 @@ class ToolResult:
     duration: float = 0.0
     """Seconds, retries included."""
     return_direct: bool = False
-    meta: Mapping[str, Any] = NOTHING
+    meta: Mapping[str, Any] = EMPTY_MAPPING
     """What the tool meant for the application, not for the model."""
-    whole: str | None = None
+    full_text_digest: str | None = None
     """SHA-256 of the whole text, where only a part of it is shown."""
     structured_from: str | None = None
     """How `structured` follows from `text`: `"json"`, `"wrapped json"`, `"wrapped text"` or not at all."""
 
     def __init__(self, call_id: str, name: str, **fields: Any) -> None:
-        _set(self, "__dict__", {**fields, "call_id": call_id, "name": name})
+        _set_attribute(self, "__dict__", {**fields, "call_id": call_id, "name": name})
 
     @property
     def ok(self) -> bool:
@@ -112,7 +112,7 @@ class ToolResult:
         """What the model reads, as text."""
         if self.error is not None:
             return to_json(self.error.to_model()).decode()
-        return "\n".join(map(note_of, self.content))
+        return "\n".join(map(describe_part, self.content))
 
     @lazy
     def content(self) -> tuple[Content, ...]:
@@ -143,12 +143,12 @@ class ToolResult:
         raise FrozenInstanceError(f"cannot delete field {name!r}: a ToolResult is frozen")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolResult) and self._key() == other._key()
+        return isinstance(other, ToolResult) and self._comparison_key() == other._comparison_key()
 
     def __hash__(self) -> int:
         return hash((self.call_id, self.name))
 
-    def _key(self) -> tuple[Any, ...]:
+    def _comparison_key(self) -> tuple[Any, ...]:
         return (self.call_id, self.name, self.text, self.error and self.error.code, self.content)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class ToolResult:
 _set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in ToolCall.__slots__)
 
 
-def call_of(call_id: str, name: str, arguments: Arguments) -> ToolCall:
+def make_call(call_id: str, name: str, arguments: Arguments) -> ToolCall:
     """Make a call; half the cost of a frozen dataclass, whose constructor guards each field."""
     call = _new(ToolCall)
     _set_id(call, call_id)
@@ -168,12 +168,12 @@ def call_of(call_id: str, name: str, arguments: Arguments) -> ToolCall:
     return call
 
 
-fill: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
+set_result_fields: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
 """Give a new result its fields; class defaults stand in for what is not there."""
 
 
-def result_of(fields: dict[str, Any]) -> ToolResult:
+def make_result(fields: dict[str, Any]) -> ToolResult:
     """Make a result out of its fields, without a copy: a quarter of the cost of thirteen guarded assignments."""
     result = _new(ToolResult)
-    fill(result, fields)
+    set_result_fields(result, fields)
     return result

@@ -13,73 +13,73 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolmason.build.check.rules import RULES, UNUSED_IGNORE, Finding, Place, finding
+from toolmason.build.check.rules import RULES, UNUSED_IGNORE, Finding, SourceLocation, make_finding
 
 _COMMENT: Final = re.compile(r"#\s*toolmason:\s*ignore(?:\[([^\]]*)\])?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ignore:
+class IgnoreComment:
     """One comment."""
 
-    place: Place
+    location: SourceLocation
     codes: frozenset[str] | None
     """The codes that it names; `None` where it hides everything."""
-    used: set[str] = field(default_factory=set)
+    used_codes: set[str] = field(default_factory=set)
 
-    def hides(self, found: Finding) -> bool:
+    def applies_to(self, found: Finding) -> bool:
         """Tell whether it hides a finding, and remember that it did."""
         if self.codes is not None and found.code not in self.codes:
             return False
-        self.used.add(found.code)
+        self.used_codes.add(found.code)
         return True
 
 
-def read_ignores(text: str, lines: Iterable[str], path: str) -> dict[int, Ignore]:
+def read_ignores(text: str, lines: Iterable[str], path: str) -> dict[int, IgnoreComment]:
     """Return the ignore comments of a file, by line."""
     if "toolmason:" not in text:
         return {}
-    comments = _comments(text)
-    found: dict[int, Ignore] = {}
+    comments = _find_comments(text)
+    found: dict[int, IgnoreComment] = {}
     for number, line in enumerate(lines, 1):
         match = _COMMENT.search(line)
         if match is None or (comments is not None and (number, match.start()) not in comments):
             continue
-        named = None if match[1] is None else frozenset(code for code in re.split(r"[\s,]+", match[1].upper()) if code)
-        found[number] = Ignore(Place(path, number, match.start() + 1), named)
+        codes = None if match[1] is None else frozenset(code for code in re.split(r"[\s,]+", match[1].upper()) if code)
+        found[number] = IgnoreComment(SourceLocation(path, number, match.start() + 1), codes)
     return found
 
 
-def _comments(text: str) -> set[tuple[int, int]] | None:
+def _find_comments(text: str) -> set[tuple[int, int]] | None:
     """Return where our words stand in comments, and not in a text; `None` where the file cannot be split."""
-    places: set[tuple[int, int]] = set()
+    positions: set[tuple[int, int]] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
             if token.type == tokenize.COMMENT:
-                places.update((token.start[0], token.start[1] + at.start()) for at in _COMMENT.finditer(token.string))
+                positions.update((token.start[0], token.start[1] + match.start()) for match in _COMMENT.finditer(token.string))
     except (tokenize.TokenError, SyntaxError):
         return None
-    return places
+    return positions
 
 
-def without_ignored(findings: Iterable[Finding], ignores: dict[str, dict[int, Ignore]]) -> Iterator[Finding]:
+def drop_ignored(findings: Iterable[Finding], ignores: dict[str, dict[int, IgnoreComment]]) -> Iterator[Finding]:
     """Yield the findings that no comment hides: neither on their line nor on the line of their `def`."""
     for found in findings:
-        own = ignores.get(found.place.path, {})
-        marks = [own[line] for line in (found.place.line, found.owner) if line in own]
-        if not any([mark.hides(found) for mark in marks]):  # noqa: C419 - each comment is to know that it was used
+        file_ignores = ignores.get(found.location.path, {})
+        comments = [file_ignores[line] for line in (found.location.line, found.def_line) if line in file_ignores]
+        if not any([comment.applies_to(found) for comment in comments]):  # noqa: C419 - each comment is to know that it was used
             yield found
 
 
-def unused(ignores: Iterable[Ignore], judged: frozenset[str]) -> Iterator[Finding]:
+def find_unused(ignores: Iterable[IgnoreComment], checked_codes: frozenset[str]) -> Iterator[Finding]:
     """Yield a finding for each comment that hid nothing; `judged` are the codes that were looked for."""
-    for mark in ignores:
-        if mark.codes is None:
-            idle = [] if mark.used else ["it hides nothing"]
-        elif not mark.codes:
-            idle = ["it names no code"]
+    for comment in ignores:
+        if comment.codes is None:
+            problems = [] if comment.used_codes else ["it hides nothing"]
+        elif not comment.codes:
+            problems = ["it names no code"]
         else:
-            idle = [f"there is no rule {code}" for code in sorted(mark.codes - RULES.keys())]
-            idle += [f"{code} is not found here" for code in sorted((mark.codes & judged) - mark.used)]
-        if idle:
-            yield finding(UNUSED_IGNORE, mark.place, f"unused ignore: {'; '.join(idle)}")
+            problems = [f"there is no rule {code}" for code in sorted(comment.codes - RULES.keys())]
+            problems += [f"{code} is not found here" for code in sorted((comment.codes & checked_codes) - comment.used_codes)]
+        if problems:
+            yield make_finding(UNUSED_IGNORE, comment.location, f"unused ignore: {'; '.join(problems)}")

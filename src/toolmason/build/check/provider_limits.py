@@ -15,7 +15,7 @@ BYTES_PER_TOKEN: Final = 4
 """What English and JSON come to with the usual tokenizers; an estimate, and named as one."""
 
 
-def tokens_of(definition: ToolDefinition) -> int:
+def estimate_tokens(definition: ToolDefinition) -> int:
     """Return about how many tokens a definition takes."""
     text = json.dumps([definition.name, definition.description, definition.input_schema])
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
@@ -23,16 +23,16 @@ def tokens_of(definition: ToolDefinition) -> int:
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 
-TOOL_NAMES: Final[dict[str, str]] = {
+TOOL_NAME_PATTERNS: Final[dict[str, str]] = {
     # Chat Completions and Messages take 64 characters, Responses 128; the shorter one is what is portable.
     "openai": PORTABLE_NAME,
     "anthropic": PORTABLE_NAME,
     "gemini": r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}",
 }
-PARAMETER_NAME: Final = r"[A-Za-z0-9_.-]{1,64}"
+PARAMETER_NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 """What every provider takes as the name of a property."""
 
 
-def refused_by(name: str) -> list[str]:
+def find_refusing_providers(name: str) -> list[str]:
     """Return the providers that refuse a tool of this name."""
-    return [provider for provider in PROVIDERS if not re.fullmatch(TOOL_NAMES[provider], name)]
+    return [provider for provider in PROVIDERS if not re.fullmatch(TOOL_NAME_PATTERNS[provider], name)]

@@ -25,6 +25,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a test for each tool that is checked."""
     if targets := config.getoption("toolmason_check"):
-        from toolmason.build.check.pytest_plugin import checks_of  # noqa: PLC0415 - the cost of an import, only when asked
+        from toolmason.build.check.pytest_plugin import make_check_items  # noqa: PLC0415 - the cost of an import, only when asked
 
-        items.extend(checks_of(session, targets, strict=bool(config.getoption("toolmason_strict"))))
+        items.extend(make_check_items(session, targets, strict=bool(config.getoption("toolmason_strict"))))

@@ -21,11 +21,11 @@ from toolmason.build.check.rules import RULES, Finding, Rule
 from toolmason.build.check.run_checks import Report
 
 
-def as_json(report: Report) -> str:
+def format_json(report: Report) -> str:
     """Return a report as JSON; the fields are stable."""
     entry = {
-        "findings": [_entry(found) for found in report.findings],
-        "tools": [_tool_entry(tool) for tool in report.tools],
+        "findings": [_make_finding_entry(found) for found in report.findings],
+        "tools": [_make_tool_entry(tool) for tool in report.tools],
         "summary": {
             "files": report.files,
             "tools": len(report.declared),
@@ -38,26 +38,26 @@ def as_json(report: Report) -> str:
     return json.dumps(entry, indent=2)
 
 
-def _entry(found: Finding) -> dict[str, object]:
+def _make_finding_entry(finding: Finding) -> dict[str, object]:
     return {
-        "code": found.code,
-        "name": RULES[found.code].name,
-        "severity": found.severity,
-        "message": found.message,
-        "path": found.place.path,
-        "line": found.place.line,
-        "column": found.place.column,
-        "tool": found.tool or None,
-        "hint": found.hint,
-        "page": RULES[found.code].page,
+        "code": finding.code,
+        "name": RULES[finding.code].name,
+        "severity": finding.severity,
+        "message": finding.message,
+        "path": finding.location.path,
+        "line": finding.location.line,
+        "column": finding.location.column,
+        "tool": finding.tool or None,
+        "hint": finding.hint,
+        "page": RULES[finding.code].page,
     }
 
 
-def _tool_entry(tool: ToolReport) -> dict[str, object]:
+def _make_tool_entry(tool: ToolReport) -> dict[str, object]:
     return {
         "name": tool.name,
-        "path": tool.place.path,
-        "line": tool.place.line,
+        "path": tool.location.path,
+        "line": tool.location.line,
         "tokens": tool.tokens,
         "providers": {verdict.provider: _without_provider(asdict(verdict)) for verdict in tool.verdicts},
     }
@@ -74,7 +74,7 @@ def _without_provider(entry: dict[str, object]) -> dict[str, object]:
     }
 
 
-def table_of(report: Report) -> Iterator[tuple[str, ...]]:
+def make_rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Yield a row for each tool and provider: tool, tokens, provider, status, strict, and what else there is to say."""
     for tool in report.tools:
         for number, verdict in enumerate(tool.verdicts):
@@ -85,9 +85,9 @@ def table_of(report: Report) -> Iterator[tuple[str, ...]]:
             yield name, tokens, verdict.provider, verdict.status, strict, "; ".join([*alias, *verdict.keys, *notes])
 
 
-def table_lines(report: Report) -> list[str]:
+def format_table(report: Report) -> list[str]:
     """Return the table of tools and providers as aligned lines."""
-    rows = list(table_of(report))
+    rows = list(make_rows(report))
     widths = [max((len(row[at]) for row in rows), default=0) for at in range(5)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]]).rstrip()
@@ -95,20 +95,20 @@ def table_lines(report: Report) -> list[str]:
     ]
 
 
-def summary_of(report: Report) -> str:
+def format_summary(report: Report) -> str:
     """Return the last line: how many findings of each kind, or that there are none."""
-    seen = f"{_counted(len(report.declared), 'tool')} in {_counted(report.files, 'file')}"
+    scope = f"{_pluralize(len(report.declared), 'tool')} in {_pluralize(report.files, 'file')}"
     counts = [(report.count(kind), kind) for kind in ("error", "warning", "note")]
     if not report.findings:
-        return f"All good: {seen}."
-    return f"Found {', '.join(_counted(count, kind) for count, kind in counts if count)}: {seen}."
+        return f"All good: {scope}."
+    return f"Found {', '.join(_pluralize(count, kind) for count, kind in counts if count)}: {scope}."
 
 
-def _counted(count: int, word: str) -> str:
+def _pluralize(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def explanation_of(rule: Rule) -> str:
+def format_rule(rule: Rule) -> str:
     """Return what a rule is about, for a terminal."""
     return f"{rule.code} {rule.name} ({rule.severity})\n\n{rule.what}\n{rule.why}\n\nFix: {rule.fix}\nPage: {rule.page}"
 
@@ -116,21 +116,21 @@ def explanation_of(rule: Rule) -> str:
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def as_sarif(report: Report) -> str:
+def format_sarif(report: Report) -> str:
     """Return a report as SARIF 2.1.0."""
-    codes = sorted({found.code for found in report.findings})
-    seen: Counter[str] = Counter()
-    results = [_result(found, codes.index(found.code), seen) for found in report.findings]
+    codes = sorted({finding.code for finding in report.findings})
+    digest_counts: Counter[str] = Counter()
+    results = [_make_result(found, codes.index(found.code), digest_counts) for found in report.findings]
     driver = {
         "name": "toolmason",
         "semanticVersion": version("toolmason"),
-        "rules": [_rule(RULES[code]) for code in codes],
+        "rules": [_make_rule(RULES[code]) for code in codes],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _make_rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
@@ -142,28 +142,28 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(found: Finding, index: int, seen: Counter[str]) -> dict[str, Any]:
+def _make_result(finding: Finding, index: int, digest_counts: Counter[str]) -> dict[str, Any]:
     # The line is left out of the fingerprint: a finding that moved is the same finding.
-    key = f"{found.code}:{found.place.path}:{found.tool}:{found.message}"
+    key = f"{finding.code}:{finding.location.path}:{finding.tool}:{finding.message}"
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    seen[digest] += 1
+    digest_counts[digest] += 1
     return {
-        "ruleId": found.code,
+        "ruleId": finding.code,
         "ruleIndex": index,
-        "level": found.severity,
-        "message": {"text": f"{found.message}. {found.hint}"},
+        "level": finding.severity,
+        "message": {"text": f"{finding.message}. {finding.hint}"},
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(found.place.path)},
-                    "region": {"startLine": found.place.line, "startColumn": found.place.column},
+                    "artifactLocation": {"uri": _make_uri(finding.location.path)},
+                    "region": {"startLine": finding.location.line, "startColumn": finding.location.column},
                 }
             }
         ],
-        "partialFingerprints": {"toolmason/v1": f"{digest}:{seen[digest]}"},
+        "partialFingerprints": {"toolmason/v1": f"{digest}:{digest_counts[digest]}"},
     }
 
 
-def _uri(path: str) -> str:
+def _make_uri(path: str) -> str:
     prefix = "file://" if PurePosixPath(path).is_absolute() else ""
     return prefix + quote(path.encode("utf-8", "surrogateescape"))

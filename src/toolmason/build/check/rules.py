@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
-from toolmason.build.check.ruletexts import TEXTS, RuleText
+from toolmason.build.check.ruletexts import RULE_TEXTS, RuleText
 from toolmason.errors import ConfigError
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -18,7 +18,7 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SourceLocation:
     """Where something is written; line and column count from 1."""
 
     path: str
@@ -33,7 +33,7 @@ class Place:
 class Finding:
     """One mistake, at one place."""
 
-    place: Place
+    location: SourceLocation
     code: str
     message: str
     severity: Severity
@@ -41,16 +41,16 @@ class Finding:
     """What to do about it."""
     tool: str = ""
     """The tool that it is about, by the name the model sees."""
-    owner: int = 0
+    def_line: int = 0
     """The line of the `def`, where an ignore comment counts too; 0 where there is none."""
 
     @property
-    def order(self) -> tuple[Place, str, str]:
+    def sort_key(self) -> tuple[SourceLocation, str, str]:
         """Sorts findings by place, then by code."""
-        return self.place, self.code, self.message
+        return self.location, self.code, self.message
 
 
-PAGES: Final = "docs/reference/rules"
+PAGES_FOLDER: Final = "docs/reference/rules"
 """Where each rule has its page, as `TM101.md`."""
 
 
@@ -70,58 +70,58 @@ class Rule:
     @property
     def page(self) -> str:
         """Its docs page, from the root of the repository."""
-        return f"{PAGES}/{self.code}.md"
+        return f"{PAGES_FOLDER}/{self.code}.md"
 
 
-def _rule(text: RuleText) -> Rule:
+def _make_rule(text: RuleText) -> Rule:
     code, severity, name, *loads = text.head.split()
     return Rule(code, name, _SEVERITIES[severity], text.what, text.why, text.fix, dynamic=bool(loads))
 
 
 _SEVERITIES: Final[dict[str, Severity]] = {"error": "error", "warning": "warning", "note": "note"}
 
-RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_rule, TEXTS)}
+RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_make_rule, RULE_TEXTS)}
 """Every rule, by code."""
 
-_LONGEST_MESSAGE: Final = 400
+_MAX_MESSAGE_CHARS: Final = 400
 """Messages quote the source, and a default or a name may be a megabyte long."""
 
 UNREADABLE, NOT_LOADED, UNUSED_IGNORE = "TM100", "TM198", "TM199"
 
 
-def finding(code: str, place: Place, message: str, *, tool: str = "", owner: int = 0) -> Finding:
+def make_finding(code: str, location: SourceLocation, message: str, *, tool: str = "", def_line: int = 0) -> Finding:
     """Return a finding of a rule, with the rule's severity and advice."""
     rule = RULES[code]
-    if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[:_LONGEST_MESSAGE]}…"
+    if len(message) > _MAX_MESSAGE_CHARS:
+        message = f"{message[:_MAX_MESSAGE_CHARS]}…"
     return Finding(
-        place=place, code=code, message=message, severity=rule.severity, hint=rule.fix, tool=tool, owner=owner
+        location=location, code=code, message=message, severity=rule.severity, hint=rule.fix, tool=tool, def_line=def_line
     )
 
 
-def codes_in(selectors: Iterable[str], origin: str) -> frozenset[str]:
+def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
     """Return the codes that selectors such as `TM101`, `TM1` or `ALL` stand for.
 
     Raises:
         ConfigError: a selector stands for none; names it and where it was given.
     """
-    chosen: set[str] = set()
+    codes: set[str] = set()
     for selector in selectors:
-        wanted = selector.strip().upper()
-        known = [code for code in RULES if wanted == "ALL" or (wanted.startswith("TM") and code.startswith(wanted))]
-        if not known:
-            near = get_close_matches(wanted, RULES, n=1)
+        prefix = selector.strip().upper()
+        matching = [code for code in RULES if prefix == "ALL" or (prefix.startswith("TM") and code.startswith(prefix))]
+        if not matching:
+            matches = get_close_matches(prefix, RULES, n=1)
             hint = (
-                f"Did you mean {near[0]!r}?"
-                if near
+                f"Did you mean {matches[0]!r}?"
+                if matches
                 else "Give a code such as 'TM101', a family such as 'TM1', or 'ALL'."
             )
             raise ConfigError(f"{origin}: no rule matches {selector!r}. {hint}")
-        chosen.update(known)
-    return frozenset(chosen)
+        codes.update(matching)
+    return frozenset(codes)
 
 
-def index_page() -> str:
+def make_index_page() -> str:
     """Return the docs page that lists every rule, as Markdown."""
     families = {"1": "Definition", "2": "Providers", "3": "Safety", "4": "Tokens"}
     lines = ["# Rules of `toolmason check`", "", "```console", "$ toolmason check --explain TM101", "TM101"]

@@ -18,7 +18,7 @@ class RuleText(NamedTuple):
     fix: str
 
 
-TEXTS: Final[tuple[RuleText, ...]] = (
+RULE_TEXTS: Final[tuple[RuleText, ...]] = (
     RuleText(
         "TM100 error unreadable-file",
         "A file that cannot be read as Python.",

@@ -13,10 +13,10 @@ from typing import Literal
 
 from toolmason.build.check.dynamic import ToolReport, check_loaded
 from toolmason.build.check.find_files import PythonFile, Target
-from toolmason.build.check.ignores import Ignore, read_ignores, unused, without_ignored
-from toolmason.build.check.rules import RULES, UNREADABLE, Finding, Place, Severity
+from toolmason.build.check.ignores import IgnoreComment, read_ignores, find_unused, drop_ignored
+from toolmason.build.check.rules import RULES, UNREADABLE, Finding, SourceLocation, Severity
 from toolmason.build.check.settings import CheckSettings
-from toolmason.build.check.static.definition_rules import Look, check_definition, check_names
+from toolmason.build.check.static.definition_rules import CheckedTool, check_definition, check_names
 from toolmason.build.check.static.project import Project
 from toolmason.build.check.static.safety_rules import check_safety
 from toolmason.build.check.static.set_rules import check_sets
@@ -36,14 +36,14 @@ class Report:
     """The tools of the targets that were loaded."""
     files: int = 0
     """How many files were read."""
-    declared: tuple[tuple[Place, str], ...] = ()
+    declared: tuple[tuple[SourceLocation, str], ...] = ()
     """The tools and prompts that were found in them: place and name."""
 
     def count(self, severity: Severity) -> int:
         """Return how many findings are this grave."""
-        return sum(found.severity == severity for found in self.findings)
+        return sum(finding.severity == severity for finding in self.findings)
 
-    def failed(self, *, strict: bool = False) -> bool:
+    def has_failed(self, *, strict: bool = False) -> bool:
         """Tell whether the check failed: on errors, and on warnings where it is strict."""
         return bool(self.count("error") or (strict and self.count("warning")))
 
@@ -51,46 +51,46 @@ class Report:
 def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "auto", strict: bool = False) -> Report:
     """Check what targets mean; nothing is imported unless a target is to be loaded."""
     files = {file.path.resolve(): file for target in targets for file in target.files}
-    with _uncollected():
-        read = _read_all(files.values(), settings)
-    findings = list(read.findings)
-    chosen = [target for target in targets if mode == "dynamic" or (mode == "auto" and target.name)]
+    with _without_gc():
+        static = _check_sources(files.values(), settings)
+    findings = list(static.findings)
+    loaded_targets = [target for target in targets if mode == "dynamic" or (mode == "auto" and target.name)]
     reports: list[ToolReport] = []
-    for target in chosen:
-        seen, found = check_loaded(target, settings, read.lines)
-        reports += seen
+    for target in loaded_targets:
+        tool_reports, found = check_loaded(target, settings, static.locations_by_line)
+        reports += tool_reports
         findings += found
-    kept = list(without_ignored((found for found in findings if found.code in settings.codes), read.ignores))
+    visible = list(drop_ignored((found for found in findings if found.code in settings.codes), static.ignores))
     if strict:
-        kept += _unused(read.ignores, settings, loaded=bool(chosen))
-    unique = {(found.order, found.severity): found for found in kept}
-    ordered = sorted(unique.values(), key=lambda found: found.order)
-    return Report(tuple(ordered), _once(reports), len(files), read.declared)
+        visible += _find_unused_ignores(static.ignores, settings, loaded=bool(loaded_targets))
+    unique = {(found.sort_key, found.severity): found for found in visible}
+    ordered = sorted(unique.values(), key=lambda found: found.sort_key)
+    return Report(tuple(ordered), _deduplicate(reports), len(files), static.declared)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _StaticResult:
     """What the source alone tells; no syntax tree is kept."""
 
     findings: list[Finding]
-    declared: tuple[tuple[Place, str], ...]
-    lines: dict[tuple[str, int], Place]
-    ignores: dict[str, dict[int, Ignore]]
+    declared: tuple[tuple[SourceLocation, str], ...]
+    locations_by_line: dict[tuple[str, int], SourceLocation]
+    ignores: dict[str, dict[int, IgnoreComment]]
 
 
-def _read_all(files: Iterable[PythonFile], settings: CheckSettings) -> _Read:
-    sources, findings = _read(files)
+def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _StaticResult:
+    sources, findings = _read_sources(files)
     project = Project(sources)
-    looks = [Look(project, declared) for declared in project.declarations()]
-    findings += project.broken
-    findings += _static(project, looks, settings)
-    declared = sorted((look.declared.place, look.declared.shown) for look in looks)
+    tools = [CheckedTool(project, declared) for declared in project.iter_declarations()]
+    findings += project.unreadable
+    findings += _check_statically(project, tools, settings)
+    declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
     ignores = {source.path: read_ignores(source.text, source.lines, source.path) for source in sources}
-    return _Read(findings, tuple(declared), _lines(looks), ignores)
+    return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
 
 
 @contextmanager
-def _uncollected() -> Generator[None, None, None]:
+def _without_gc() -> Generator[None, None, None]:
     # Trees are millions of small objects without rings: looking for rings in them takes longer than parsing.
     collecting = gc.isenabled()
     gc.disable()
@@ -101,11 +101,11 @@ def _uncollected() -> Generator[None, None, None]:
             gc.enable()
 
 
-def _read(files: Iterable[PythonFile]) -> tuple[list[Source], list[Finding]]:
+def _read_sources(files: Iterable[PythonFile]) -> tuple[list[Source], list[Finding]]:
     sources: list[Source] = []
     broken: list[Finding] = []
     for file in files:
-        read = read_source(file.path, file.shown, file.module)
+        read = read_source(file.path, file.display_path, file.module)
         if isinstance(read, Source):
             sources.append(read)
         else:
@@ -113,46 +113,46 @@ def _read(files: Iterable[PythonFile]) -> tuple[list[Source], list[Finding]]:
     return sources, broken
 
 
-def _static(project: Project, looks: Sequence[Look], settings: CheckSettings) -> Iterator[Finding]:
-    gated = any(
-        word.arg in ("approve", "approver") for facts in project.files for box in facts.boxes for word in box.keywords
+def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: CheckSettings) -> Iterator[Finding]:
+    has_approver = any(
+        keyword.arg in ("approve", "approver") for file in project.files for box in file.toolbox_calls for keyword in box.keywords
     )
-    for look in looks:
+    for tool in tools:
         try:
-            found = [
-                *check_definition(look),
-                *check_names(look, settings.max_description),
-                *check_safety(look, gated=gated),
+            findings = [
+                *check_definition(tool),
+                *check_names(tool, settings.max_description),
+                *check_safety(tool, has_approver=has_approver),
             ]
         except RecursionError:
-            found = [
-                look.say(UNREADABLE, look.declared.place, f"{look.declared.shown!r} is nested too deeply to be checked")
+            findings = [
+                tool.make_finding(UNREADABLE, tool.declaration.location, f"{tool.declaration.display_name!r} is nested too deeply to be checked")
             ]
         if settings.require_descriptions == "off":
-            found = [item for item in found if item.code != "TM101"]
-        graver = settings.require_descriptions == "error"
-        yield from (replace(item, severity="error") if graver and item.code == "TM101" else item for item in found)
+            findings = [item for item in findings if item.code != "TM101"]
+        is_error = settings.require_descriptions == "error"
+        yield from (replace(item, severity="error") if is_error and item.code == "TM101" else item for item in findings)
     yield from check_sets(project, experimental=settings.experimental)
 
 
-def _lines(looks: Sequence[Look]) -> dict[tuple[str, int], Place]:
+def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], SourceLocation]:
     """Return where tools are named, by file and first line, which is what a loaded function knows."""
-    lines: dict[tuple[str, int], Place] = {}
-    for look in looks:
-        node = look.declared.node
+    lines: dict[tuple[str, int], SourceLocation] = {}
+    for tool in tools:
+        node = tool.declaration.node
         if node is not None:
             first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
-            lines[look.declared.source.path, first] = look.declared.place
+            lines[tool.declaration.source.path, first] = tool.declaration.location
     return lines
 
 
-def _unused(ignores: dict[str, dict[int, Ignore]], settings: CheckSettings, *, loaded: bool) -> Iterator[Finding]:
+def _find_unused_ignores(ignores: dict[str, dict[int, IgnoreComment]], settings: CheckSettings, *, loaded: bool) -> Iterator[Finding]:
     if "TM199" not in settings.codes:
         return
-    judged = frozenset(code for code in settings.codes if loaded or not RULES[code].dynamic)
-    marks = [mark for own in ignores.values() for mark in own.values()]
-    yield from unused(marks, judged)
+    checked_codes = frozenset(code for code in settings.codes if loaded or not RULES[code].dynamic)
+    comments = [comment for file_ignores in ignores.values() for comment in file_ignores.values()]
+    yield from find_unused(comments, checked_codes)
 
 
-def _once(reports: Iterable[ToolReport]) -> tuple[ToolReport, ...]:
-    return tuple(sorted(dict.fromkeys(reports), key=lambda report: (report.name, report.place)))
+def _deduplicate(reports: Iterable[ToolReport]) -> tuple[ToolReport, ...]:
+    return tuple(sorted(dict.fromkeys(reports), key=lambda report: (report.name, report.location)))

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 
 from toolmason._core.config.config import Config
 from toolmason.build.check.provider_limits import PROVIDERS
-from toolmason.build.check.rules import RULES, codes_in
-from toolmason.build.check.static.definition_rules import LONGEST_DESCRIPTION
+from toolmason.build.check.rules import RULES, parse_codes
+from toolmason.build.check.static.definition_rules import MAX_DESCRIPTION_CHARS
 from toolmason.errors import ConfigError
 
-_PREFIX: Final = "check."
+_KEY_PREFIX: Final = "check."
 _ALL: Final = frozenset(RULES)
 
 
@@ -32,7 +32,7 @@ class CheckSettings:
     """Patterns of paths that are left out when a folder is searched."""
     require_descriptions: Literal["error", "warning", "off"] = "warning"
     """How much a parameter without a description matters (TM101)."""
-    max_description: int = LONGEST_DESCRIPTION
+    max_description: int = MAX_DESCRIPTION_CHARS
     """How many characters a description may have (TM203)."""
     budget: int | None = None
     """How many tokens all tools of a target may take together (TM401)."""
@@ -49,7 +49,7 @@ class CheckSettings:
         return self.select - self.ignore
 
 
-def settings_from(config: Config) -> CheckSettings:
+def read_settings(config: Config) -> CheckSettings:
     """Read the settings of a check from a configuration.
 
     Raises:
@@ -57,8 +57,8 @@ def settings_from(config: Config) -> CheckSettings:
     """
     given: dict[str, Any] = {}
     for key, value in config.items():
-        if key.casefold().startswith(_PREFIX):
-            name, origin = key[len(_PREFIX) :].casefold(), config.origin(key)
+        if key.casefold().startswith(_KEY_PREFIX):
+            name, origin = key[len(_KEY_PREFIX) :].casefold(), config.origin(key)
             if name not in _READERS:
                 near = get_close_matches(name, _READERS, n=1)
                 hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_READERS)}."
@@ -67,37 +67,37 @@ def settings_from(config: Config) -> CheckSettings:
     return CheckSettings(experimental=config.experimental, **given)
 
 
-def changed(settings: CheckSettings, **words: Any) -> CheckSettings:
+def override_settings(settings: CheckSettings, **overrides: Any) -> CheckSettings:
     """Return settings with what the command line says over them; `None` says nothing.
 
     Raises:
         ConfigError: a value does not fit; names the option.
     """
     known = {item.name for item in fields(CheckSettings)}
-    given = {name: value for name, value in words.items() if value not in (None, (), []) and name in known}
+    given = {name: value for name, value in overrides.items() if value not in (None, (), []) and name in known}
     read = {name: _READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()}
     return replace(settings, **read)
 
 
-def _words(value: Any, origin: str) -> tuple[str, ...]:
+def _parse_words(value: Any, origin: str) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         raise ConfigError(f"{origin} is {value!r}: give a list of texts.")
     return tuple(word.strip() for item in items for word in item.split(",") if word.strip())
 
 
-def _codes(value: Any, origin: str) -> frozenset[str]:
-    return codes_in(_words(value, origin), origin)
+def _parse_codes(value: Any, origin: str) -> frozenset[str]:
+    return parse_codes(_parse_words(value, origin), origin)
 
 
-def _count(value: Any, origin: str) -> int:
+def _parse_count(value: Any, origin: str) -> int:
     number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ConfigError(f"{origin} is {value!r}: give a whole number above 0.")
     return number
 
 
-def _severity(value: Any, origin: str) -> str:
+def _parse_severity(value: Any, origin: str) -> str:
     known = {"error": "error", "warning": "warning", "off": "off", True: "error", False: "off"}
     found = known.get(value) if isinstance(value, str | bool) else None
     if found is None:
@@ -105,8 +105,8 @@ def _severity(value: Any, origin: str) -> str:
     return found
 
 
-def _providers(value: Any, origin: str) -> tuple[str, ...]:
-    names = tuple(word.casefold() for word in _words(value, origin))
+def _parse_providers(value: Any, origin: str) -> tuple[str, ...]:
+    names = tuple(word.casefold() for word in _parse_words(value, origin))
     for name in names:
         if name not in PROVIDERS:
             raise ConfigError(f"{origin} names the provider {name!r}. There are: {', '.join(PROVIDERS)}.")
@@ -114,12 +114,12 @@ def _providers(value: Any, origin: str) -> tuple[str, ...]:
 
 
 _READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "select": _codes,
-    "ignore": _codes,
-    "exclude": _words,
-    "require_descriptions": _severity,
-    "max_description": _count,
-    "budget": _count,
-    "tool_budget": _count,
-    "require_strict": _providers,
+    "select": _parse_codes,
+    "ignore": _parse_codes,
+    "exclude": _parse_words,
+    "require_descriptions": _parse_severity,
+    "max_description": _parse_count,
+    "budget": _parse_count,
+    "tool_budget": _parse_count,
+    "require_strict": _parse_providers,
 }

@@ -14,83 +14,83 @@ from pydantic_core import to_json
 Node: TypeAlias = dict[str, Any]
 """One alternative: no references, no choice of types."""
 
-_WORDS: Final = frozenset({"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"})
+_ANNOTATION_KEYWORDS: Final = frozenset({"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"})
 """Keywords that limit nothing."""
-_NOTHING: Final[Node] = {"not": {}}
+_NEVER: Final[Node] = {"not": {}}
 
 
-class Tree:
+class SchemaTree:
     """A schema and what its references mean."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.known: dict[int, tuple[Any, list[Node]]] = {}
-        self.names: dict[int, str] = {}
-        self.following: set[int] = set()
+        self.branch_cache: dict[int, tuple[Any, list[Node]]] = {}
+        self.definition_names: dict[int, str] = {}
+        self.resolving: set[int] = set()
 
-    def branches(self, part: Any) -> list[Node]:
+    def get_branches(self, part: Any) -> list[Node]:
         """Return the alternatives of a part; the same objects each time."""
-        if id(part) not in self.known:
+        if id(part) not in self.branch_cache:
             # The part is kept with them: its identity is the key only for as long as it lives.
-            self.known[id(part)] = (part, self._branches(part))
-        return self.known[id(part)][1]
+            self.branch_cache[id(part)] = (part, self._expand(part))
+        return self.branch_cache[id(part)][1]
 
-    def only(self, part: Any) -> Node:
+    def get_single(self, part: Any) -> Node:
         """Return a part as one alternative, for words about it."""
-        found = self.branches(part)
-        return found[0] if len(found) == 1 else {"anyOf": found}
+        nodes = self.get_branches(part)
+        return nodes[0] if len(nodes) == 1 else {"anyOf": nodes}
 
-    def name_of(self, node: Node) -> str | None:
+    def get_name(self, node: Node) -> str | None:
         """Return the name of the definition that an alternative comes from."""
-        return self.names.get(id(node))
+        return self.definition_names.get(id(node))
 
-    def _branches(self, part: Any) -> list[Node]:
+    def _expand(self, part: Any) -> list[Node]:
         if part is False:
-            return [_NOTHING]
+            return [_NEVER]
         if not isinstance(part, dict):
             return [{}]
         if isinstance(part.get("$ref"), str):
-            return self._referred(part)
-        for choice in ("anyOf", "oneOf"):
-            if isinstance(part.get(choice), list) and part[choice]:
-                rest = {key: value for key, value in part.items() if key not in (choice, "discriminator")}
-                return [node for branch in part[choice] for node in self._with(branch, rest)]
+            return self._expand_reference(part)
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(part.get(keyword), list) and part[keyword]:
+                siblings = {key: value for key, value in part.items() if key not in (keyword, "discriminator")}
+                return [node for branch in part[keyword] for node in self._combine(branch, siblings)]
         if isinstance(part.get("allOf"), list) and len(part["allOf"]) == 1:
-            return self._with(part["allOf"][0], {key: value for key, value in part.items() if key != "allOf"})
+            return self._combine(part["allOf"][0], {key: value for key, value in part.items() if key != "allOf"})
         if "const" in part:
             part = {"enum": [part["const"]], **{key: value for key, value in part.items() if key != "const"}}
         if isinstance(part.get("type"), list):
             return [{**part, "type": kind} for kind in part["type"]]
         return [part]
 
-    def _with(self, branch: Any, rest: Node) -> list[Node]:
+    def _combine(self, branch: Any, siblings: Node) -> list[Node]:
         """Return the alternatives of a branch, each with the keywords that stand beside the choice."""
-        found = self.branches(branch)
-        limits = {key: value for key, value in rest.items() if key not in _WORDS}
-        if not rest:
-            return found
-        return [self._joined(node, rest, limits) for node in found]
+        nodes = self.get_branches(branch)
+        constraints = {key: value for key, value in siblings.items() if key not in _ANNOTATION_KEYWORDS}
+        if not siblings:
+            return nodes
+        return [self._merge(node, siblings, constraints) for node in nodes]
 
-    def _joined(self, node: Node, rest: Node, limits: Node) -> Node:
-        clash = any(key in node and node[key] != value for key, value in limits.items())
-        joined = {**node, "allOf": [limits]} if clash else {**node, **rest}
-        if (name := self.names.get(id(node))) is not None:
-            self.names[id(joined)] = name
-        return joined
+    def _merge(self, node: Node, siblings: Node, constraints: Node) -> Node:
+        conflicts = any(key in node and node[key] != value for key, value in constraints.items())
+        merged = {**node, "allOf": [constraints]} if conflicts else {**node, **siblings}
+        if (name := self.definition_names.get(id(node))) is not None:
+            self.definition_names[id(merged)] = name
+        return merged
 
-    def _referred(self, part: Node) -> list[Node]:
-        target = self._target(part["$ref"])
-        if target is None or id(target) in self.following:
+    def _expand_reference(self, part: Node) -> list[Node]:
+        target = self._resolve(part["$ref"])
+        if target is None or id(target) in self.resolving:
             return [part]  # leads nowhere, or round in a ring without ever saying anything
-        self.following.add(id(target))
-        found = self.branches(target)
-        self.following.discard(id(target))
+        self.resolving.add(id(target))
+        nodes = self.get_branches(target)
+        self.resolving.discard(id(target))
         name = part["$ref"].rpartition("/")[2]
-        for node in found:
-            self.names.setdefault(id(node), name)
-        return self._with(target, {key: value for key, value in part.items() if key not in ("$ref", "$defs")})
+        for node in nodes:
+            self.definition_names.setdefault(id(node), name)
+        return self._combine(target, {key: value for key, value in part.items() if key not in ("$ref", "$defs")})
 
-    def _target(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         if not reference.startswith("#"):
             return None
         found = self.root
@@ -102,18 +102,18 @@ class Tree:
         return found
 
 
-def said(node: Node) -> str:
+def describe(node: Node) -> str:
     """Name a part in a few words."""
     if isinstance(node.get("enum"), list):
         values = [to_json(value).decode() for value in node["enum"][:5]]
         return " or ".join([*values, *(["others"] if len(node["enum"]) > len(values) else [])]) or "nothing"
     if isinstance(node.get("anyOf"), list):
-        return " or ".join(dict.fromkeys(said(branch) for branch in node["anyOf"][:5]))
-    if node == _NOTHING:
+        return " or ".join(dict.fromkeys(describe(branch) for branch in node["anyOf"][:5]))
+    if node == _NEVER:
         return "nothing"
-    kind = node.get("type")
-    if not isinstance(kind, str):
-        return "anything" if not node.keys() - _WORDS else "something else"
-    if kind == "array" and isinstance(node.get("items"), dict) and isinstance(node["items"].get("type"), str):
+    type_name = node.get("type")
+    if not isinstance(type_name, str):
+        return "anything" if not node.keys() - _ANNOTATION_KEYWORDS else "something else"
+    if type_name == "array" and isinstance(node.get("items"), dict) and isinstance(node["items"].get("type"), str):
         return f"array of {node['items']['type']}"
-    return f"{kind} ({node['title']})" if isinstance(node.get("title"), str) else kind
+    return f"{type_name} ({node['title']})" if isinstance(node.get("title"), str) else type_name

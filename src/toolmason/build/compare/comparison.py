@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolmason.build.compare.listing import Listing
-from toolmason.build.compare.schema_diff import Side, differences
+from toolmason.build.compare.schema_diff import Side, compare_schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class Change:
     part: Literal["tool", "name", "title", "description", "input", "output", "effects", "wire"]
     path: str
     """Where in a schema, as a JSON path; empty elsewhere."""
-    words: str
+    message: str
     breaking: bool
 
-    def form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"part": self.part, "path": self.path, "words": self.words, "breaking": self.breaking}
+        return {"part": self.part, "path": self.path, "words": self.message, "breaking": self.breaking}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,84 +41,84 @@ class ToolDiff:
         """Whether a caller or a reader has to be changed for it."""
         return any(change.breaking for change in self.changes)
 
-    def form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        parts = [change.form() for change in self.changes]
+        parts = [change.to_dict() for change in self.changes]
         return {"tool": self.name, "status": self.status, "breaking": self.breaking, "changes": parts}
 
 
 def compare(old: Mapping[str, Listing], new: Mapping[str, Listing]) -> list[ToolDiff]:
     """Return what changed from one list of tools to another, by name; those that are the same are left out."""
-    gone, come = old.keys() - new.keys(), new.keys() - old.keys()
-    renamed = _case_renames(gone, come)
-    found: list[ToolDiff] = []
-    for name in sorted(old.keys() | (come - set(renamed.values()))):
+    removed, added = old.keys() - new.keys(), new.keys() - old.keys()
+    renamed = _find_case_renames(removed, added)
+    diffs: list[ToolDiff] = []
+    for name in sorted(old.keys() | (added - set(renamed.values()))):
         if name in renamed:
             other = renamed[name]
-            what = f"is named {other!r} now; only letter case differs"
-            changes = (Change("name", "", what, breaking=True), *_changes(old[name], new[other]))
-            found.append(ToolDiff(name, "changed", changes))
+            message = f"is named {other!r} now; only letter case differs"
+            changes = (Change("name", "", message, breaking=True), *_find_changes(old[name], new[other]))
+            diffs.append(ToolDiff(name, "changed", changes))
         elif name not in new:
-            found.append(ToolDiff(name, "removed", (Change("tool", "", "removed", breaking=True),)))
+            diffs.append(ToolDiff(name, "removed", (Change("tool", "", "removed", breaking=True),)))
         elif name not in old:
-            found.append(ToolDiff(name, "added", (Change("tool", "", "added", breaking=False),)))
-        elif changes := tuple(_changes(old[name], new[name])):
-            found.append(ToolDiff(name, "changed", changes))
-    return found
+            diffs.append(ToolDiff(name, "added", (Change("tool", "", "added", breaking=False),)))
+        elif changes := tuple(_find_changes(old[name], new[name])):
+            diffs.append(ToolDiff(name, "changed", changes))
+    return diffs
 
 
-def _case_renames(gone: set[str], come: set[str]) -> dict[str, str]:
+def _find_case_renames(removed: set[str], added: set[str]) -> dict[str, str]:
     """Return the names that were only written in another case, where it is clear which became which."""
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
-    for names, folded in ((gone, before), (come, after)):
+    for names, folded in ((removed, before), (added, after)):
         for name in names:
             folded.setdefault(name.casefold(), []).append(name)
     pairs = ((before[key], after.get(key, [])) for key in before)
     return {old[0]: new[0] for old, new in pairs if len(old) == len(new) == 1}
 
 
-def _changes(old: Listing, new: Listing) -> Iterator[Change]:
+def _find_changes(old: Listing, new: Listing) -> Iterator[Change]:
     before, after = old.definition, new.definition
     if old.wire is not None and old.wire != (new.wire or {}):
         keys = sorted(key for key in {*old.wire, *(new.wire or {})} if old.wire.get(key) != (new.wire or {}).get(key))
         yield Change("wire", "", f"other {', '.join(keys)}", breaking=False)
     if old.digest == new.digest:
-        yield from _effects(old.effects, new.effects)
+        yield from _compare_effects(old.effects, new.effects)
         return
     if before.description != after.description:
         yield Change("description", "", "other words", breaking=False)
     if before.title != after.title:
         yield Change("title", "", f"{after.title!r} instead of {before.title!r}", breaking=False)
-    yield from _schema("input", before.input_schema, after.input_schema)
+    yield from _compare_schema("input", before.input_schema, after.input_schema)
     if before.output_schema is None or after.output_schema is None:
         if before.output_schema is not None:
             yield Change("output", "$", "has no schema any more", breaking=True)
         elif after.output_schema is not None:
             yield Change("output", "$", "has a schema now", breaking=False)
     else:
-        yield from _schema("output", before.output_schema, after.output_schema)
-    yield from _effects(old.effects, new.effects)
+        yield from _compare_schema("output", before.output_schema, after.output_schema)
+    yield from _compare_effects(old.effects, new.effects)
 
 
-def _schema(side: Side, old: Any, new: Any) -> Iterator[Change]:
-    for one in differences(old, new):
-        yield Change(side, one.path, one.words, one.breaks(side))
+def _compare_schema(side: Side, old: Any, new: Any) -> Iterator[Change]:
+    for difference in compare_schemas(old, new):
+        yield Change(side, difference.path, difference.message, difference.breaks(side))
 
 
-_SAFE = {"read_only": True, "idempotent": True, "destructive": False, "open_world": False}
+_SAFE_EFFECTS = {"read_only": True, "idempotent": True, "destructive": False, "open_world": False}
 """The value of each effect that lets a caller do more: call without asking, call again."""
 
 
-def _effects(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[Change]:
-    for name, safe in _SAFE.items():
+def _compare_effects(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[Change]:
+    for name, safe in _SAFE_EFFECTS.items():
         before, after = old.get(name), new.get(name)
         if before is after:
             continue
         # To take back a promise breaks whoever counted on it; a new danger breaks everybody.
-        words = f"{name} is {_said(after)} instead of {_said(before)}"
-        yield Change("effects", "", words, breaking=before is safe or (after is True and not safe))
+        message = f"{name} is {_format_effect(after)} instead of {_format_effect(before)}"
+        yield Change("effects", "", message, breaking=before is safe or (after is True and not safe))
 
 
-def _said(effect: bool | None) -> str:  # noqa: FBT001 - an effect is one
+def _format_effect(effect: bool | None) -> str:  # noqa: FBT001 - an effect is one
     return "not said" if effect is None else str(effect).lower()

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from toolmason._core.load.manifest import Entry, Manifest, parse_manifest
+from toolmason._core.load.manifest import ManifestEntry, Manifest, parse_manifest
 from toolmason.build.compare.comparison import compare
-from toolmason.build.compare.listing import listings_in
-from toolmason.build.manifest.package_manifest import Built
+from toolmason.build.compare.listing import parse_listings
+from toolmason.build.manifest.package_manifest import ManifestFile
 from toolmason.errors import ConfigError
 
 
@@ -22,50 +22,50 @@ class Drift:
 
     name: str
     """A tool, prompt or module."""
-    words: str
+    message: str
 
-    def form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"name": self.name, "words": self.words}
+        return {"name": self.name, "words": self.message}
 
 
-def drift_of(built: Built) -> list[Drift]:
+def find_drift(built: ManifestFile) -> list[Drift]:
     """Return how the file of a package differs from what its source gives; an empty list where it does not."""
     try:
-        data = built.file.read_bytes()
+        data = built.path.read_bytes()
     except OSError:
-        return [Drift(built.file.name, "there is no manifest yet")]
+        return [Drift(built.path.name, "there is no manifest yet")]
     if data == built.data:
         return []
     try:
-        old = parse_manifest(data, repr(str(built.file)))
-        found = [*_tools(data, built, old), *_parts(old, parse_manifest(built.data, "the source"))]
+        old = parse_manifest(data, repr(str(built.path)))
+        drift = [*_compare_tools(data, built, old), *_compare_entries(old, parse_manifest(built.data, "the source"))]
     except ConfigError as error:
-        return [Drift(built.file.name, str(error))]
-    return found or [Drift(built.file.name, "is written in another way; what it says is the same")]
+        return [Drift(built.path.name, str(error))]
+    return drift or [Drift(built.path.name, "is written in another way; what it says is the same")]
 
 
-def _tools(data: bytes, built: Built, old: Manifest) -> Iterator[Drift]:
+def _compare_tools(data: bytes, built: ManifestFile, old: Manifest) -> Iterator[Drift]:
     now = parse_manifest(built.data, "the source")
-    for tool in compare(listings_in(data, old.place), listings_in(built.data, now.place)):
+    for tool in compare(parse_listings(data, old.place), parse_listings(built.data, now.place)):
         for change in tool.changes:
             if change.part != "effects":
-                yield Drift(tool.name, _sentence(change.part, change.path, change.words))
+                yield Drift(tool.name, _format_message(change.part, change.path, change.message))
 
 
-def _sentence(part: str, path: str, words: str) -> str:
-    return words if part in ("tool", "name") else f"{part}{f' {path}' if path else ''}: {words}"
+def _format_message(part: str, path: str, message: str) -> str:
+    return message if part in ("tool", "name") else f"{part}{f' {path}' if path else ''}: {message}"
 
 
-def _parts(old: Manifest, new: Manifest) -> Iterator[Drift]:
+def _compare_entries(old: Manifest, new: Manifest) -> Iterator[Drift]:
     before, after = ({(e.kind, e.name): e for e in side.entries} for side in (old, new))
     for key in sorted(before.keys() & after.keys()):
-        was, now = before[key], after[key]
-        if was.path != now.path:
-            yield Drift(was.name, f"is at {now.path} instead of {was.path}")
-        yield from _options(was, now)
-        if key[0] == "prompt" and _words_of(was.form) != _words_of(now.form):
-            yield Drift(was.name, "the prompt changed")
+        before_entry, after_entry = before[key], after[key]
+        if before_entry.path != after_entry.path:
+            yield Drift(before_entry.name, f"is at {after_entry.path} instead of {before_entry.path}")
+        yield from _compare_options(before_entry, after_entry)
+        if key[0] == "prompt" and _get_prompt_fields(before_entry.data) != _get_prompt_fields(after_entry.data):
+            yield Drift(before_entry.name, "the prompt changed")
     for kind, name in sorted(before.keys() ^ after.keys()):
         if kind == "prompt":
             yield Drift(name, "the prompt was added" if (kind, name) in after else "the prompt was removed")
@@ -76,16 +76,16 @@ def _parts(old: Manifest, new: Manifest) -> Iterator[Drift]:
         yield Drift(new.package, "what is not listed changed")
 
 
-def _options(was: Entry, now: Entry) -> Iterator[Drift]:
-    before, after = was.options, now.options
+def _compare_options(before_entry: ManifestEntry, after_entry: ManifestEntry) -> Iterator[Drift]:
+    before, after = before_entry.options, after_entry.options
     for option in sorted(before.keys() | after.keys()):
         if before.get(option) != after.get(option):
-            yield Drift(was.name, f"{option} is {_shown(after, option)} instead of {_shown(before, option)}")
+            yield Drift(before_entry.name, f"{option} is {_format_option(after, option)} instead of {_format_option(before, option)}")
 
 
-def _words_of(form: dict[str, Any]) -> list[Any]:
+def _get_prompt_fields(form: dict[str, Any]) -> list[Any]:
     return [form.get(key) for key in ("description", "input_schema", "role")]
 
 
-def _shown(options: dict[str, Any], name: str) -> str:
+def _format_option(options: dict[str, Any], name: str) -> str:
     return repr(options[name]) if name in options else "not set"

@@ -14,19 +14,19 @@ from pydantic_core import from_json
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import (
     EFFECTS,
-    Form,
-    definition_form,
-    definition_from,
-    effects_of,
-    object_in,
-    wire_of,
+    JsonObject,
+    dump_definition,
+    load_definition,
+    get_effects,
+    get_object,
+    get_extra_wire_fields,
 )
-from toolmason._core.load.manifest import FORMAT as MANIFEST
+from toolmason._core.load.manifest import MANIFEST_FORMAT as MANIFEST
 from toolmason._core.load.manifest import parse_manifest
-from toolmason._core.values.definition import ToolDefinition, canonical
+from toolmason._core.values.definition import ToolDefinition, canonicalize
 from toolmason.errors import ConfigError, clip
 
-LOCK = "toolmason-lock"
+LOCK_FORMAT = "toolmason-lock"
 """What a lock says it is."""
 
 
@@ -44,13 +44,13 @@ class Listing:
         """The digest of its definition."""
         return self.definition.digest
 
-    def form(self) -> Form:
+    def to_dict(self) -> JsonObject:
         """Return it as JSON, its digest first."""
         return {
             "digest": self.digest,
             "effects": dict(sorted(self.effects.items())),
-            **definition_form(self.definition),
-            **({} if self.wire is None else {"wire": canonical(self.wire)}),
+            **dump_definition(self.definition),
+            **({} if self.wire is None else {"wire": canonicalize(self.wire)}),
         }
 
 
@@ -60,66 +60,66 @@ Listings: TypeAlias = dict[str, Listing]
 
 def listings_of(tools: Iterable[Tool]) -> Listings:
     """Return the listings of tools, by name."""
-    return {tool.name: Listing(tool.definition, effects_of(tool.options), wire_of(tool)) for tool in tools}
+    return {tool.name: Listing(tool.definition, get_effects(tool.options), get_extra_wire_fields(tool)) for tool in tools}
 
 
-def listing_from(form: Mapping[str, Any], place: str) -> Listing:
+def parse_listing(data: Mapping[str, Any], origin: str) -> Listing:
     """Return the listing that a form describes.
 
     Raises:
         ConfigError: it is damaged, or its digest is not that of its definition.
     """
-    definition = definition_from(form, place)
-    effects = object_in({"effects": {}, **form}, "effects", place)
-    if wrong := [name for name, value in effects.items() if name not in EFFECTS or not isinstance(value, bool)]:
-        raise ConfigError(f"{place}: the effect {clip(wrong[0])!r} of tool {clip(definition.name)!r} is none.")
-    if form.get("digest", definition.digest) != definition.digest:
+    definition = load_definition(data, origin)
+    effects = get_object({"effects": {}, **data}, "effects", origin)
+    if invalid := [name for name, value in effects.items() if name not in EFFECTS or not isinstance(value, bool)]:
+        raise ConfigError(f"{origin}: the effect {clip(invalid[0])!r} of tool {clip(definition.name)!r} is none.")
+    if data.get("digest", definition.digest) != definition.digest:
         raise ConfigError(
-            f"{place}: the digest of tool {clip(definition.name)!r} is not that of its definition. "
+            f"{origin}: the digest of tool {clip(definition.name)!r} is not that of its definition. "
             "The file was edited. Write it again with `toolmason lock`."
         )
-    return Listing(definition, effects, object_in(form, "wire", place) if "wire" in form else None)
+    return Listing(definition, effects, get_object(data, "wire", origin) if "wire" in data else None)
 
 
-def parsed(text: bytes, place: str) -> Form:
+def parse_json_file(text: bytes, origin: str) -> JsonObject:
     """Return a file of ours as JSON.
 
     Raises:
         ConfigError: it is not JSON, or neither a manifest nor a lock.
     """
     try:
-        form = from_json(text, allow_inf_nan=False)
+        data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ConfigError(f"{place} is not JSON: {error}.") from error
-    if not isinstance(form, dict) or form.get("format") not in (MANIFEST, LOCK):
-        raise ConfigError(f"{place} is neither a manifest nor a lock. Give a file that `toolmason` wrote.")
-    return form
+        raise ConfigError(f"{origin} is not JSON: {error}.") from error
+    if not isinstance(data, dict) or data.get("format") not in (MANIFEST, LOCK_FORMAT):
+        raise ConfigError(f"{origin} is neither a manifest nor a lock. Give a file that `toolmason` wrote.")
+    return data
 
 
-def listings_in(text: bytes, place: str) -> Listings:
+def parse_listings(text: bytes, origin: str) -> Listings:
     """Return the tools that a manifest or a lock lists.
 
     Raises:
         ConfigError: it is neither, or it is damaged.
     """
-    form = parsed(text, place)
-    if form["format"] == LOCK:
-        return tools_in(object_in({"tools": {}, **form}, "tools", place), place)
-    manifest = parse_manifest(text, place)
-    found: Listings = {}
+    data = parse_json_file(text, origin)
+    if data["format"] == LOCK_FORMAT:
+        return parse_tools(get_object({"tools": {}, **data}, "tools", origin), origin)
+    manifest = parse_manifest(text, origin)
+    listings: Listings = {}
     for entry in manifest.entries:
         if entry.kind == "tool":
             effects = {name: entry.options[name] for name in EFFECTS if isinstance(entry.options.get(name), bool)}
-            if entry.name in found:
-                raise ConfigError(f"{place} lists two tools named {clip(entry.name)!r}. Build the file again.")
-            found[entry.name] = Listing(definition_from(entry.form, place), effects)
-    return found
+            if entry.name in listings:
+                raise ConfigError(f"{origin} lists two tools named {clip(entry.name)!r}. Build the file again.")
+            listings[entry.name] = Listing(load_definition(entry.data, origin), effects)
+    return listings
 
 
-def tools_in(forms: Mapping[str, Any], place: str) -> Listings:
+def parse_tools(entries: Mapping[str, Any], origin: str) -> Listings:
     """Return the tools of one part of a lock.
 
     Raises:
         ConfigError: it is damaged.
     """
-    return {name: listing_from({**object_in(forms, name, place), "name": name}, place) for name in forms}
+    return {name: parse_listing({**get_object(entries, name, origin), "name": name}, origin) for name in entries}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolmason._core.load.json_forms import object_in
+from toolmason._core.load.json_forms import get_object
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.comparison import compare as compare_tools
-from toolmason.build.compare.listing import LOCK, Listing, Listings, listings_of, parsed, tools_in
+from toolmason.build.compare.listing import LOCK_FORMAT, Listing, Listings, listings_of, parse_json_file, parse_tools
 from toolmason.build.manifest.package_manifest import write_file
 from toolmason.errors import ConfigError, clip
 
@@ -34,24 +34,24 @@ class Lock:
     servers: Mapping[str, Mapping[str, Listing]] = field(default_factory=dict)
     """The tools of each remote server, by the server's name and theirs."""
 
-    def part(self, server: str | None = None) -> Mapping[str, Listing]:
+    def get_tools(self, server: str | None = None) -> Mapping[str, Listing]:
         """Return the own tools, or those of a server; empty for one that is not known."""
         return self.tools if server is None else self.servers.get(server, {})
 
     def dump(self) -> bytes:
         """Return the lock as it is written: JSON, the same for the same definitions, a line for each fact."""
-        form = {
-            "format": LOCK,
+        data = {
+            "format": LOCK_FORMAT,
             "version": VERSION,
             "targets": list(self.targets),
-            "tools": _forms(self.tools),
-            "servers": {name: {"tools": _forms(self.servers[name])} for name in sorted(self.servers)},
+            "tools": _to_dicts(self.tools),
+            "servers": {name: {"tools": _to_dicts(self.servers[name])} for name in sorted(self.servers)},
         }
-        return (json.dumps(form, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+        return (json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
 
 
-def _forms(listings: Mapping[str, Listing]) -> dict[str, Any]:
-    return {name: {k: v for k, v in listings[name].form().items() if k != "name"} for name in sorted(listings)}
+def _to_dicts(listings: Mapping[str, Listing]) -> dict[str, Any]:
+    return {name: {k: v for k, v in listings[name].to_dict().items() if k != "name"} for name in sorted(listings)}
 
 
 def load(path: str | Path = FILE) -> Lock:
@@ -75,26 +75,26 @@ def parse(text: bytes, place: str) -> Lock:
     Raises:
         ConfigError: it is damaged or was edited; names the part.
     """
-    form = parsed(text, place)
-    if form["format"] != LOCK or form.get("version") != VERSION:
+    data = parse_json_file(text, place)
+    if data["format"] != LOCK_FORMAT or data.get("version") != VERSION:
         raise ConfigError(
-            f"{place} is not a lock of version {VERSION}: it says {form['format']!r}, version "
-            f"{clip(repr(form.get('version')))}. Write it again with `toolmason lock`."
+            f"{place} is not a lock of version {VERSION}: it says {data['format']!r}, version "
+            f"{clip(repr(data.get('version')))}. Write it again with `toolmason lock`."
         )
-    targets = form.get("targets", [])
+    targets = data.get("targets", [])
     if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
         raise ConfigError(f"{place}: 'targets' must be a list of texts, not {clip(repr(targets))}.")
-    servers = object_in({"servers": {}, **form}, "servers", place)
+    servers = get_object({"servers": {}, **data}, "servers", place)
     remote: dict[str, Listings] = {}
     for name in servers:
         where = f"{place}: server {clip(name)!r}"
-        remote[name] = tools_in(object_in({"tools": {}, **object_in(servers, name, place)}, "tools", where), where)
-    return Lock(tuple(targets), tools_in(object_in({"tools": {}, **form}, "tools", place), place), remote)
+        remote[name] = parse_tools(get_object({"tools": {}, **get_object(servers, name, place)}, "tools", where), where)
+    return Lock(tuple(targets), parse_tools(get_object({"tools": {}, **data}, "tools", place), place), remote)
 
 
 def compare(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> list[ToolDiff]:
     """Return how the tools that were found differ from the locked ones; an empty list where nothing does."""
-    return compare_tools(lock.part(server), found)
+    return compare_tools(lock.get_tools(server), found)
 
 
 def approve(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> Lock:

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolmason._core.values.definition import canonical
-from toolmason.build.compare.branches import Node, Tree, said
+from toolmason._core.values.definition import canonicalize
+from toolmason.build.compare.branches import Node, SchemaTree, describe
 from toolmason.errors import DefinitionError
 
 Side: TypeAlias = Literal["input", "output"]
@@ -25,10 +25,10 @@ BREAKING: Final[dict[Side, frozenset[Effect]]] = {
 }
 """What breaks whom. `dropped` and `grown` are properties that may be left out; nobody could count on them."""
 
-MOST: Final = 200
+MAX_DIFFERENCES: Final = 200
 """Differences that are told of one schema."""
 
-_PAIRS: Final = 10_000
+_MAX_PAIRS: Final = 10_000
 """Pairs of alternatives that are compared: a hundred against a hundred."""
 
 
@@ -38,7 +38,7 @@ class Difference:
 
     path: str
     """Where, as a JSON path: `$.items[].count`."""
-    words: str
+    message: str
     effect: Effect
 
     def breaks(self, side: Side) -> bool:
@@ -46,240 +46,240 @@ class Difference:
         return self.effect in BREAKING[side]
 
 
-def differences(old: Any, new: Any) -> list[Difference]:
+def compare_schemas(old: Any, new: Any) -> list[Difference]:
     """Return how a schema differs from an older one; references are followed, so that their names do not matter.
 
     Raises:
         DefinitionError: a schema is nested too deeply to be compared.
     """
-    comparison = _Comparison(Tree(old), Tree(new))
+    comparison = _Comparison(SchemaTree(old), SchemaTree(new))
     try:
-        found = comparison.of(old, new)
+        found_differences = comparison.compare(old, new)
     except RecursionError:
         raise DefinitionError("A schema is nested too deeply to be compared. Make it flatter.") from None
-    if len(found) > MOST:
-        return [*found[:MOST], Difference("$", f"and {len(found) - MOST} more changes", "words")]
-    return found
+    if len(found_differences) > MAX_DIFFERENCES:
+        return [*found_differences[:MAX_DIFFERENCES], Difference("$", f"and {len(found_differences) - MAX_DIFFERENCES} more changes", "words")]
+    return found_differences
 
 
-def _below(step: str, found: list[Difference]) -> Iterator[Difference]:
-    return (replace(one, path=f"${step}{one.path[1:]}") for one in found)
+def _prefix_paths(step: str, inner: list[Difference]) -> Iterator[Difference]:
+    return (replace(difference, path=f"${step}{difference.path[1:]}") for difference in inner)
 
 
 class _Comparison:
     """Two schemas side by side; each pair of their parts is compared once."""
 
-    def __init__(self, old: Tree, new: Tree) -> None:
+    def __init__(self, old: SchemaTree, new: SchemaTree) -> None:
         self.old, self.new = old, new
-        self.known: dict[tuple[int, int], list[Difference]] = {}
+        self.cache: dict[tuple[int, int], list[Difference]] = {}
 
-    def of(self, old: Any, new: Any) -> list[Difference]:
+    def compare(self, old: Any, new: Any) -> list[Difference]:
         """Compare two parts: as alternatives, of which most have one."""
-        before, after = self.old.branches(old), self.new.branches(new)
+        before, after = self.old.get_branches(old), self.new.get_branches(new)
         if len(before) == len(after) == 1:
-            return self.pair(before[0], after[0])
-        return list(self._unions(before, after))
+            return self.compare_pair(before[0], after[0])
+        return list(self._compare_unions(before, after))
 
-    def pair(self, old: Node, new: Node) -> list[Difference]:
+    def compare_pair(self, old: Node, new: Node) -> list[Difference]:
         key = (id(old), id(new))
-        if key not in self.known:
+        if key not in self.cache:
             # A part that contains itself is met again while it is compared; there it counts as equal.
-            self.known[key] = []
-            self.known[key] = list(self._pair(old, new))[: MOST + 1]
-        return self.known[key]
+            self.cache[key] = []
+            self.cache[key] = list(self._compare_nodes(old, new))[: MAX_DIFFERENCES + 1]
+        return self.cache[key]
 
-    def _unions(self, before: list[Node], after: list[Node]) -> Iterator[Difference]:
-        if len(before) * len(after) > _PAIRS:
+    def _compare_unions(self, before: list[Node], after: list[Node]) -> Iterator[Difference]:
+        if len(before) * len(after) > _MAX_PAIRS:
             yield Difference("$", f"has {len(after)} alternatives, too many to be compared", "other")
             return
-        left, right = list(before), list(after)
+        unmatched_old, unmatched_new = list(before), list(after)
         matched: list[tuple[Node, Node]] = []
-        for alike in (self._equal, self._same_name, self._same_kind):
-            for old in list(left):
-                candidates = [new for new in right if alike(old, new)]
+        for is_match in (self._is_equal, self._has_same_name, self._has_same_type):
+            for old in list(unmatched_old):
+                candidates = [new for new in unmatched_new if is_match(old, new)]
                 if candidates:
                     matched.append((old, candidates[0]))
-                    left.remove(old)
-                    right.remove(candidates[0])
+                    unmatched_old.remove(old)
+                    unmatched_new.remove(candidates[0])
         for old, new in matched:
-            yield from self.pair(old, new)
-        for old in left:
-            if not any(self._takes_all(old, new) for new in after):
-                yield Difference("$", f"no longer {said(old)}", "narrower")
-        for new in right:
-            if not any(self._gives_nothing_else(old, new) for old in before):
-                yield Difference("$", f"may be {said(new)} too", "wider")
+            yield from self.compare_pair(old, new)
+        for old in unmatched_old:
+            if not any(self._accepts_all(old, new) for new in after):
+                yield Difference("$", f"no longer {describe(old)}", "narrower")
+        for new in unmatched_new:
+            if not any(self._adds_nothing(old, new) for old in before):
+                yield Difference("$", f"may be {describe(new)} too", "wider")
 
-    def _equal(self, old: Node, new: Node) -> bool:
-        return not [one for one in self.pair(old, new) if one.effect != "words"]
+    def _is_equal(self, old: Node, new: Node) -> bool:
+        return not [difference for difference in self.compare_pair(old, new) if difference.effect != "words"]
 
-    def _same_name(self, old: Node, new: Node) -> bool:
-        name = self.old.name_of(old)
-        return name is not None and name == self.new.name_of(new)
+    def _has_same_name(self, old: Node, new: Node) -> bool:
+        name = self.old.get_name(old)
+        return name is not None and name == self.new.get_name(new)
 
-    def _same_kind(self, old: Node, new: Node) -> bool:
+    def _has_same_type(self, old: Node, new: Node) -> bool:
         # Of two objects it cannot be told whether one became the other, unless their names say so.
-        kind = old.get("type")
-        named = self.old.name_of(old) is not None or self.new.name_of(new) is not None
-        return kind is not None and kind == new.get("type") and not (kind == "object" and named)
+        type_name = old.get("type")
+        named = self.old.get_name(old) is not None or self.new.get_name(new) is not None
+        return type_name is not None and type_name == new.get("type") and not (type_name == "object" and named)
 
-    def _takes_all(self, old: Node, new: Node) -> bool:
-        return not any(one.effect in ("narrower", "other", "dropped") for one in self.pair(old, new))
+    def _accepts_all(self, old: Node, new: Node) -> bool:
+        return not any(difference.effect in ("narrower", "other", "dropped") for difference in self.compare_pair(old, new))
 
-    def _gives_nothing_else(self, old: Node, new: Node) -> bool:
-        return not any(one.effect in ("wider", "other", "grown") for one in self.pair(old, new))
+    def _adds_nothing(self, old: Node, new: Node) -> bool:
+        return not any(difference.effect in ("wider", "other", "grown") for difference in self.compare_pair(old, new))
 
     # --- one kind against one kind ---------------------------------------------------------
 
-    def _pair(self, old: Node, new: Node) -> Iterator[Difference]:
-        kinds = list(_kinds(old, new))
-        yield from kinds
-        if any(one.effect == "other" for one in kinds):
+    def _compare_nodes(self, old: Node, new: Node) -> Iterator[Difference]:
+        type_differences = list(_compare_types(old, new))
+        yield from type_differences
+        if any(difference.effect == "other" for difference in type_differences):
             return
-        yield from _values(old, new)
-        for keywords, compare in _RULES:
-            if any(old.get(word) != new.get(word) for word in keywords):
-                yield from compare(old, new)
-        yield from self._object(old, new)
-        yield from self._array(old, new)
-        for word in sorted(_OPAQUE & (old.keys() | new.keys())):
-            if canonical(old.get(word)) != canonical(new.get(word)):
+        yield from _compare_values(old, new)
+        for keywords, compare_keyword in _KEYWORD_RULES:
+            if any(old.get(keyword) != new.get(keyword) for keyword in keywords):
+                yield from compare_keyword(old, new)
+        yield from self._compare_objects(old, new)
+        yield from self._compare_arrays(old, new)
+        for word in sorted(_OPAQUE_KEYWORDS & (old.keys() | new.keys())):
+            if canonicalize(old.get(word)) != canonicalize(new.get(word)):
                 yield Difference("$", f"{word!r} changed, which cannot be judged", "other")
-        yield from _words(old, new)
+        yield from _compare_annotations(old, new)
 
-    def _object(self, old: Node, new: Node) -> Iterator[Difference]:
-        before, after = _map(old, "properties"), _map(new, "properties")
-        needed, needed_now = _names(old), _names(new)
-        closed = old.get("additionalProperties") is False
+    def _compare_objects(self, old: Node, new: Node) -> Iterator[Difference]:
+        before, after = _get_map(old, "properties"), _get_map(new, "properties")
+        required_before, required_after = _get_required(old), _get_required(new)
+        was_closed = old.get("additionalProperties") is False
         for name in [*before, *(name for name in after if name not in before)]:
-            step = _step(name)
+            step = _format_step(name)
             if name not in after:
-                was = " (it was always there)" if name in needed else ""
-                yield Difference(f"${step}", f"removed{was}", "other" if name in needed else "dropped")
-            elif name not in before and name in needed_now:
-                yield Difference(f"${step}", "new, and required", "other" if closed else "narrower")
+                was = " (it was always there)" if name in required_before else ""
+                yield Difference(f"${step}", f"removed{was}", "other" if name in required_before else "dropped")
+            elif name not in before and name in required_after:
+                yield Difference(f"${step}", "new, and required", "other" if was_closed else "narrower")
             elif name not in before:
-                yield Difference(f"${step}", "new, and may be left out", "wider" if closed else "grown")
+                yield Difference(f"${step}", "new, and may be left out", "wider" if was_closed else "grown")
             else:
-                yield from _below(step, self.of(before[name], after[name]))
+                yield from _prefix_paths(step, self.compare(before[name], after[name]))
         both = before.keys() & after.keys()
-        for name in sorted(needed_now - needed):
+        for name in sorted(required_after - required_before):
             if name in both or name not in after:
-                yield Difference(f"${_step(name)}", "is required now", "narrower")
-        for name in sorted(needed - needed_now):
+                yield Difference(f"${_format_step(name)}", "is required now", "narrower")
+        for name in sorted(required_before - required_after):
             if name in both or name not in before:
-                yield Difference(f"${_step(name)}", "may be left out now", "wider")
-        yield from self._rest(old.get("additionalProperties", True), new.get("additionalProperties", True), ".*")
-        patterns, patterns_now = _map(old, "patternProperties"), _map(new, "patternProperties")
-        for pattern in sorted(patterns.keys() | patterns_now.keys()):
-            yield from self._rest(patterns.get(pattern, True), patterns_now.get(pattern, True), f"[/{pattern}/]")
+                yield Difference(f"${_format_step(name)}", "may be left out now", "wider")
+        yield from self._compare_rest(old.get("additionalProperties", True), new.get("additionalProperties", True), ".*")
+        patterns_before, patterns_after = _get_map(old, "patternProperties"), _get_map(new, "patternProperties")
+        for pattern in sorted(patterns_before.keys() | patterns_after.keys()):
+            yield from self._compare_rest(patterns_before.get(pattern, True), patterns_after.get(pattern, True), f"[/{pattern}/]")
 
-    def _array(self, old: Node, new: Node) -> Iterator[Difference]:
-        first, first_now = _list(old, "prefixItems"), _list(new, "prefixItems")
-        for place, (item, item_now) in enumerate(zip(first, first_now, strict=False)):
-            yield from _below(f"[{place}]", self.of(item, item_now))
-        if len(first) != len(first_now):
-            yield Difference("$", f"has {len(first_now)} fixed items instead of {len(first)}", "other")
-        yield from self._rest(old.get("items", True), new.get("items", True), "[]")
+    def _compare_arrays(self, old: Node, new: Node) -> Iterator[Difference]:
+        prefix_before, prefix_after = _get_list(old, "prefixItems"), _get_list(new, "prefixItems")
+        for index, (item_before, item_after) in enumerate(zip(prefix_before, prefix_after, strict=False)):
+            yield from _prefix_paths(f"[{index}]", self.compare(item_before, item_after))
+        if len(prefix_before) != len(prefix_after):
+            yield Difference("$", f"has {len(prefix_after)} fixed items instead of {len(prefix_before)}", "other")
+        yield from self._compare_rest(old.get("items", True), new.get("items", True), "[]")
 
-    def _rest(self, old: Any, new: Any, step: str) -> Iterator[Difference]:
+    def _compare_rest(self, old: Any, new: Any, step: str) -> Iterator[Difference]:
         """Compare what holds for everything that is not named: anything, nothing, or a schema."""
         old, new = (True if side == {} else side for side in (old, new))
-        what = {".*": "properties that are not named", "[]": "items"}.get(step, f"what matches {step}")
+        subject = {".*": "properties that are not named", "[]": "items"}.get(step, f"what matches {step}")
         if old is new:
             return
         if new is False or old is True:
-            limit = "are refused" if new is False else f"must be {said(self.new.only(new))}"
-            yield Difference(f"${step}", f"{what} {limit} now", "narrower")
+            limit = "are refused" if new is False else f"must be {describe(self.new.get_single(new))}"
+            yield Difference(f"${step}", f"{subject} {limit} now", "narrower")
         elif old is False or new is True:
-            yield Difference(f"${step}", f"{what} may be {said(self.new.only(new))} now", "wider")
+            yield Difference(f"${step}", f"{subject} may be {describe(self.new.get_single(new))} now", "wider")
         else:
-            yield from _below(step, self.of(old, new))
+            yield from _prefix_paths(step, self.compare(old, new))
 
 
 # --- the rules for one keyword -----------------------------------------------------------------
 
 
-def _kinds(old: Node, new: Node) -> Iterator[Difference]:
-    before, after = _kinds_of(old), _kinds_of(new)
+def _compare_types(old: Node, new: Node) -> Iterator[Difference]:
+    before, after = _get_types(old), _get_types(new)
     if before == after or (before is not None and after is not None and before == {"integer"} and after == {"number"}):
         if before != after:
             yield Difference("$", "may be any number instead of an integer", "wider")
     elif before == {"number"} and after == {"integer"}:
         yield Difference("$", "must be an integer instead of any number", "narrower")
     elif after is None:
-        yield Difference("$", f"may be anything instead of {said(old)}", "wider")
+        yield Difference("$", f"may be anything instead of {describe(old)}", "wider")
     elif before is None:
-        yield Difference("$", f"must be {said(new)} instead of anything", "narrower")
+        yield Difference("$", f"must be {describe(new)} instead of anything", "narrower")
     elif before <= after:
         if "enum" not in old:
-            yield Difference("$", f"may be {said(new)} instead of {said(old)}", "wider")
+            yield Difference("$", f"may be {describe(new)} instead of {describe(old)}", "wider")
     elif after <= before:
         if "enum" not in new:
-            yield Difference("$", f"must be {said(new)} instead of {said(old)}", "narrower")
+            yield Difference("$", f"must be {describe(new)} instead of {describe(old)}", "narrower")
     else:
-        yield Difference("$", f"is {said(new)} instead of {said(old)}", "other")
+        yield Difference("$", f"is {describe(new)} instead of {describe(old)}", "other")
 
 
-_JSON_KINDS: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
-def _kinds_of(node: Node) -> set[str] | None:
+def _get_types(node: Node) -> set[str] | None:
     """Return the JSON types of a part; `None` for anything."""
     if isinstance(kind := node.get("type"), str):
         return {kind}
     if isinstance(values := node.get("enum"), list):
-        return {_JSON_KINDS.get(type(value), "null") for value in values}
+        return {_JSON_TYPES.get(type(value), "null") for value in values}
     return None
 
 
-def _values(old: Node, new: Node) -> Iterator[Difference]:
-    before, after = _choices(old), _choices(new)
+def _compare_values(old: Node, new: Node) -> Iterator[Difference]:
+    before, after = _index_enum(old), _index_enum(new)
     if before is None and after is None:
         return
     if after is None:
-        yield Difference("$", f"is no longer limited to {said(old)}", "wider")
+        yield Difference("$", f"is no longer limited to {describe(old)}", "wider")
     elif before is None:
-        yield Difference("$", f"must be {said(new)}", "narrower")
+        yield Difference("$", f"must be {describe(new)}", "narrower")
     else:
-        if gone := [before[key] for key in before if key not in after]:
-            yield Difference("$", f"no longer {_listed(gone)}", "narrower")
-        if more := [after[key] for key in after if key not in before]:
-            yield Difference("$", f"may be {_listed(more)} too", "wider")
+        if removed := [before[key] for key in before if key not in after]:
+            yield Difference("$", f"no longer {_format_values(removed)}", "narrower")
+        if added := [after[key] for key in after if key not in before]:
+            yield Difference("$", f"may be {_format_values(added)} too", "wider")
 
 
-def _choices(node: Node) -> dict[bytes, Any] | None:
+def _index_enum(node: Node) -> dict[bytes, Any] | None:
     values = node.get("enum")
-    return {to_json(canonical(value)): value for value in values} if isinstance(values, list) else None
+    return {to_json(canonicalize(value)): value for value in values} if isinstance(values, list) else None
 
 
-def _listed(values: list[Any], most: int = 5) -> str:
-    more = f" or {len(values) - most} others" if len(values) > most else ""
-    return " or ".join(to_json(value).decode() for value in values[:most]) + more
+def _format_values(values: list[Any], max_shown: int = 5) -> str:
+    more = f" or {len(values) - max_shown} others" if len(values) > max_shown else ""
+    return " or ".join(to_json(value).decode() for value in values[:max_shown]) + more
 
 
-def _bound(word: str, strict: str, *, least: bool) -> Callable[[Node, Node], Iterator[Difference]]:
+def _make_bound_rule(keyword: str, strict_keyword: str, *, is_minimum: bool) -> Callable[[Node, Node], Iterator[Difference]]:
     """Return the rule for a bound; `strict` is the keyword of the same bound without its end."""
-    name = "at least" if least else "at most"
+    name = "at least" if is_minimum else "at most"
 
-    def limit(node: Node) -> tuple[float, bool] | None:
-        ends = [(node[key], key == strict) for key in (word, strict) if _is_number(node.get(key))]
-        sign = 1 if least else -1
-        return max(((sign * value, is_strict) for value, is_strict in ends), default=None)
+    def get_bound(node: Node) -> tuple[float, bool] | None:
+        bounds = [(node[key], key == strict_keyword) for key in (keyword, strict_keyword) if _is_number(node.get(key))]
+        sign = 1 if is_minimum else -1
+        return max(((sign * value, is_strict) for value, is_strict in bounds), default=None)
 
-    def shown(end: tuple[float, bool] | None) -> str:
-        if end is None:
+    def format_bound(bound: tuple[float, bool] | None) -> str:
+        if bound is None:
             return "no limit"
-        beyond = ("above" if least else "below") if end[1] else name
-        return f"{beyond} {end[0] if least else -end[0]}"
+        beyond = ("above" if is_minimum else "below") if bound[1] else name
+        return f"{beyond} {bound[0] if is_minimum else -bound[0]}"
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
-        before, after = limit(old), limit(new)
+        before, after = get_bound(old), get_bound(new)
         if before == after:
             return
         tighter = before is None or (after is not None and after > before)
-        what = f"{word}: {shown(after)} instead of {shown(before)}"
-        yield Difference("$", what, "narrower" if tighter else "wider")
+        message = f"{keyword}: {format_bound(after)} instead of {format_bound(before)}"
+        yield Difference("$", message, "narrower" if tighter else "wider")
 
     return compare
 
@@ -288,47 +288,47 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _once_given(word: str) -> Callable[[Node, Node], Iterator[Difference]]:
+def _make_presence_rule(keyword: str) -> Callable[[Node, Node], Iterator[Difference]]:
     """Return the rule for a keyword that limits, of which two values cannot be compared."""
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
-        before, after = old.get(word), new.get(word)
+        before, after = old.get(keyword), new.get(keyword)
         if not before and not after:
             return
         if before is None or before is False:
-            yield Difference("$", f"{word} {_shown(after)} is asked for now", "narrower")
+            yield Difference("$", f"{keyword} {_format_value(after)} is asked for now", "narrower")
         elif after is None or after is False:
-            yield Difference("$", f"{word} {_shown(before)} is no longer asked for", "wider")
+            yield Difference("$", f"{keyword} {_format_value(before)} is no longer asked for", "wider")
         else:
-            yield Difference("$", f"{word} is {_shown(after)} instead of {_shown(before)}", "other")
+            yield Difference("$", f"{keyword} is {_format_value(after)} instead of {_format_value(before)}", "other")
 
     return compare
 
 
-def _multiple(old: Node, new: Node) -> Iterator[Difference]:
+def _compare_multiple_of(old: Node, new: Node) -> Iterator[Difference]:
     before, after = old.get("multipleOf"), new.get("multipleOf")
     if not (_is_number(before) and _is_number(after) and before and after):
-        yield from _once_given("multipleOf")(old, new)
+        yield from _make_presence_rule("multipleOf")(old, new)
         return
     effect: Effect = "narrower" if after % before == 0 else "wider" if before % after == 0 else "other"
     yield Difference("$", f"multipleOf is {after:g} instead of {before:g}", effect)
 
 
-_RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Node, Node], Iterator[Difference]]], ...]] = (
-    (("minimum", "exclusiveMinimum"), _bound("minimum", "exclusiveMinimum", least=True)),
-    (("maximum", "exclusiveMaximum"), _bound("maximum", "exclusiveMaximum", least=False)),
+_KEYWORD_RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Node, Node], Iterator[Difference]]], ...]] = (
+    (("minimum", "exclusiveMinimum"), _make_bound_rule("minimum", "exclusiveMinimum", is_minimum=True)),
+    (("maximum", "exclusiveMaximum"), _make_bound_rule("maximum", "exclusiveMaximum", is_minimum=False)),
     *(
-        ((word,), _bound(word, "", least=word.startswith("min")))
+        ((word,), _make_bound_rule(word, "", is_minimum=word.startswith("min")))
         for word in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
     ),
     *(
-        ((word,), _once_given(word))
+        ((word,), _make_presence_rule(word))
         for word in ("pattern", "format", "uniqueItems", "contentEncoding", "contentMediaType")
     ),
-    (("multipleOf",), _multiple),
+    (("multipleOf",), _compare_multiple_of),
 )
 
-_OPAQUE: Final = frozenset(
+_OPAQUE_KEYWORDS: Final = frozenset(
     {
         "not",
         "if",
@@ -350,38 +350,38 @@ _OPAQUE: Final = frozenset(
 """Keywords whose meaning we do not follow: any change counts."""
 
 
-def _words(old: Node, new: Node) -> Iterator[Difference]:
-    for word in ("description", "title", "examples", "deprecated"):
-        if old.get(word) != new.get(word):
-            yield Difference("$", f"other words: {word}", "words")
+def _compare_annotations(old: Node, new: Node) -> Iterator[Difference]:
+    for keyword in ("description", "title", "examples", "deprecated"):
+        if old.get(keyword) != new.get(keyword):
+            yield Difference("$", f"other words: {keyword}", "words")
     before, after = ("default" in node for node in (old, new))
-    if before and after and canonical(old["default"]) != canonical(new["default"]):
-        what = f"left out, it is {_shown(new['default'])} instead of {_shown(old['default'])}"
-        yield Difference("$", what, "default")
+    if before and after and canonicalize(old["default"]) != canonicalize(new["default"]):
+        message = f"left out, it is {_format_value(new['default'])} instead of {_format_value(old['default'])}"
+        yield Difference("$", message, "default")
     elif before != after:
         yield Difference("$", f"{'has a' if after else 'shows no'} default now", "words")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return to_json(value).decode()[:60]
 
 
 # --- parts that may be malformed ---------------------------------------------------------------
 
 
-def _map(node: Node, key: str) -> dict[str, Any]:
+def _get_map(node: Node, key: str) -> dict[str, Any]:
     found = node.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def _list(node: Node, key: str) -> list[Any]:
+def _get_list(node: Node, key: str) -> list[Any]:
     found = node.get(key)
     return found if isinstance(found, list) else []
 
 
-def _names(node: Node) -> set[str]:
-    return {name for name in _list(node, "required") if isinstance(name, str)}
+def _get_required(node: Node) -> set[str]:
+    return {name for name in _get_list(node, "required") if isinstance(name, str)}
 
 
-def _step(name: str) -> str:
-    return f".{name}" if name.isidentifier() else f"[{_shown(name)}]"
+def _format_step(name: str) -> str:
+    return f".{name}" if name.isidentifier() else f"[{_format_value(name)}]"

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from toolmason._core.load.manifest import FILE
-from toolmason.build.manifest.package_manifest import Built, build_for_wheel
+from toolmason._core.load.manifest import MANIFEST_FILE
+from toolmason.build.manifest.package_manifest import ManifestFile, build_for_wheel
 from toolmason.errors import ConfigError
 
 try:
@@ -34,14 +34,14 @@ class ManifestHook(BuildHookInterface[Any]):
             return  # the source itself is what is imported; `toolmason build` writes there
         folder = tempfile.TemporaryDirectory(prefix="toolmason-")
         self.folder = folder
-        for place in self._packages():
-            built = build_for_wheel(Path(self.root) / place, self.config.get("exclude", ()), tell=self.app.display_info)
-            if self._is_packed(Path(place) / FILE, built):
+        for package_path in self._get_packages():
+            built = build_for_wheel(Path(self.root) / package_path, self.config.get("exclude", ()), report=self.app.display_info)
+            if self._is_packed(Path(package_path) / MANIFEST_FILE, built):
                 continue
-            file = Path(folder.name) / f"{built.form['package']}.json"
+            file = Path(folder.name) / f"{built.content['package']}.json"
             file.write_bytes(built.data)
-            inside = Path(*built.form["package"].split(".")) / FILE
-            build_data["force_include"][str(file)] = inside.as_posix()
+            wheel_path = Path(*built.content["package"].split(".")) / MANIFEST_FILE
+            build_data["force_include"][str(file)] = wheel_path.as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Drop what was made for the wheel."""
@@ -49,21 +49,21 @@ class ManifestHook(BuildHookInterface[Any]):
         if hasattr(self, "folder"):
             self.folder.cleanup()
 
-    def _is_packed(self, place: Path, built: Built) -> bool:
+    def _is_packed(self, manifest_path: Path, built: ManifestFile) -> bool:
         """Tell whether hatch packs a manifest that is in the source; a second one would clash with it.
 
         Raises:
             ConfigError: it is out of date.
         """
-        if not built.file.is_file() or not self.build_config.include_path(place.as_posix()):
+        if not built.path.is_file() or not self.build_config.include_path(manifest_path.as_posix()):
             return False
-        if built.file.read_bytes() != built.data:
-            raise ConfigError(f"{place.as_posix()!r} is out of date. Run `toolmason build {place.parent.as_posix()}`.")
+        if built.path.read_bytes() != built.data:
+            raise ConfigError(f"{manifest_path.as_posix()!r} is out of date. Run `toolmason build {manifest_path.parent.as_posix()}`.")
         return True
 
-    def _packages(self) -> list[str]:
+    def _get_packages(self) -> list[str]:
         packages: Any = self.config.get("packages", self.build_config.packages)
-        if not isinstance(packages, list) or not packages or not all(isinstance(place, str) for place in packages):
+        if not isinstance(packages, list) or not packages or not all(isinstance(package_path, str) for package_path in packages):
             raise ConfigError(
                 f"The hook of toolmason has packages = {packages!r}. Give the folders of the packages: "
                 '`[tool.hatch.build.targets.wheel.hooks.toolmason] packages = ["src/shop"]`.'

@@ -19,45 +19,45 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from toolmason._core.catalog.catalog import Catalog, ToolSource, refuse_builtin_name
-from toolmason._core.catalog.discovery import declared_in
+from toolmason._core.catalog.discovery import find_declared_members
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
-from toolmason._core.load.json_forms import Form, definition_form, options_form
-from toolmason._core.load.manifest import FILE, FORMAT, VERSION
-from toolmason._core.load.members import Member, is_marked, load_module, settled
-from toolmason._core.load.packages import Home, homes_of, modules_under, source_hash
+from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
+from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
+from toolmason._core.load.members import Member, is_restricted, load_module, deduplicate_members
+from toolmason._core.load.packages import PackageLocation, find_package_locations, iter_package_modules, hash_source
 from toolmason._core.remote.protocol import RemoteSource
 from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Built:
+class ManifestFile:
     """A manifest that was made, and where it belongs."""
 
-    form: Form
+    content: JsonObject
     data: bytes
     """As it is written to the file."""
-    file: Path
+    path: Path
 
     @property
     def notes(self) -> list[str]:
         """What the package has that a manifest cannot hold."""
-        return list(self.form["notes"])
+        return list(self.content["notes"])
 
 
 @contextlib.contextmanager
-def importing_from(folder: Path | None) -> Generator[None]:
+def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
     """Look for modules in a folder first, for as long as this lasts."""
-    places = [] if folder is None else [str(folder)]
-    sys.path[:0] = places
+    added = [] if folder is None else [str(folder)]
+    sys.path[:0] = added
     try:
         yield
     finally:
-        for place in places:
+        for place in added:
             sys.path.remove(place)
 
 
-def locate(target: str) -> tuple[str, Path | None]:
+def locate_package(target: str) -> tuple[str, Path | None]:
     """Return the package that a target names and the folder to import it from; a target is a name or a folder.
 
     Raises:
@@ -76,7 +76,7 @@ def locate(target: str) -> tuple[str, Path | None]:
     return ".".join(parts), folder.parent
 
 
-def build(package: str, exclude: Sequence[str] = ()) -> Built:
+def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
     """Import every module of a package and return its manifest. Modules that match a pattern are not looked into.
 
     Raises:
@@ -84,68 +84,68 @@ def build(package: str, exclude: Sequence[str] = ()) -> Built:
         DuplicateTool: two tools of the package have one name; names both.
         DefinitionError: a tool that cannot be built as written.
     """
-    home = _only_home(package)
+    location = _find_location(package)
     notes: list[str] = []
     modules: list[ModuleType] = []
-    for name, _ in modules_under(home):
+    for name, _ in iter_package_modules(location):
         if any(fnmatchcase(name, pattern) for pattern in exclude):
             continue
         if name.endswith(".__main__"):
-            if b"toolmason" in (home.source_of(name) or b""):
+            if b"toolmason" in (location.read_source(name) or b""):
                 notes.append(f"{name}: not looked into, because importing it runs the program")
             continue
         modules.append(load_module(name))
-    members = _made(settled(modules), notes)
-    form = _form(home, members, notes)
+    members = _build_members(deduplicate_members(modules), notes)
+    content = _make_content(location, members, notes)
     owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]
     for module in modules:
-        notes.extend(_omissions(module, owners))
-        marked = list(_marked(module))
+        notes.extend(_find_omissions(module, owners))
+        marked = list(_find_marked(module))
         notes.extend(f"{place}: marked with @supported_for, so it is not listed" for place in marked)
-        form["partial"] = form["partial"] or bool(marked)
-    form["notes"] = sorted(set(notes))
-    return Built(form, _bytes_of(form), Path(home.folder) / FILE)
+        content["partial"] = content["partial"] or bool(marked)
+    content["notes"] = sorted(set(notes))
+    return ManifestFile(content, _encode(content), Path(location.folder) / MANIFEST_FILE)
 
 
-def _only_home(package: str) -> Home:
-    homes = homes_of(package)
-    if len(homes) != 1:
-        places = ", ".join(repr(home.folder) for home in homes)
+def _find_location(package: str) -> PackageLocation:
+    locations = find_package_locations(package)
+    if len(locations) != 1:
+        folders = ", ".join(repr(location.folder) for location in locations)
         raise ConfigError(
-            f"{package!r} is a namespace package in {len(homes)} folders ({places}). "
+            f"{package!r} is a namespace package in {len(locations)} folders ({folders}). "
             "Build the packages in it one by one: `toolmason build package.inner`."
         )
-    if homes[0].get_data is not None or not Path(homes[0].folder).is_dir():
-        raise ConfigError(f"{package!r} is in an archive ({homes[0].folder!r}). Build it where its source is.")
-    return homes[0]
+    if locations[0].get_data is not None or not Path(locations[0].folder).is_dir():
+        raise ConfigError(f"{package!r} is in an archive ({locations[0].folder!r}). Build it where its source is.")
+    return locations[0]
 
 
-Made: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
+BuiltMembers: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
 """The tools and prompts of each module."""
 
 
-def _made(members: dict[str, list[Member]], notes: list[str]) -> Made:
-    made: Made = {}
+def _build_members(members: dict[str, list[Member]], notes: list[str]) -> BuiltMembers:
+    built: BuiltMembers = {}
     bundles: dict[type, Any] = {}
-    broken: set[type] = set()
+    failed_classes: set[type] = set()
     for module in sorted(members):
         for member in members[module]:
-            if member.of_class and member.owner in broken:
+            if member.needs_instance and member.owner in failed_classes:
                 continue
             try:
-                made.setdefault(module, []).append((member, member.build(bundles)))
+                built.setdefault(module, []).append((member, member.build(bundles)))
             except ToolmasonError:
                 raise
             except (Exception, SystemExit) as error:
-                if not member.of_class:
+                if not member.needs_instance:
                     raise
-                broken.add(member.owner)
+                failed_classes.add(member.owner)
                 place = f"{module}:{member.owner.__name__}"
                 notes.append(f"{place}: its tools are not listed, because making an object of it needs more: {error}")
-    return {module: found for module, found in made.items() if found}
+    return {module: found for module, found in built.items() if found}
 
 
-def _form(home: Home, members: Made, notes: list[str]) -> Form:
+def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[str]) -> JsonObject:
     catalog, paths = Catalog(), {}
     for module in sorted(members):
         for member, item in members[module]:
@@ -155,34 +155,34 @@ def _form(home: Home, members: Made, notes: list[str]) -> Form:
             paths[id(item)] = f"{module}:{member.qualname}"
     prompts = sorted(catalog.prompts.values(), key=lambda prompt: prompt.name)
     return {
-        "format": FORMAT,
-        "modules": {module: _hash_of(home, module, notes) for module in sorted(members)},
+        "format": MANIFEST_FORMAT,
+        "modules": {module: _hash_module(location, module, notes) for module in sorted(members)},
         "notes": [],
-        "package": home.package,
+        "package": location.package,
         "partial": False,
-        "prompts": [_prompt_form(prompt, paths[id(prompt)]) for prompt in prompts],
-        "tools": [_tool_form(tool, paths[id(tool)], home, notes) for tool in catalog],
-        "version": VERSION,
+        "prompts": [_make_prompt_entry(prompt, paths[id(prompt)]) for prompt in prompts],
+        "tools": [_make_tool_entry(tool, paths[id(tool)], location, notes) for tool in catalog],
+        "version": MANIFEST_VERSION,
     }
 
 
-def _hash_of(home: Home, module: str, notes: list[str]) -> str | None:
-    source = home.source_of(module)
+def _hash_module(location: PackageLocation, module: str, notes: list[str]) -> str | None:
+    source = location.read_source(module)
     if source is None:
         notes.append(f"{module}: has no Python source, so that a change of it will not be noticed")
         return None
-    return source_hash(source)
+    return hash_source(source)
 
 
-def _tool_form(tool: Tool, path: str, home: Home, notes: list[str]) -> Form:
-    options, lost = options_form(tool.options)
+def _make_tool_entry(tool: Tool, path: str, location: PackageLocation, notes: list[str]) -> JsonObject:
+    options, lost = dump_options(tool.options)
     notes.extend(f"{path}: meta[{key!r}] has no JSON form, so it is not listed before loading" for key in lost)
-    if str(Path(home.folder).parent) in json.dumps(definition_form(tool.definition)):
+    if str(Path(location.folder).parent) in json.dumps(dump_definition(tool.definition)):
         notes.append(f"{path}: its definition holds a path of the machine that built it")
-    return dict(sorted({**definition_form(tool.definition), "options": options, "path": path}.items()))
+    return dict(sorted({**dump_definition(tool.definition), "options": options, "path": path}.items()))
 
 
-def _prompt_form(prompt: Prompt, path: str) -> Form:
+def _make_prompt_entry(prompt: Prompt, path: str) -> JsonObject:
     return {
         "description": prompt.description,
         "input_schema": prompt.input_schema,
@@ -192,31 +192,31 @@ def _prompt_form(prompt: Prompt, path: str) -> Form:
     }
 
 
-def _bytes_of(form: Form) -> bytes:
+def _encode(content: JsonObject) -> bytes:
     # Keys of ours are in order. Within a schema they stay as written: the order of parameters is what a model
     # reads, and it is the same wherever the source is.
     # One line for each entry: a change is a line in a diff, and a third less is read at every start.
     try:
-        parts = (f"{_line(key)}: {_lines(value)}" for key, value in form.items())
+        parts = (f"{_dump(key)}: {_format_value(value)}" for key, value in content.items())
         return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
     except ValueError as error:
-        wrong = next((f"tool {item['name']!r}" for item in form["tools"] if not _is_plain(item)), "the manifest")
-        raise DefinitionError(f"{wrong} cannot be written as JSON: {error}. Change its default or example.") from error
+        culprit = next((f"tool {item['name']!r}" for item in content["tools"] if not _is_json_serializable(item)), "the manifest")
+        raise DefinitionError(f"{culprit} cannot be written as JSON: {error}. Change its default or example.") from error
 
 
-def _lines(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join(f"{_line(key)}: {_line(item)}" for key, item in value.items()) + "\n}"
+        return "{\n" + ",\n".join(f"{_dump(key)}: {_dump(item)}" for key, item in value.items()) + "\n}"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(map(_line, value)) + "\n]"
-    return _line(value)
+        return "[\n" + ",\n".join(map(_dump, value)) + "\n]"
+    return _dump(value)
 
 
-def _line(value: Any) -> str:
+def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _is_plain(form: Any) -> bool:
+def _is_json_serializable(form: Any) -> bool:
     try:
         json.dumps(form, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
@@ -227,69 +227,69 @@ def _is_plain(form: Any) -> bool:
 # --- what is left out --------------------------------------------------------------------------
 
 
-def _omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
+def _find_omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
     """Say what a module has that a manifest cannot hold."""
     for name, item in vars(module).items():
         place = f"{module.__name__}:{name}"
         if isinstance(item, type):
-            names = [*declared_in(item, "tool"), *declared_in(item, "prompt")]
+            names = [*find_declared_members(item, "tool"), *find_declared_members(item, "prompt")]
             hidden = name.startswith("_") or inspect.isabstract(item)
-            if hidden and item.__module__ == module.__name__ and names and not any(_is_of(o, item) for o in owners):
-                yield f"{place}: a class that is private or abstract; its tools are not listed: {_shown(names)}"
+            if hidden and item.__module__ == module.__name__ and names and not any(_is_instance_or_subclass(o, item) for o in owners):
+                yield f"{place}: a class that is private or abstract; its tools are not listed: {_format_names(names)}"
         elif isinstance(item, RemoteSource):
             yield f"{place}: a {type(item).__name__}; the tools of a server are not listed"
         elif isinstance(item, ToolSource) and not isinstance(item, Tool):
-            held = _shown(_names_in(item))
-            yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {held}"
+            tool_names = _format_names(_list_tool_names(item))
+            yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {tool_names}"
 
 
-def _marked(module: ModuleType) -> Iterator[str]:
+def _find_marked(module: ModuleType) -> Iterator[str]:
     """Yield what of a module is for some applications only."""
-    if is_marked(module):
+    if is_restricted(module):
         yield module.__name__
     for name, item in vars(module).items():
         written = getattr(item, "__module__", module.__name__) == module.__name__
         if written and not isinstance(item, ModuleType):
             kind = item if isinstance(item, type) else type(item)
-            methods = [*declared_in(kind, "tool").items(), *declared_in(kind, "prompt").items()]
-            yield from ([f"{module.__name__}:{name}"] if is_marked(item) else [])
-            yield from (f"{module.__name__}:{name}.{method}" for method, (raw, _) in methods if is_marked(raw))
+            methods = [*find_declared_members(kind, "tool").items(), *find_declared_members(kind, "prompt").items()]
+            yield from ([f"{module.__name__}:{name}"] if is_restricted(item) else [])
+            yield from (f"{module.__name__}:{name}.{method}" for method, (raw, _) in methods if is_restricted(raw))
 
 
-def _names_in(source: ToolSource) -> list[str]:
+def _list_tool_names(source: ToolSource) -> list[str]:
     try:
         return [tool.name for tool in source.__tools__()]
     except Exception:  # noqa: BLE001 - a source is foreign code, and this is only a note about it
         return []
 
 
-def _is_of(owner: Any, cls: type) -> bool:
+def _is_instance_or_subclass(owner: Any, cls: type) -> bool:
     return issubclass(owner if isinstance(owner, type) else type(owner), cls)
 
 
-def _shown(names: Iterable[str], most: int = 10) -> str:
+def _format_names(names: Iterable[str], max_shown: int = 10) -> str:
     listed = sorted(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return f"{', '.join(listed[:most]) or 'none'}{more}"
+    more = f" and {len(listed) - max_shown} more" if len(listed) > max_shown else ""
+    return f"{', '.join(listed[:max_shown]) or 'none'}{more}"
 
 
 # --- the file ----------------------------------------------------------------------------------
 
 
-def build_at(target: str, exclude: Sequence[str] = ()) -> Built:
+def build_target(target: str, exclude: Sequence[str] = ()) -> ManifestFile:
     """Build the manifest of a package that is named, or whose folder is."""
-    package, folder = locate(target)
-    with importing_from(folder):
+    package, folder = locate_package(target)
+    with prepend_to_sys_path(folder):
         built = build(package, exclude)
-    if folder is not None and target != package and not _is_within(built.file, Path(target)):
+    if folder is not None and target != package and not _is_within(built.path, Path(target)):
         raise ConfigError(
-            f"Python finds {package!r} at {str(built.file.parent)!r}, not at {target!r}. "
+            f"Python finds {package!r} at {str(built.path.parent)!r}, not at {target!r}. "
             "Uninstall the other one, or build it there."
         )
     return built
 
 
-def build_for_wheel(folder: Path, exclude: Sequence[str], *, tell: Callable[[str], object]) -> Built:
+def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[str], object]) -> ManifestFile:
     """Build the manifest of a package that is about to be packed; nothing is left behind in its folder.
 
     Raises:
@@ -298,7 +298,7 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, tell: Callable[[str
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     known = set(sys.modules)
     try:
-        built = build_at(str(folder.resolve()), exclude)
+        built = build_target(str(folder.resolve()), exclude)
     except ConfigError as error:
         raise ConfigError(
             f"{error} A build imports the package: name what it needs in `[build-system] requires`, "
@@ -306,13 +306,13 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, tell: Callable[[str
         ) from error
     finally:
         sys.dont_write_bytecode = before
-        package, _ = locate(str(folder.resolve()))
+        package, _ = locate_package(str(folder.resolve()))
         for name in sys.modules.keys() - known:
             if name == package or name.startswith(f"{package}."):
                 del sys.modules[name]
     for note in built.notes:
-        tell(note)
-    tell(f"{FILE}: {len(built.form['tools'])} tools")
+        report(note)
+    report(f"{MANIFEST_FILE}: {len(built.content['tools'])} tools")
     return built
 
 
@@ -326,17 +326,17 @@ def write_file(file: Path, data: bytes) -> bool:
     Raises:
         ConfigError: it cannot be written.
     """
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    temp_path = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         if file.is_file() and file.read_bytes() == data:
             return False
-        beside.write_bytes(data)
-        beside.replace(file)
+        temp_path.write_bytes(data)
+        temp_path.replace(file)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temp_path.unlink()
         raise ConfigError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
     return True
 
 
-__all__ = ["Built", "build", "build_at", "build_for_wheel", "importing_from", "locate", "write_file"]
+__all__ = ["ManifestFile", "build", "build_target", "build_for_wheel", "prepend_to_sys_path", "locate_package", "write_file"]

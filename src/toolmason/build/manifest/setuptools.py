@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from toolmason._core.load.manifest import FILE
+from toolmason._core.load.manifest import MANIFEST_FILE
 from toolmason.build.manifest.package_manifest import build_for_wheel
 from toolmason.errors import ConfigError
 
@@ -31,11 +31,11 @@ class BuildPy(build_py):
         super().run()
         if self.editable_mode:
             return  # the source itself is what is imported; `toolmason build` writes there
-        settings = _settings()
-        for package in settings.get("packages", sorted(self._roots())):
+        settings = _read_settings()
+        for package in settings.get("packages", sorted(self._find_top_level())):
             folder = Path(self.get_package_dir(package))
-            built = build_for_wheel(folder, settings.get("exclude", ()), tell=logging.getLogger(__name__).info)
-            file = Path(self.build_lib, *package.split("."), FILE)
+            built = build_for_wheel(folder, settings.get("exclude", ()), report=logging.getLogger(__name__).info)
+            file = Path(self.build_lib, *package.split("."), MANIFEST_FILE)
             file.write_bytes(built.data)
             self.manifests = [*getattr(self, "manifests", []), str(file)]
 
@@ -43,13 +43,13 @@ class BuildPy(build_py):
         """Name what was built, the manifests included."""
         return [*super().get_outputs(include_bytecode), *getattr(self, "manifests", [])]
 
-    def _roots(self) -> set[str]:
+    def _find_top_level(self) -> set[str]:
         """Return the packages that are in no other one."""
         names = set(self.packages or ())
         return {name for name in names if not any(name.startswith(f"{other}.") for other in names)}
 
 
-def _settings() -> dict[str, Any]:
+def _read_settings() -> dict[str, Any]:
     """Return `[tool.toolmason.build]` of the project; empty where there is none."""
     file = Path("pyproject.toml")
     table = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}

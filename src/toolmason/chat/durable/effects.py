@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class RunEffect:
     """One thing that a run does."""
 
     run: str
@@ -39,17 +39,17 @@ Work: TypeAlias = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class WasDone:
+class Completed:
     """An interrupted call was done, and this is what it gave."""
 
     value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class NotDone:
+class NotExecuted:
     """An interrupted call was not done: it may be made again."""
 
 
-Reconciled: TypeAlias = WasDone | NotDone
-Ask: TypeAlias = Callable[[], Awaitable[Reconciled | None]]
+ReconciledOutcome: TypeAlias = Completed | NotExecuted
+Reconciler: TypeAlias = Callable[[], Awaitable[ReconciledOutcome | None]]
 """Finds out what became of an interrupted call; `None` where that cannot be known."""

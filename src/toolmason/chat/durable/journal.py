@@ -21,13 +21,13 @@ from pydantic_core import to_json
 
 from toolmason._core.values.messages import dump_result
 from toolmason._core.values.results import ToolResult
-from toolmason.chat.durable.effects import Ask, Effect, NotDone, Reconciled, WasDone, Work
-from toolmason.chat.durable.process_identity import is_gone, this_process
-from toolmason.chat.durable.runtime import Driven, Facts, Form
-from toolmason.chat.durable.sqlite_file import JOURNAL, Ledger
+from toolmason.chat.durable.effects import Reconciler, RunEffect, NotExecuted, ReconciledOutcome, Completed, Work
+from toolmason.chat.durable.process_identity import is_dead, get_process_identity
+from toolmason.chat.durable.runtime import RunExecution, FactsProvider, OutcomeSerializer
+from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 
-__all__ = ["EffectRecord", "NotDone", "RunRecord", "SqliteRuntime", "WasDone"]
+__all__ = ["EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime", "Completed"]
 
 LEASE_SECONDS: Final = 30.0
 
@@ -81,42 +81,42 @@ class SqliteRuntime:
         if lease <= 0:
             raise ConfigError(f"SqliteRuntime(lease={lease!r}): give seconds above 0.")
         self.path, self.lease = Path(path), lease
-        self.ledger = Ledger(self.path, "runs", JOURNAL)
+        self.file = SqliteFile(self.path, "runs", JOURNAL_MIGRATIONS)
 
     @asynccontextmanager
-    async def drive(self, run: str) -> AsyncGenerator[Driven]:
+    async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
         """Take a run.
 
         Raises:
             RunTaken: another process drives it, and its lease has not run out.
         """
         now = time.time()
-        fence = await self.ledger.write(
-            lambda db: _take(db, run, now, now + self.lease), lambda db, fence: _release(db, run, fence)
+        fence = await self.file.write(
+            lambda db: _acquire_lease(db, run, now, now + self.lease), lambda db, fence: _release_lease(db, run, fence)
         )
-        renewal = asyncio.get_running_loop().create_task(self._renewed(run, fence))
+        renewal = asyncio.get_running_loop().create_task(self._renew_lease(run, fence))
         try:
-            yield _Journalled(self.ledger, run, fence)
+            yield _JournaledRun(self.file, run, fence)
         finally:
             renewal.cancel()
             await asyncio.wait((renewal,))
-            await self.ledger.write(lambda db: _release(db, run, fence))
+            await self.file.write(lambda db: _release_lease(db, run, fence))
 
-    async def _renewed(self, run: str, fence: int) -> None:
+    async def _renew_lease(self, run: str, fence: int) -> None:
         while True:
             await asyncio.sleep(self.lease / 3)
             until = time.time() + self.lease
             # A file that is busy for long is tried again; whoever takes the run over meanwhile is seen by its fence.
             with suppress(sqlite3.OperationalError):
-                await self.ledger.write(partial(_renew, run=run, fence=fence, until=until))
+                await self.file.write(partial(_extend_lease, run=run, fence=fence, until=until))
 
     # --- what is known of runs -----------------------------------------------------------------------
 
     def note(self, run: str, facts: Mapping[str, Any]) -> None:
         """Keep facts with a run, as JSON data, beside what a chat keeps there."""
-        with self.ledger.writing() as db:
+        with self.file.write_transaction() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
-            _merge(db, run, facts)
+            _merge_facts(db, run, facts)
 
     def run(self, run: str) -> RunRecord:
         """Return what is known of a run.
@@ -134,7 +134,7 @@ class SqliteRuntime:
         return self._records(None)
 
     def _records(self, run: str | None) -> list[RunRecord]:
-        with self.ledger.reading() as db:
+        with self.file.read_connection() as db:
             rows = db.execute(
                 "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
                 "r.until, r.state FROM runs r WHERE ?1 IS NULL OR r.run=?1 ORDER BY r.begun, r.run",
@@ -142,20 +142,20 @@ class SqliteRuntime:
             ).fetchall()
         now = time.time()
         return [
-            RunRecord(name, begun, finish, effects, _held(holder, until, now), json.loads(facts or "{}"))
+            RunRecord(name, begun, finish, effects, _is_held(holder, until, now), json.loads(facts or "{}"))
             for name, begun, finish, effects, holder, until, facts in rows
         ]
 
     def effects(self, run: str) -> list[EffectRecord]:
         """Return what a run did, in order."""
-        with self.ledger.reading() as db:
+        with self.file.read_connection() as db:
             rows = db.execute(
                 "SELECT key, kind, name, arguments, repeatable, attempt, state, outcome, at FROM effects WHERE run=? "
                 "ORDER BY at, rowid",
                 (run,),
             ).fetchall()
         return [
-            EffectRecord(key, kind, name, json.loads(arguments), bool(again), attempt, state, _json(outcome), at)
+            EffectRecord(key, kind, name, json.loads(arguments), bool(again), attempt, state, _load_json(outcome), at)
             for key, kind, name, arguments, again, attempt, state, outcome, at in rows
         ]
 
@@ -163,7 +163,7 @@ class SqliteRuntime:
         """Return the calls of a run that were interrupted, and must not be made again without a word."""
         return [effect for effect in self.effects(run) if effect.state == "started" and not effect.repeatable]
 
-    def reconcile(self, run: str, key: str, outcome: Reconciled) -> None:
+    def reconcile(self, run: str, key: str, outcome: ReconciledOutcome) -> None:
         """Say what became of an interrupted call: `WasDone(value)`, or `NotDone()`, after which it is made again.
 
         Raises:
@@ -171,8 +171,8 @@ class SqliteRuntime:
             ConfigError: the call was not interrupted, or the model was told already that nobody knows.
             RunTaken: a process drives the run.
         """
-        with self.ledger.writing() as db:
-            _refuse_taken(db, run, time.time())
+        with self.file.write_transaction() as db:
+            _raise_if_held(db, run, time.time())
             found = db.execute("SELECT name, state FROM effects WHERE run=? AND key=?", (run, key)).fetchone()
             if found is None:
                 raise KeyError(f"There is no call {key!r} in the run {run!r}. `runtime.effects({run!r})` lists them.")
@@ -181,80 +181,80 @@ class SqliteRuntime:
                 raise ConfigError(
                     f"The call {key!r} of the run {run!r} is {state!r}, not interrupted. There is nothing to reconcile."
                 )
-            if isinstance(outcome, NotDone):
+            if isinstance(outcome, NotExecuted):
                 # Not deleted: the number of attempts stays known.
                 db.execute("UPDATE effects SET state='again' WHERE run=? AND key=?", (run, key))
             else:
-                told = json.dumps(dump_result(result_with(name, outcome.value)))
-                db.execute("UPDATE effects SET state='done', outcome=? WHERE run=? AND key=?", (told, run, key))
+                result_json = json.dumps(dump_result(make_result(name, outcome.value)))
+                db.execute("UPDATE effects SET state='done', outcome=? WHERE run=? AND key=?", (result_json, run, key))
 
     def close(self) -> None:
         """Close the file."""
-        self.ledger.close()
+        self.file.close()
 
 
-class _Journalled:
+class _JournaledRun:
     """One run, driven under one fence."""
 
-    keeps = True
+    is_durable = True
 
-    def __init__(self, ledger: Ledger, run: str, fence: int) -> None:
-        self.ledger, self.run, self.fence = ledger, run, fence
+    def __init__(self, file: SqliteFile, run: str, fence: int) -> None:
+        self.file, self.run, self.fence = file, run, fence
 
-    async def begin(self, facts: Facts) -> Mapping[str, Any] | None:
-        def begun(db: sqlite3.Connection) -> Mapping[str, Any] | None:
-            self._check(db)
+    async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
+        def write_begin(db: sqlite3.Connection) -> Mapping[str, Any] | None:
+            self._check_fence(db)
             [state] = db.execute("SELECT state FROM runs WHERE run=?", (self.run,)).fetchone()
             known: dict[str, Any] = json.loads(state or "{}")
             if "asked" in known:
                 db.execute("UPDATE runs SET finish=NULL WHERE run=?", (self.run,))
                 return known
-            _merge(db, self.run, facts())
+            _merge_facts(db, self.run, facts())
             return None
 
-        return await self.ledger.write(begun)
+        return await self.file.write(write_begin)
 
-    async def end(self, finish: str, facts: Facts) -> None:
-        def ended(db: sqlite3.Connection) -> None:
-            self._check(db)
-            _merge(db, self.run, facts())
+    async def end(self, finish: str, facts: FactsProvider) -> None:
+        def write_end(db: sqlite3.Connection) -> None:
+            self._check_fence(db)
+            _merge_facts(db, self.run, facts())
             db.execute("UPDATE runs SET finish=? WHERE run=?", (finish, self.run))
 
-        await self.ledger.write(ended)
+        await self.file.write(write_end)
 
-    async def perform(self, effect: Effect, work: Work, form: Form, ask: Ask | None = None) -> Any:
+    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
         try:
-            found = await self._begun(effect)
+            stored = await self._begin_effect(effect)
         except UnknownOutcome:
-            said = None if ask is None else await ask()
-            if said is None:
-                await self._write(effect, "unknown", None)
+            answer = None if reconciler is None else await reconciler()
+            if answer is None:
+                await self._write_outcome(effect, "unknown", None)
                 raise
-            if isinstance(said, WasDone):
-                await self._write(effect, "done", json.dumps(form.dump(said.value)))
-                return said.value
-            found = await self._begun(effect, again=True)
-        if found is not None:
-            return form.load(json.loads(found))
+            if isinstance(answer, Completed):
+                await self._write_outcome(effect, "done", json.dumps(serializer.dump(answer.value)))
+                return answer.value
+            stored = await self._begin_effect(effect, again=True)
+        if stored is not None:
+            return serializer.load(json.loads(stored))
         outcome = await work()
-        told = form.dump(outcome)
-        done = None if told is None else json.dumps(told, default=str)
-        await self._write(effect, "waits" if done is None else "done", done)
+        dumped = serializer.dump(outcome)
+        outcome_json = None if dumped is None else json.dumps(dumped, default=str)
+        await self._write_outcome(effect, "waits" if outcome_json is None else "done", outcome_json)
         return outcome
 
-    async def _begun(self, effect: Effect, *, again: bool = False) -> str | None:
+    async def _begin_effect(self, effect: RunEffect, *, again: bool = False) -> str | None:
         """Write down that an effect begins; return its outcome where it has one already."""
 
-        def undo(db: sqlite3.Connection, known: _Known) -> None:
+        def undo(db: sqlite3.Connection, state: _EffectState) -> None:
             # Whoever is cancelled while this is written never begins: nobody has to ask later what became of it.
-            if known.outcome is None:
-                _reset(db, self.run, effect.key, known)
+            if state.outcome is None:
+                _restore_effect(db, self.run, effect.key, state)
 
-        return (await self.ledger.write(lambda db: self._begin(db, effect, again=again), undo)).outcome
+        return (await self.file.write(lambda db: self._insert_effect(db, effect, again=again), undo)).outcome
 
-    def _begin(self, db: sqlite3.Connection, effect: Effect, *, again: bool) -> _Known:
+    def _insert_effect(self, db: sqlite3.Connection, effect: RunEffect, *, again: bool) -> _EffectState:
         arguments = json.dumps(dict(effect.arguments), default=str)
-        self._check(db)
+        self._check_fence(db)
         row = db.execute(
             "SELECT state, outcome, attempt, name, arguments FROM effects WHERE run=? AND key=?",
             (self.run, effect.key),
@@ -265,29 +265,29 @@ class _Journalled:
                 "Its code, its tools or its messages have changed. Start another run."
             )
         if row is not None and row[0] == "done":
-            return _Known(str(row[1]))
+            return _EffectState(str(row[1]))
         if row is not None and not effect.repeatable and row[0] not in ("waits", "again") and not again:
             raise UnknownOutcome(effect.name, effect.key)
         attempt = 1 if row is None else row[2] + (row[0] != "waits")
-        fresh = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
+        values = (effect.kind, effect.name, arguments, effect.repeatable, attempt)
         db.execute(
             "INSERT INTO effects (run, key, kind, name, arguments, repeatable, attempt, state, at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, 'started', ?) "
             "ON CONFLICT (run, key) DO UPDATE SET state='started', attempt=excluded.attempt",
-            (self.run, effect.key, *fresh, time.time()),
+            (self.run, effect.key, *values, time.time()),
         )
-        return _Known() if row is None else _Known(None, row[0], row[2])
+        return _EffectState() if row is None else _EffectState(None, row[0], row[2])
 
-    async def _write(self, effect: Effect, state: str, outcome: str | None) -> None:
-        def write(db: sqlite3.Connection) -> None:
-            self._check(db)
+    async def _write_outcome(self, effect: RunEffect, state: str, outcome: str | None) -> None:
+        def update(db: sqlite3.Connection) -> None:
+            self._check_fence(db)
             db.execute(
                 "UPDATE effects SET state=?, outcome=? WHERE run=? AND key=?", (state, outcome, self.run, effect.key)
             )
 
-        await self.ledger.write(write)
+        await self.file.write(update)
 
-    def _check(self, db: sqlite3.Connection) -> None:
+    def _check_fence(self, db: sqlite3.Connection) -> None:
         """Refuse to write where somebody else has taken the run over."""
         [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (self.run,)).fetchone()
         if fence != self.fence:
@@ -295,7 +295,7 @@ class _Journalled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _EffectState:
     """What an effect came to, or how it stood before it began."""
 
     outcome: str | None = None
@@ -303,54 +303,54 @@ class _Known:
     attempt: int = 0
 
 
-def _take(db: sqlite3.Connection, run: str, now: float, until: float) -> int:
+def _acquire_lease(db: sqlite3.Connection, run: str, now: float, until: float) -> int:
     db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, now))
-    _refuse_taken(db, run, now)
-    db.execute("UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (this_process(), until, run))
+    _raise_if_held(db, run, now)
+    db.execute("UPDATE runs SET fence=fence+1, holder=?, until=? WHERE run=?", (get_process_identity(), until, run))
     [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (run,)).fetchone()
     return int(fence)
 
 
-def _renew(db: sqlite3.Connection, *, run: str, fence: int, until: float) -> None:
+def _extend_lease(db: sqlite3.Connection, *, run: str, fence: int, until: float) -> None:
     db.execute("UPDATE runs SET until=? WHERE run=? AND fence=?", (until, run, fence))
 
 
-def _release(db: sqlite3.Connection, run: str, fence: int) -> None:
+def _release_lease(db: sqlite3.Connection, run: str, fence: int) -> None:
     db.execute("UPDATE runs SET holder=NULL, until=0 WHERE run=? AND fence=?", (run, fence))
 
 
-def _reset(db: sqlite3.Connection, run: str, key: str, known: _Known) -> None:
-    if known.state is None:
+def _restore_effect(db: sqlite3.Connection, run: str, key: str, state: _EffectState) -> None:
+    if state.state is None:
         db.execute("DELETE FROM effects WHERE run=? AND key=?", (run, key))
     else:
-        again = (known.state, known.attempt, run, key)
-        db.execute("UPDATE effects SET state=?, attempt=? WHERE run=? AND key=?", again)
+        values = (state.state, state.attempt, run, key)
+        db.execute("UPDATE effects SET state=?, attempt=? WHERE run=? AND key=?", values)
 
 
-def result_with(name: str, value: Any, call_id: str = "") -> ToolResult:
+def make_result(name: str, value: Any, call_id: str = "") -> ToolResult:
     """Return the result of a call that was done elsewhere, or before."""
     text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
     return ToolResult(call_id, name, value=value, text=text)
 
 
-def _json(text: str | None) -> Any:
+def _load_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _held(holder: str | None, until: float, now: float) -> bool:
-    return holder is not None and until > now and not is_gone(holder)
+def _is_held(holder: str | None, until: float, now: float) -> bool:
+    return holder is not None and until > now and not is_dead(holder)
 
 
-def _refuse_taken(db: sqlite3.Connection, run: str, now: float) -> None:
+def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
     found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
     if found is None:
         raise KeyError(f"There is no run {run!r}.")
     holder, until = found
-    if _held(holder, until, now):
+    if _is_held(holder, until, now):
         raise RunTaken(run, until - now)
 
 
-def _merge(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
+def _merge_facts(db: sqlite3.Connection, run: str, facts: Mapping[str, Any]) -> None:
     [state] = db.execute("SELECT state FROM runs WHERE run=?", (run,)).fetchone()
     merged = {**json.loads(state or "{}"), **facts}
     db.execute("UPDATE runs SET state=? WHERE run=?", (json.dumps(merged), run))

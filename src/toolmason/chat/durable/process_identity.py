@@ -11,30 +11,30 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
-_PROC = Path("/proc")
+_PROC_DIR = Path("/proc")
 
 
-def this_process() -> str:
+def get_process_identity() -> str:
     """Return the name of this process: where it runs, its number, and when it began."""
     pid = os.getpid()
-    return f"{_place()} {pid} {_began(pid) or '-'}"
+    return f"{_get_host_identity()} {pid} {_get_start_time(pid) or '-'}"
 
 
-def is_gone(holder: str) -> bool:
+def is_dead(identity: str) -> bool:
     """Tell whether the process of a name is gone for certain; one on another machine never is."""
-    place, _, rest = holder.partition(" ")
-    number, _, began = rest.partition(" ")
-    if place != _place() or not number.isdigit() or os.name != "posix":
+    host, _, rest = identity.partition(" ")
+    number, _, started = rest.partition(" ")
+    if host != _get_host_identity() or not number.isdigit() or os.name != "posix":
         return False
     pid = int(number)
-    now = _began(pid)
-    if now is None:
-        return not _there(pid)
+    current_start = _get_start_time(pid)
+    if current_start is None:
+        return not _process_exists(pid)
     # A number is given again: the process of today need not be the one that took the run.
-    return began not in (now, "-")
+    return started not in (current_start, "-")
 
 
-def _there(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -42,15 +42,15 @@ def _there(pid: int) -> bool:
     except PermissionError:
         return True
     # Where there is a list of processes, one that it does not name has ended, or is only waited for.
-    return not _PROC.joinpath("self", "stat").exists()
+    return not _PROC_DIR.joinpath("self", "stat").exists()
 
 
 @lru_cache(maxsize=1)
-def _place() -> str:
+def _get_host_identity() -> str:
     """Return what two processes share that can see each other's numbers: machine, boot, container."""
     parts = [socket.gethostname()]
     for path in ("sys/kernel/random/boot_id", "self/ns/pid"):
-        file = _PROC / path
+        file = _PROC_DIR / path
         try:
             parts.append(str(file.readlink()) if file.is_symlink() else file.read_text("ascii").strip())
         except OSError:
@@ -58,12 +58,12 @@ def _place() -> str:
     return "/".join(parts).replace(" ", "_")
 
 
-def _began(pid: int) -> str | None:
+def _get_start_time(pid: int) -> str | None:
     """Return when a process began, in ticks since the boot; `None` where there is none, or nobody can say."""
     try:
         # The name of the program may hold anything, also blanks and brackets.
-        fields = _PROC.joinpath(str(pid), "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        fields = _PROC_DIR.joinpath(str(pid), "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
         return None
-    state, began = fields[0], fields[19]
-    return None if state in ("Z", "X") else began
+    state, started = fields[0], fields[19]
+    return None if state in ("Z", "X") else started

@@ -6,15 +6,15 @@ import inspect
 import logging
 from typing import Any, Final
 
-from toolmason._core.call.admission import plain_arguments
+from toolmason._core.call.admission import parse_arguments
 from toolmason._core.define.context import ToolContext
 from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.messages import Message, dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.durable.effects import Ask, NotDone, Reconciled, WasDone
-from toolmason.chat.durable.journal import result_with
-from toolmason.chat.durable.runtime import Form
+from toolmason.chat.durable.effects import Reconciler, NotExecuted, ReconciledOutcome, Completed
+from toolmason.chat.durable.journal import make_result
+from toolmason.chat.durable.runtime import OutcomeSerializer
 from toolmason.errors import ApprovalRequired
 
 
@@ -32,28 +32,28 @@ def _dump_result(result: ToolResult) -> dict[str, Any] | None:
     return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
 
 
-REPLY: Final = Form(_dump_reply, _load_reply)
-RESULT: Final = Form(_dump_result, load_result)
+REPLY_SERIALIZER: Final = OutcomeSerializer(_dump_reply, _load_reply)
+RESULT_SERIALIZER: Final = OutcomeSerializer(_dump_result, load_result)
 
 _log = logging.getLogger("toolmason")
 
 
-def asker(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Ask | None:
+def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Reconciler | None:
     """Return what finds out about a call, where its tool has a way to."""
     reconcile = None if options is None else options.reconcile
     if reconcile is None:
         return None
 
-    async def ask() -> Reconciled | None:
+    async def reconcile_call() -> ReconciledOutcome | None:
         try:
-            given = (plain_arguments(call), context or ToolContext[Any]())
-            said = reconcile(*given[: len(inspect.signature(reconcile).parameters)])
-            said = await said if inspect.isawaitable(said) else said
+            arguments = (parse_arguments(call), context or ToolContext[Any]())
+            answer = reconcile(*arguments[: len(inspect.signature(reconcile).parameters)])
+            answer = await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001 - foreign code; what it cannot tell is not known
             _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
             return None
-        if isinstance(said, WasDone):
-            return WasDone(result_with(call.name, said.value, call.id))
-        return said if isinstance(said, NotDone) else None
+        if isinstance(answer, Completed):
+            return Completed(make_result(call.name, answer.value, call.id))
+        return answer if isinstance(answer, NotExecuted) else None
 
-    return ask
+    return reconcile_call

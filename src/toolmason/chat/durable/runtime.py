@@ -11,14 +11,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from toolmason.chat.durable.effects import Ask, Effect, Work
+from toolmason.chat.durable.effects import Reconciler, RunEffect, Work
 
-Facts: TypeAlias = Callable[[], Mapping[str, Any]]
+FactsProvider: TypeAlias = Callable[[], Mapping[str, Any]]
 """What is known of a run, as JSON data; made only where somebody keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OutcomeSerializer:
     """How the outcome of an effect is written down and read back."""
 
     dump: Callable[[Any], Any]
@@ -26,17 +26,17 @@ class Form:
     load: Callable[[Any], Any]
 
 
-class Driven(Protocol):
+class RunExecution(Protocol):
     """One run, while it is driven."""
 
-    keeps: bool
+    is_durable: bool
     """Whether what is done is written down, and the run may be driven again."""
 
-    async def begin(self, facts: Facts) -> Mapping[str, Any] | None:
+    async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
         """Write down what a run is asked; return what was written down before, where it was begun before."""
         ...
 
-    async def perform(self, effect: Effect, work: Work, form: Form, ask: Ask | None = None) -> Any:
+    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
         """Return what came of an effect: from the journal, or by doing it now.
 
         `ask` finds out what became of one that was interrupted.
@@ -46,7 +46,7 @@ class Driven(Protocol):
         """
         ...
 
-    async def end(self, finish: str, facts: Facts) -> None:
+    async def end(self, finish: str, facts: FactsProvider) -> None:
         """Write down how a run ended."""
         ...
 
@@ -54,7 +54,7 @@ class Driven(Protocol):
 class Runtime(Protocol):
     """Where runs are driven."""
 
-    def drive(self, run: str) -> AbstractAsyncContextManager[Driven]:
+    def execute(self, run: str) -> AbstractAsyncContextManager[RunExecution]:
         """Take a run; nobody else may drive it meanwhile."""
         ...
 
@@ -63,25 +63,25 @@ class MemoryRuntime:
     """Does every effect, and writes nothing down."""
 
     @asynccontextmanager
-    async def drive(self, run: str) -> AsyncGenerator[Driven]:
+    async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
         """Take a run."""
         del run
-        yield _AT_ONCE
+        yield _NO_JOURNAL
 
 
-class _AtOnce:
-    keeps = False
+class _UnrecordedExecution:
+    is_durable = False
 
-    async def begin(self, facts: Facts) -> Mapping[str, Any] | None:
+    async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
         del facts
         return None
 
-    async def perform(self, effect: Effect, work: Work, form: Form, ask: Ask | None = None) -> Any:
-        del effect, form, ask
+    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
+        del effect, serializer, reconciler
         return await work()
 
-    async def end(self, finish: str, facts: Facts) -> None:
+    async def end(self, finish: str, facts: FactsProvider) -> None:
         del finish, facts
 
 
-_AT_ONCE = NOT_DRIVEN = _AtOnce()
+_NO_JOURNAL = NO_JOURNAL = _UnrecordedExecution()

@@ -22,7 +22,7 @@ from toolmason.errors import ConfigError
 BUSY_SECONDS: Final = 10.0
 """How long a write waits for that of another process."""
 
-JOURNAL: Final = (
+JOURNAL_MIGRATIONS: Final = (
     """
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, begun REAL NOT NULL, fence INTEGER NOT NULL DEFAULT 0,
@@ -35,7 +35,7 @@ JOURNAL: Final = (
     );
     """,
 )
-MEMORY: Final = (
+MEMORY_MIGRATIONS: Final = (
     """
     CREATE TABLE IF NOT EXISTS messages (
         id INTEGER PRIMARY KEY, conversation TEXT NOT NULL, message TEXT NOT NULL
@@ -52,17 +52,17 @@ MEMORY: Final = (
 
 _T = TypeVar("_T")
 _Db: TypeAlias = sqlite3.Connection
-_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
+_CREATE_VERSIONS: Final = "CREATE TABLE IF NOT EXISTS versions (part TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+_SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE part=?), 0)"
 
 
-class Ledger:
+class SqliteFile:
     """A SQLite file that several processes may share."""
 
-    def __init__(self, path: str | Path, part: str, steps: Sequence[str]) -> None:
-        self.path, self.part, self.steps = Path(path), part, steps
+    def __init__(self, path: str | Path, table_group: str, migrations: Sequence[str]) -> None:
+        self.path, self.table_group, self.migrations = Path(path), table_group, migrations
         self.reset()
-        _OPEN.add(self)
+        _open_files.add(self)
 
     def reset(self) -> None:
         """Begin anew, without touching the file: what a forked process inherits belongs to its parent."""
@@ -75,38 +75,38 @@ class Ledger:
 
         A caller who is cancelled goes when it is over, and takes it back with `undo`: nothing is left half known.
         """
-        doing = self._started(self.writing, work)
-        gone = await _over(doing)
-        if gone is None:
-            return doing.result()
-        if doing.exception() is None and undo is not None:
-            undoing = self._started(self.writing, lambda db: undo(db, doing.result()))
-            await _over(undoing)
-            undoing.exception()  # looked at, so that nobody complains about it
-        raise gone
+        future = self._submit(self.write_transaction, work)
+        cancellation = await _wait_until_done(future)
+        if cancellation is None:
+            return future.result()
+        if future.exception() is None and undo is not None:
+            undo_future = self._submit(self.write_transaction, lambda db: undo(db, future.result()))
+            await _wait_until_done(undo_future)
+            undo_future.exception()  # looked at, so that nobody complains about it
+        raise cancellation
 
     async def read(self, work: Callable[[_Db], _T]) -> _T:
         """Look into the file, in a thread."""
-        doing = self._started(self.reading, work)
-        if (gone := await _over(doing)) is not None:
-            doing.exception()  # looked at, so that nobody complains about it
-            raise gone
-        return doing.result()
+        future = self._submit(self.read_connection, work)
+        if (cancellation := await _wait_until_done(future)) is not None:
+            future.exception()  # looked at, so that nobody complains about it
+            raise cancellation
+        return future.result()
 
-    def _started(self, way: Callable[[], AbstractContextManager[_Db]], work: Callable[[_Db], _T]) -> asyncio.Future[_T]:
-        def done() -> _T:
-            with way() as db:
+    def _submit(self, open_connection: Callable[[], AbstractContextManager[_Db]], work: Callable[[_Db], _T]) -> asyncio.Future[_T]:
+        def run() -> _T:
+            with open_connection() as db:
                 return work(db)
 
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, f"toolmason-{self.part}")
-        return asyncio.get_running_loop().run_in_executor(self._thread, done)
+            self._thread = ThreadPoolExecutor(1, f"toolmason-{self.table_group}")
+        return asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     @contextmanager
-    def writing(self) -> Generator[sqlite3.Connection]:
+    def write_transaction(self) -> Generator[sqlite3.Connection]:
         """Use the file; what is written is there when the block ends, or not at all."""
         with self._lock:
-            connection = self._opened()
+            connection = self._get_connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -116,22 +116,22 @@ class Ledger:
             connection.execute("COMMIT")
 
     @contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
+    def read_connection(self) -> Generator[sqlite3.Connection]:
         """Look into the file; nobody waits for that."""
         with self._lock:
-            yield self._opened()
+            yield self._get_connection()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _get_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
-                self._connection = self._connected()
+                self._connection = self._connect()
             except sqlite3.Error as error:
                 raise ConfigError(
                     f"{str(self.path)!r} cannot be used as a SQLite file: {error}. Give another path."
                 ) from error
         return self._connection
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -145,18 +145,18 @@ class Ledger:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         # In one transaction: another process may open the same file just now.
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_VERSIONS)
-        [version] = connection.execute(_VERSION, (self.part,)).fetchone()
-        if version > len(self.steps):
+        connection.execute(_CREATE_VERSIONS)
+        [version] = connection.execute(_SELECT_VERSION, (self.table_group,)).fetchone()
+        if version > len(self.migrations):
             connection.execute("ROLLBACK")
             raise ConfigError(
-                f"{str(self.path)!r} was written by a later version of this package: its {self.part} have version "
-                f"{version}, and we know {len(self.steps)}. Update the package."
+                f"{str(self.path)!r} was written by a later version of this package: its {self.table_group} have version "
+                f"{version}, and we know {len(self.migrations)}. Update the package."
             )
-        for step in self.steps[version:]:
-            for statement in filter(str.strip, step.split(";")):
+        for migration in self.migrations[version:]:
+            for statement in filter(str.strip, migration.split(";")):
                 connection.execute(statement)
-        connection.execute("INSERT OR REPLACE INTO versions VALUES (?, ?)", (self.part, len(self.steps)))
+        connection.execute("INSERT OR REPLACE INTO versions VALUES (?, ?)", (self.table_group, len(self.migrations)))
         connection.execute("COMMIT")
 
     def close(self) -> None:
@@ -170,24 +170,24 @@ class Ledger:
                 self._thread = None
 
 
-_OPEN: Final[WeakSet[Ledger]] = WeakSet()
+_open_files: Final[WeakSet[SqliteFile]] = WeakSet()
 
 
-async def _over(doing: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait until it is done, also where the caller should go; return what told him so."""
-    gone: asyncio.CancelledError | None = None
-    while not doing.done():
+    cancellation: asyncio.CancelledError | None = None
+    while not future.done():
         try:
-            await asyncio.wait((doing,))
+            await asyncio.wait((future,))
         except asyncio.CancelledError as cancelled:
-            gone = cancelled
-    return gone
+            cancellation = cancelled
+    return cancellation
 
 
-def _begin_anew() -> None:
-    for ledger in _OPEN:
-        ledger.reset()
+def _reset_after_fork() -> None:
+    for file in _open_files:
+        file.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

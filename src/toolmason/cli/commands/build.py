@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from toolmason.build.compare.drift import Drift, drift_of
-from toolmason.build.manifest.package_manifest import Built, build_at, locate, write_file
+from toolmason.build.compare.drift import Drift, find_drift
+from toolmason.build.manifest.package_manifest import ManifestFile, build_target, locate_package, write_file
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import counted, print_json, print_rows
+from toolmason.cli.output import pluralize, print_json, print_rows
 from toolmason.cli.targets import fail, is_importable
 from toolmason.errors import ConfigError
 
@@ -20,45 +20,45 @@ from toolmason.errors import ConfigError
 def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: bool) -> None:
     """Write the manifest of PACKAGE, a name or a folder, into the package."""
     try:
-        name, folder = locate(package)
+        name, folder = locate_package(package)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
     if not is_importable(name, folder):
         fail(f"There is no package {package!r}. Check the spelling, or run from the project's folder.", NOT_FOUND)
-    built = build_at(package, exclude)
-    drift = drift_of(built)
+    built = build_target(package, exclude)
+    drift = find_drift(built)
     if not check:
-        write_file(built.file, built.data)
+        write_file(built.path, built.data)
     if as_json:
-        print_json(_report(built, drift, check=check))
+        print_json(_make_report(built, drift, check=check))
     else:
         _print(built, drift, check=check)
     if check and drift:
         raise click.exceptions.Exit(DRIFT)
 
 
-def _report(built: Built, drift: list[Drift], *, check: bool) -> dict[str, object]:
-    form = built.form
+def _make_report(built: ManifestFile, drift: list[Drift], *, check: bool) -> dict[str, object]:
+    form = built.content
     return {
         "package": form["package"],
-        "file": str(built.file),
+        "file": str(built.path),
         "tools": len(form["tools"]),
         "prompts": len(form["prompts"]),
         "modules": len(form["modules"]),
         "notes": built.notes,
         "written": not check and bool(drift),
-        "changes": [one.form() for one in drift],
+        "changes": [change.to_dict() for change in drift],
     }
 
 
-def _print(built: Built, drift: list[Drift], *, check: bool) -> None:
+def _print(built: ManifestFile, drift: list[Drift], *, check: bool) -> None:
     for note in built.notes:
         click.echo(f"Note: {note}", err=True)
-    size = f"{counted(len(built.form['tools']), 'tool')} from {counted(len(built.form['modules']), 'module')}"
+    size = f"{pluralize(len(built.content['tools']), 'tool')} from {pluralize(len(built.content['modules']), 'module')}"
     if not drift:
-        click.echo(f"{built.file.name} of {built.form['package']} is up to date: {size}.")
+        click.echo(f"{built.path.name} of {built.content['package']} is up to date: {size}.")
     elif not check:
-        click.echo(f"Wrote {built.file.name} of {built.form['package']}: {size}.")
+        click.echo(f"Wrote {built.path.name} of {built.content['package']}: {size}.")
     else:
-        print_rows(("What", "How it changed"), [(one.name, one.words) for one in drift])
-        click.echo(f"The manifest is out of date. Run `toolmason build {built.form['package']}`.", err=True)
+        print_rows(("What", "How it changed"), [(change.name, change.message) for change in drift])
+        click.echo(f"The manifest is out of date. Run `toolmason build {built.content['package']}`.", err=True)

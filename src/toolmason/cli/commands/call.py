@@ -13,24 +13,24 @@ from toolmason._core.call.approval import Allow
 from toolmason._core.toolbox.approvals import DryRun
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
-from toolmason.cli.approval import ask
+from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
 from toolmason.cli.main import TOOL_ERROR, USAGE
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
-from toolmason.cli.targets import arguments_from, told_apart, tool_in, toolbox_at
+from toolmason.cli.targets import parse_arguments, split_words, get_tool, load_toolbox
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
 
-class _Call(click.Command):
+class _CallCommand(click.Command):
     """A command whose `--json` takes a value only where one follows that is a JSON object."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         pairs = zip_longest(args, args[1:], fillvalue="")
-        alone = [arg == "--json" and not after.lstrip().startswith("{") for arg, after in pairs]
-        return super().parse_args(ctx, ["--json=" if bare else arg for arg, bare in zip(args, alone, strict=True)])
+        is_flag_only = [arg == "--json" and not after.lstrip().startswith("{") for arg, after in pairs]
+        return super().parse_args(ctx, ["--json=" if flag_only else arg for arg, flag_only in zip(args, is_flag_only, strict=True)])
 
 
-@click.command("call", cls=_Call)
+@click.command("call", cls=_CallCommand)
 @click.argument("words", nargs=-1, metavar="[TARGET] NAME [ARGUMENTS]...", shell_complete=complete_call)
 @click.option(
     "--json",
@@ -51,29 +51,29 @@ def command(
 
     Without a TARGET, NAME is a tool of an installed plugin.
     """
-    target, name, arguments = told_apart(words)
-    box = toolbox_at(target)
-    tool = tool_in(box, name)
+    target, name, arguments = split_words(words)
+    box = load_toolbox(target)
+    tool = get_tool(box, name)
     objects = [text for text in documents if text]
-    given = arguments_from(arguments, objects, tool.definition.input_schema)
+    values = parse_arguments(arguments, objects, tool.definition.input_schema)
     as_json = "" in documents
     if dry_run:
-        _show_plan(box, tool.name, given, as_json=as_json)
+        _show_plan(box, tool.name, values, as_json=as_json)
         return
     options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-    perform(box, tool.name, given, options, as_json=as_json, yes=yes)
+    run_call(box, tool.name, values, options, as_json=as_json, yes=yes)
 
 
-def perform(
-    box: Toolbox, name: str, given: dict[str, Any], options: dict[str, Any], *, as_json: bool, yes: bool = False
+def run_call(
+    box: Toolbox, name: str, values: dict[str, Any], options: dict[str, Any], *, as_json: bool, yes: bool = False
 ) -> None:
     """Run a call, print its result, and exit as it came out."""
     with progress_bar() as on_progress:
-        result = box.call_sync(name, given, on_progress=on_progress, **options)
+        result = box.call_sync(name, values, on_progress=on_progress, **options)
     if isinstance(result.error, ApprovalRequired):
-        result = _decided(box, result, options, yes=yes)
+        result = _resume_with_decision(box, result, options, yes=yes)
     if as_json:
-        print_json(_entry(result))
+        print_json(_make_entry(result))
     elif result.error is None:
         print_text(result.text)
     else:
@@ -82,30 +82,30 @@ def perform(
         raise click.exceptions.Exit(USAGE if isinstance(result.error, InvalidArguments) else TOOL_ERROR)
 
 
-def _decided(box: Toolbox, result: ToolResult, options: dict[str, Any], *, yes: bool) -> ToolResult:
+def _resume_with_decision(box: Toolbox, result: ToolResult, options: dict[str, Any], *, yes: bool) -> ToolResult:
     """Ask for approval in the terminal; without one, and without --yes, the call stays refused."""
     request: Any = getattr(result.error, "request", None)
-    verdict = Allow() if yes else ask(box, request)
+    verdict = Allow() if yes else ask_approval(box, request)
     if verdict is None:
         return result
     with progress_bar() as on_progress:
         return box.resume_sync(box.decide(request, verdict), on_progress=on_progress, **options)
 
 
-def _show_plan(box: Toolbox, name: str, given: dict[str, Any], *, as_json: bool) -> None:
+def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool) -> None:
     try:
-        plan = box.dry_run_sync(name, given)
+        plan = box.dry_run_sync(name, values)
     except InvalidArguments as error:
         print_error(str(error))
         raise click.exceptions.Exit(USAGE) from None
     if as_json:
         print_json({**to_jsonable_python(plan), "dry_run": True})
     else:
-        print_text("\n".join(_lines(plan)))
+        print_text("\n".join(_format_plan(plan)))
 
 
-def _lines(plan: DryRun) -> list[str]:
-    repairs = [f"repaired: {fix.path}: {fix.rule}: {fix.before!r} → {fix.after!r}" for fix in plan.repairs]
+def _format_plan(plan: DryRun) -> list[str]:
+    repairs = [f"repaired: {repair.path}: {repair.rule}: {repair.before!r} → {repair.after!r}" for repair in plan.repairs]
     preview = [] if plan.preview is None else [f"preview: {plan.preview}"]
     return [
         f"would run: {plan.name} {json.dumps(dict(plan.arguments), ensure_ascii=False)}",
@@ -115,7 +115,7 @@ def _lines(plan: DryRun) -> list[str]:
     ]
 
 
-def _entry(result: ToolResult) -> dict[str, Any]:
+def _make_entry(result: ToolResult) -> dict[str, Any]:
     return {
         "call_id": result.call_id,
         "name": result.name,

@@ -17,19 +17,19 @@ from toolmason._core.call.approval import Allow, Decision
 from toolmason._core.toolbox.exchange import TextDelta
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
-from toolmason.chat.chat import Chat, Said
+from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.events import CallFinished, CallStarted, Done
 from toolmason.chat.memory import WindowMemory
 from toolmason.chat.reply import Reply
-from toolmason.chat.run import exceeded
-from toolmason.cli.approval import ask
+from toolmason.chat.run import make_limit_error
+from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR
-from toolmason.cli.output import harmless, is_terminal, print_error, print_json
-from toolmason.cli.targets import toolbox_at
+from toolmason.cli.output import escape_controls, is_terminal, print_error, print_json
+from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ApprovalRequired, ConfigError, ToolmasonError
 from toolmason.models.by_name import LOCAL_INSTALL, model
 
-KEYS: Final = {
+MODEL_BY_VARIABLE: Final = {
     "OPENAI_API_KEY": "openai:gpt-5",
     "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",
     "GEMINI_API_KEY": "gemini:gemini-2.5-flash",
@@ -37,7 +37,7 @@ KEYS: Final = {
     "OPENAI_BASE_URL": "openai-chat:default",
 }
 """Which model a key or an address in the environment means, where none is named; the first one that is set."""
-HELP: Final = "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
+HELP_TEXT: Final = "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
 
 
 @click.command("chat")
@@ -51,27 +51,27 @@ def command(
     target: str | None, prompt: str | None, name: str | None, system: str | None, *, yes: bool, as_json: bool
 ) -> None:
     """Talk to a model that calls the tools of TARGET; with PROMPT, or text on standard input, once."""
-    box = toolbox_at(target)
-    chosen, why = (name, "") if name else chosen_model()
-    if why:
-        click.echo(why, err=True)
+    box = load_toolbox(target)
+    model, notice = (name, "") if name else choose_model()
+    if notice:
+        click.echo(notice, err=True)
     memory = WindowMemory(100)
     try:
-        chat = Chat(chosen, box, system=system, memory=memory)
+        chat = Chat(model, box, system=system, memory=memory)
     except ImportError as missing:
         raise click.ClickException(str(missing)) from missing
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     if prompt:
-        reply = asyncio.run(answered(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        tell(reply, chat.policy.limits, as_json=as_json)
+        reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
+        print_reply(reply, chat.policy.limits, as_json=as_json)
         return
-    asyncio.run(_conversation(chat, memory, yes=yes))
+    asyncio.run(_run_conversation(chat, memory, yes=yes))
 
 
-def chosen_model() -> tuple[str, str]:
+def choose_model() -> tuple[str, str]:
     """Return the model to use where none is named, and a line that says so."""
-    for key, name in KEYS.items():
+    for key, name in MODEL_BY_VARIABLE.items():
         if os.environ.get(key):
             return name, f"Using {name}, because {key} is set. Name another with --model."
     with suppress(ConfigError, ImportError):
@@ -86,7 +86,7 @@ def chosen_model() -> tuple[str, str]:
     )
 
 
-def tell(reply: Reply, limits: Limits, *, as_json: bool) -> None:
+def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
     """Print what a run came to; exits with a failure where it waits for someone, or ended at a limit."""
     if as_json:
         print_json({**reply.save(), "text": reply.text})
@@ -96,67 +96,67 @@ def tell(reply: Reply, limits: Limits, *, as_json: bool) -> None:
         print_error("The run waits for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
     if reply.finish == "limit":
-        print_error(_limit_told(reply, limits))
+        print_error(_describe_limit(reply, limits))
         raise click.exceptions.Exit(TOOL_ERROR)
 
 
-def _limit_told(reply: Reply, limits: Limits) -> str:
-    used = exceeded(limits, reply.turns, reply.results).limit
+def _describe_limit(reply: Reply, limits: Limits) -> str:
+    used = make_limit_error(limits, reply.turns, reply.results).limit
     return f"The run used up its limits before the model answered: {used}."
 
 
-async def _conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
-    click.echo(HELP, err=True)
+async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
+    click.echo(HELP_TEXT, err=True)
     while True:
         try:
-            said = (await asyncio.to_thread(input, "> ")).strip()
+            text = (await asyncio.to_thread(input, "> ")).strip()
         except (EOFError, KeyboardInterrupt):
             return
-        if said in ("/quit", "/exit"):
+        if text in ("/quit", "/exit"):
             return
-        await _said(said, chat, memory, yes=yes)
+        await _handle_input(text, chat, memory, yes=yes)
 
 
-async def _said(said: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
-    if said == "/tools":
+async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
+    if text == "/tools":
         for tool in chat.box.tools:
-            click.echo(f"{tool.name}  {harmless(tool.description)}")
-    elif said == "/reset":
+            click.echo(f"{tool.name}  {escape_controls(tool.description)}")
+    elif text == "/reset":
         memory.forget("")
-    elif said.startswith("/save"):
-        await _save(chat, said.removeprefix("/save").strip() or "conversation.json")
-    elif said.startswith("/"):
-        click.echo(HELP)
-    elif said:
+    elif text.startswith("/save"):
+        await _save(chat, text.removeprefix("/save").strip() or "conversation.json")
+    elif text.startswith("/"):
+        click.echo(HELP_TEXT)
+    elif text:
         try:
-            with _interruptible(chat):
-                reply = await answered(chat, said, yes=yes, quiet=False)
+            with _cancel_on_interrupt(chat):
+                reply = await send_and_show(chat, text, yes=yes, quiet=False)
         except ToolmasonError as error:
             print_error(str(error))
         else:
-            _ended(reply, chat.policy.limits)
+            _print_ending(reply, chat.policy.limits)
 
 
-def _ended(reply: Reply, limits: Limits) -> None:
+def _print_ending(reply: Reply, limits: Limits) -> None:
     """Say why there is no answer, and go on."""
     if reply.finish == "cancelled":
         click.echo("Called off. Say something else, or /quit.", err=True)
     elif reply.finish == "limit":
-        print_error(_limit_told(reply, limits))
+        print_error(_describe_limit(reply, limits))
 
 
 @contextmanager
-def _interruptible(chat: Chat) -> Generator[None]:
+def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
     """Have Ctrl-C call off the run, and not the conversation; a second one ends the command as usual."""
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
 
-    def call_off() -> None:
+    def cancel_run() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
         chat.cancel()
 
     try:
-        loop.add_signal_handler(signal.SIGINT, call_off)
+        loop.add_signal_handler(signal.SIGINT, cancel_run)
     except (NotImplementedError, RuntimeError):  # pragma: no cover - Windows, or another thread
         yield
         return
@@ -164,7 +164,7 @@ def _interruptible(chat: Chat) -> Generator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 async def _save(chat: Chat, path: str) -> None:
@@ -174,26 +174,26 @@ async def _save(chat: Chat, path: str) -> None:
     click.echo(f"Saved {len(messages)} messages in {path}.", err=True)
 
 
-async def answered(chat: Chat, said: Said, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
+async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
     """Say something, show what happens, ask about calls that need it, and return what it came to."""
     reply: Reply | None = None
-    async for event in chat.stream(said, run=run):
+    async for event in chat.stream(message, run=run):
         if isinstance(event, Done):
             reply = event.reply
         elif not quiet:
             _show(event)
     assert reply is not None  # noqa: S101 - the last event of every stream
     while reply.pending:
-        decisions = await _decided(chat, reply, yes=yes)
+        decisions = await _make_decisions(chat, reply, yes=yes)
         if not decisions:
             break
-        asked = {request.call_id for request in reply.pending}
+        approved_ids = {request.call_id for request in reply.pending}
         reply = await chat.resume(reply, decisions)
         if not quiet:
             for result in reply.results:
-                if result.call_id in asked:
+                if result.call_id in approved_ids:
                     _show_result(result)
-            click.echo(harmless(reply.text))
+            click.echo(escape_controls(reply.text))
     if not quiet:
         click.echo()
     return reply
@@ -201,10 +201,10 @@ async def answered(chat: Chat, said: Said, *, yes: bool, quiet: bool, run: str |
 
 def _show(event: Any) -> None:
     if isinstance(event, TextDelta):
-        click.echo(harmless(event.text), nl=False)
+        click.echo(escape_controls(event.text), nl=False)
     elif isinstance(event, CallStarted):
         arguments = json.dumps(event.call.arguments, ensure_ascii=False, default=str)
-        click.secho(f"→ {event.call.name} {harmless(arguments)}", fg="cyan", err=True)
+        click.secho(f"→ {event.call.name} {escape_controls(arguments)}", fg="cyan", err=True)
     elif isinstance(event, CallFinished):
         _show_result(event.result)
 
@@ -214,13 +214,13 @@ def _show_result(result: ToolResult) -> None:
         click.secho(f"? {result.name} waits for approval", fg="yellow", err=True)
         return
     mark, colour = ("✓", "green") if result.ok else ("✗", "red")
-    click.secho(f"{mark} {harmless(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=colour, err=True)
+    click.secho(f"{mark} {escape_controls(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=colour, err=True)
 
 
-async def _decided(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:
+async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:
     decisions: list[Decision] = []
     for request in reply.pending:
-        verdict = Allow() if yes else await asyncio.to_thread(ask, chat.box, request)
+        verdict = Allow() if yes else await asyncio.to_thread(ask_approval, chat.box, request)
         if verdict is None:
             return []
         decisions.append(chat.box.decide(request, verdict))

@@ -12,19 +12,19 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
 from toolmason.build.check.find_files import find_target
-from toolmason.build.check.report import as_json, as_sarif, explanation_of, summary_of, table_lines
+from toolmason.build.check.report import format_json, format_sarif, format_rule, format_summary, format_table
 from toolmason.build.check.rules import RULES, Finding, Severity
 from toolmason.build.check.run_checks import Mode, Report, check
-from toolmason.build.check.settings import changed, settings_from
+from toolmason.build.check.settings import override_settings, read_settings
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
-from toolmason.cli.output import harmless, is_terminal
+from toolmason.cli.output import escape_controls, is_terminal
 from toolmason.cli.targets import fail
 from toolmason.errors import ConfigError
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-class _Words(TypedDict):
+class _CheckOptions(TypedDict):
     """What the command is given."""
 
     targets: tuple[str, ...]
@@ -54,59 +54,59 @@ class _Words(TypedDict):
 @click.option("--config", "config", type=click.Path(dir_okay=False, path_type=Path), help="The configuration file.")
 @click.option("--explain", metavar="CODE", help="Say what a rule is about, and exit.")
 @click.pass_context
-def command(ctx: click.Context, /, **words: Unpack[_Words]) -> None:
+def command(ctx: click.Context, /, **options: Unpack[_CheckOptions]) -> None:
     """Check TARGETs: files, folders, packages, modules; `module:name` and `file.py:name` are also loaded."""
-    raise click.exceptions.Exit(_run(ctx, words))
+    raise click.exceptions.Exit(_run(ctx, options))
 
 
-def _run(ctx: click.Context, words: _Words) -> int:
-    if words["explain"] is not None:
-        return _explain(words["explain"])
-    if not words["targets"]:
+def _run(ctx: click.Context, options: _CheckOptions) -> int:
+    if options["explain"] is not None:
+        return _explain(options["explain"])
+    if not options["targets"]:
         raise click.UsageError("Give a target: a file, a folder, a package, or `module:name`.", ctx)
-    if words["budget"] is not None and words["mode"] is None and not any(":" in text for text in words["targets"]):
-        raise click.UsageError(f"--budget counts tools that are loaded: name them, as {words['targets'][0]}:box.", ctx)
-    over = {name: words[name] for name in ("select", "ignore", "exclude", "budget")}
-    settings = changed(settings_from(Config.load(words["config"]) if words["config"] else Config.find()), **over)
+    if options["budget"] is not None and options["mode"] is None and not any(":" in text for text in options["targets"]):
+        raise click.UsageError(f"--budget counts tools that are loaded: name them, as {options['targets'][0]}:box.", ctx)
+    overrides = {name: options[name] for name in ("select", "ignore", "exclude", "budget")}
+    settings = override_settings(read_settings(Config.load(options["config"]) if options["config"] else Config.find()), **overrides)
     if settings.experimental:
         allow_experimental()
-    strict, form = words["strict"], "json" if words["as_data"] else words["form"]
+    strict, output_format = options["strict"], "json" if options["as_data"] else options["form"]
     try:
-        targets = [find_target(text, settings.exclude) for text in words["targets"]]
-        report = check(targets, settings, mode=words["mode"] or "auto", strict=strict)
+        targets = [find_target(text, settings.exclude) for text in options["targets"]]
+        report = check(targets, settings, mode=options["mode"] or "auto", strict=strict)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
-    if form == "text":
-        plain = not is_terminal() or bool(os.environ.get("NO_COLOR"))
-        for line in _lines(report):
-            click.echo(line, color=not plain)
+    if output_format == "text":
+        no_colour = not is_terminal() or bool(os.environ.get("NO_COLOR"))
+        for line in _format_report(report):
+            click.echo(line, color=not no_colour)
     else:
-        click.echo(as_json(report) if form == "json" else as_sarif(report))
-    return TOOL_ERROR if report.failed(strict=strict) else 0
+        click.echo(format_json(report) if output_format == "json" else format_sarif(report))
+    return TOOL_ERROR if report.has_failed(strict=strict) else 0
 
 
 def _explain(code: str) -> int:
     rule = RULES.get(code.strip().upper())
     if rule is None:
         raise click.UsageError(f"There is no rule {code!r}. The codes go from {min(RULES)} to {max(RULES)}.")
-    click.echo(explanation_of(rule))
+    click.echo(format_rule(rule))
     return 0
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _format_report(report: Report) -> Iterator[str]:
     """Yield the lines for a person, in colour."""
-    for found in report.findings:
-        yield from _finding_lines(found)
-    rows = [harmless(row) for row in table_lines(report)]
+    for finding in report.findings:
+        yield from _format_finding(finding)
+    rows = [escape_controls(row) for row in format_table(report)]
     if rows:
         yield from ["", *rows] if report.findings else rows
     if report.findings or rows:
         yield ""
     failed = report.count("error")
-    yield click.style(summary_of(report), fg="red" if failed else "yellow" if report.findings else "green", bold=True)
+    yield click.style(format_summary(report), fg="red" if failed else "yellow" if report.findings else "green", bold=True)
 
 
-def _finding_lines(found: Finding) -> Iterator[str]:
-    code = click.style(found.code, fg=_COLOURS[found.severity], bold=True)
-    yield f"{click.style(harmless(str(found.place)), bold=True)}: {code} {harmless(found.message)}"
-    yield click.style(f"    {found.severity}: {found.hint}", dim=True)
+def _format_finding(finding: Finding) -> Iterator[str]:
+    code = click.style(finding.code, fg=_COLOURS[finding.severity], bold=True)
+    yield f"{click.style(escape_controls(str(finding.location)), bold=True)}: {code} {escape_controls(finding.message)}"
+    yield click.style(f"    {finding.severity}: {finding.hint}", dim=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from toolmason.build.compare.comparison import ToolDiff, compare
-from toolmason.build.compare.listing import Listings, listings_in, listings_of
+from toolmason.build.compare.listing import Listings, parse_listings, listings_of
 from toolmason.cli.main import DRIFT, NOT_FOUND
 from toolmason.cli.output import print_json, print_rows
-from toolmason.cli.targets import fail, toolbox_at
+from toolmason.cli.targets import fail, load_toolbox
 
 
 @click.command("diff")
@@ -26,32 +26,32 @@ def command(old: str, new: str, *, as_json: bool) -> None:
     """
     if old == new == "-":
         raise click.UsageError("Only one of the two can be standard input.")
-    found = compare(listings_at(old), listings_at(new))
-    breaking = any(tool.breaking for tool in found)
+    diffs = compare(load_listings(old), load_listings(new))
+    breaking = any(tool.breaking for tool in diffs)
     if as_json:
-        print_json({"breaking": breaking, "tools": [tool.form() for tool in found]})
-    elif found:
-        print_changes(found)
+        print_json({"breaking": breaking, "tools": [tool.to_dict() for tool in diffs]})
+    elif diffs:
+        print_changes(diffs)
     else:
         click.echo("No tool changed.")
     if breaking:
         raise click.exceptions.Exit(DRIFT)
 
 
-def listings_at(target: str) -> Listings:
+def load_listings(target: str) -> Listings:
     """Return the tools of a target, a file of ours, or standard input."""
     if target == "-":
-        return listings_in(sys.stdin.buffer.read(), "standard input")
+        return parse_listings(sys.stdin.buffer.read(), "standard input")
     if target.endswith((".json", ".lock")):
         try:
             text = Path(target).read_bytes()
         except OSError as error:
             fail(f"{target!r} cannot be read: {error.strerror}.", NOT_FOUND)
-        return listings_in(text, repr(target))
-    return listings_of(toolbox_at(target))
+        return parse_listings(text, repr(target))
+    return listings_of(load_toolbox(target))
 
 
-def print_changes(found: Sequence[ToolDiff]) -> None:
+def print_changes(diffs: Sequence[ToolDiff]) -> None:
     """Print a row for each change, by tool."""
     rows = [
         (
@@ -59,9 +59,9 @@ def print_changes(found: Sequence[ToolDiff]) -> None:
             tool.name,
             change.part if change.part != "tool" else "",
             change.path,
-            change.words,
+            change.message,
         )
-        for tool in found
+        for tool in diffs
         for change in tool.changes
     ]
     print_rows(("Effect", "Tool", "Part", "Where", "Change"), rows)

@@ -14,8 +14,8 @@ from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import counted, print_json
-from toolmason.cli.targets import fail, servers_at, toolbox_at
+from toolmason.cli.output import pluralize, print_json
+from toolmason.cli.targets import fail, load_servers, load_toolbox
 from toolmason.mcp_client.source import McpServer
 
 
@@ -34,32 +34,32 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
     if servers:
         from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - for those who have servers
 
-        approve_servers(_servers_of(targets), servers, file)
+        approve_servers(_load_servers(targets), servers, file)
         return
     if check and not Path(file).is_file():
         fail(f"There is no lock at {file!r}. Write it with `toolmason lock TARGET`.", NOT_FOUND)
-    before = load(file) if Path(file).exists() else Lock()
-    wanted = targets or before.targets
+    previous = load(file) if Path(file).exists() else Lock()
+    wanted = targets or previous.targets
     catalog = Catalog()
     for target in wanted or (None,):
-        for tool in toolbox_at(target):
+        for tool in load_toolbox(target):
             catalog.add(tool)
     if not catalog.tools and not wanted:
         raise click.UsageError("Name a target: the lock names none yet, and no tools are installed.")
-    found = listings_of(catalog)
-    changes = compare(before, found)
-    written = False if check else write(retarget(approve(before, found), wanted), file)
+    listings = listings_of(catalog)
+    changes = compare(previous, listings)
+    written = False if check else write(retarget(approve(previous, listings), wanted), file)
     if as_json:
-        report = {"file": file, "tools": len(found), "written": written, "changes": [one.form() for one in changes]}
+        report = {"file": file, "tools": len(listings), "written": written, "changes": [item.to_dict() for item in changes]}
         print_json(report)
     else:
-        _print(file, len(found), changes, check=check)
+        _print(file, len(listings), changes, check=check)
     if check and changes:
         raise click.exceptions.Exit(DRIFT)
 
 
-def _servers_of(targets: Sequence[str]) -> list[McpServer]:
-    found = [one for target in targets for one in servers_at(target)]
+def _load_servers(targets: Sequence[str]) -> list[McpServer]:
+    found = [item for target in targets for item in load_servers(target)]
     found = found if targets else McpServer.from_config(Config.find())
     if not found:
         fail("No servers. Name the file that has them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
@@ -70,8 +70,8 @@ def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -
     if changes:
         print_changes(changes)
     if not check:
-        click.echo(f"Locked {counted(count, 'tool')} in {file}.")
+        click.echo(f"Locked {pluralize(count, 'tool')} in {file}.")
     elif changes:
         click.echo("The lock is out of date. Look at the changes, then run `toolmason lock`.", err=True)
     else:
-        click.echo(f"{file} is up to date: {counted(count, 'tool')}.")
+        click.echo(f"{file} is up to date: {pluralize(count, 'tool')}.")

@@ -13,7 +13,7 @@ import click
 from toolmason.cli.main import USAGE
 from toolmason.cli.output import print_json
 
-LONGEST: Final = 64
+MAX_NAME_LENGTH: Final = 64
 
 _PYPROJECT: Final = """\
 [build-system]
@@ -124,7 +124,7 @@ that calls `toolmason.discover()`.
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def command(name: str, *, as_json: bool) -> None:
     """Write a starter project into the new folder NAME."""
-    module = module_of(name)
+    module = make_module_name(name)
     files = {
         "pyproject.toml": _PYPROJECT,
         "README.md": _README,
@@ -138,8 +138,8 @@ def command(name: str, *, as_json: bool) -> None:
             f"{name!r} is there already, and is not overwritten. Give another name, or move it away."
         )
     try:
-        for place, text in files.items():
-            path = folder / place
+        for relative_path, text in files.items():
+            path = folder / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
             # "x": a file that came up in between is not overwritten either.
             with path.open("x", encoding="utf-8", newline="\n") as file:
@@ -154,11 +154,11 @@ def command(name: str, *, as_json: bool) -> None:
         click.echo("\n".join(written))
 
 
-def module_of(name: str) -> str:
+def make_module_name(name: str) -> str:
     """Return the name of the package for a project; one that cannot be installed or imported is a usage error."""
     module = re.sub(r"[-.]+", "_", name).lower()
-    fits = re.fullmatch(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?", name) is not None and len(name) <= LONGEST
-    if not fits or keyword.iskeyword(module):
+    is_valid = re.fullmatch(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?", name) is not None and len(name) <= MAX_NAME_LENGTH
+    if not is_valid or keyword.iskeyword(module):
         raise click.UsageError(f"{name!r} cannot be the name of a project. Write letters, digits and dashes: my-tools.")
     if module in sys.stdlib_module_names or module in ("toolmason", "tests"):
         raise click.UsageError(f"{name!r} is the name of a module that is there already. Give another name.")

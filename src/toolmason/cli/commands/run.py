@@ -12,19 +12,19 @@ import click
 from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.values.messages import Message
-from toolmason.chat.chat import Chat, Said
+from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.cli.commands.chat import answered, chosen_model, tell
+from toolmason.cli.commands.chat import send_and_show, choose_model, print_reply
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import is_terminal
-from toolmason.cli.targets import fail, toolbox_at
+from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ModelError, RunTaken
 
-JOURNAL: Final = "runs.db"
+DEFAULT_JOURNAL: Final = "runs.db"
 """Where runs are kept, where no file is named."""
 
 
-class Options(TypedDict):
+class RunOptions(TypedDict):
     """What the command line says of a run."""
 
     name: str | None
@@ -40,11 +40,11 @@ class Options(TypedDict):
 @click.argument("prompt", required=False)
 @click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, offline.")
 @click.option("--system", help="What the model is told first.")
-@click.option("--durable", is_flag=False, flag_value=JOURNAL, metavar="[PATH]", help=f"Keep a journal; in {JOURNAL}.")
+@click.option("--durable", is_flag=False, flag_value=DEFAULT_JOURNAL, metavar="[PATH]", help=f"Keep a journal; in {DEFAULT_JOURNAL}.")
 @click.option("--run", metavar="ID", help="The name of the run; the same name goes on with it.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
-def command(target: str | None, prompt: str | None, **options: Unpack[Options]) -> None:
+def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions]) -> None:
     """Have a model do PROMPT, or the text on standard input, with the tools of TARGET.
 
     With --durable, a run that is killed goes on where it was: `toolmason runs resume`.
@@ -55,26 +55,26 @@ def command(target: str | None, prompt: str | None, **options: Unpack[Options]) 
         prompt = sys.stdin.read().strip()
     if not prompt:
         raise click.UsageError("Missing argument 'PROMPT'. Say what is to be done.")
-    box = toolbox_at(target)
-    name, why = (options["name"], "") if options["name"] else chosen_model()
-    if why:
-        click.echo(why, err=True)
+    box = load_toolbox(target)
+    name, notice = (options["name"], "") if options["name"] else choose_model()
+    if notice:
+        click.echo(notice, err=True)
     if options["durable"] is None:
-        drive(Chat(name, box, system=options["system"]), prompt, None, options)
+        execute_run(Chat(name, box, system=options["system"]), prompt, None, options)
         return
     run = options["run"] or uuid.uuid4().hex[:12]
     runtime = SqliteRuntime(options["durable"])
     try:
         chat = Chat(name, box, system=options["system"], runtime=runtime)
-        begun = {"target": absolute(target), "model": name, "system": options["system"], "prompt": prompt}
-        runtime.note(run, {"command": begun})
+        command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
+        runtime.note(run, {"command": command_record})
         click.echo(f"Run {run} in {options['durable']}.", err=True)
-        drive(chat, prompt, run, options)
+        execute_run(chat, prompt, run, options)
     finally:
         runtime.close()
 
 
-def absolute(target: str | None) -> str | None:
+def make_absolute(target: str | None) -> str | None:
     """Return a target that means the same from any folder."""
     if target is None:
         return None
@@ -82,24 +82,24 @@ def absolute(target: str | None) -> str | None:
     return f"{Path(path).resolve()}{colon}{name}" if Path(path).exists() else target
 
 
-class Talk(TypedDict, total=False):
+class DisplayOptions(TypedDict, total=False):
     """How a run is shown."""
 
     yes: bool
     as_json: bool
 
 
-def drive(chat: Chat, said: Said, run: str | None, talk: Talk | Options) -> None:
+def execute_run(chat: Chat, message: MessageInput, run: str | None, options: DisplayOptions | RunOptions) -> None:
     """Drive a run to its end and print what it came to; exits with a failure where it came to nothing."""
-    as_json = talk.get("as_json", False)
+    as_json = options.get("as_json", False)
     quiet = as_json or not is_terminal()
     try:
-        reply = asyncio.run(answered(chat, said, yes=talk.get("yes", False), quiet=quiet, run=run))
+        reply = asyncio.run(send_and_show(chat, message, yes=options.get("yes", False), quiet=quiet, run=run))
     except (ModelError, RunTaken) as error:
         fail(str(error), TOOL_ERROR)
-    tell(reply, chat.policy.limits, as_json=as_json)
+    print_reply(reply, chat.policy.limits, as_json=as_json)
 
 
-def messages_of(facts: list[dict[str, object]]) -> list[Message]:
+def parse_messages(records: list[dict[str, object]]) -> list[Message]:
     """Read back what a run was asked."""
-    return [Message.from_dict(message) for message in facts]
+    return [Message.from_dict(message) for message in records]

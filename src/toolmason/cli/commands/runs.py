@@ -13,14 +13,14 @@ from typing_extensions import Unpack
 
 from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat
-from toolmason.chat.durable.journal import EffectRecord, NotDone, RunRecord, SqliteRuntime, WasDone
-from toolmason.cli.commands.run import JOURNAL, Talk, drive, messages_of
+from toolmason.chat.durable.journal import EffectRecord, NotExecuted, RunRecord, SqliteRuntime, Completed
+from toolmason.cli.commands.run import DEFAULT_JOURNAL, DisplayOptions, execute_run, parse_messages
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
-from toolmason.cli.output import harmless, print_json, print_rows
-from toolmason.cli.targets import fail, toolbox_at
+from toolmason.cli.output import escape_controls, print_json, print_rows
+from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
 
-OPEN = ("interrupted", "pending")
+RESUMABLE_STATES = ("interrupted", "pending")
 """How a run stands that can go on."""
 
 
@@ -30,35 +30,35 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("path", default=JOURNAL)
+@click.argument("path", default=DEFAULT_JOURNAL)
 @click.option("--json", "as_json", is_flag=True, help="Print what is known of them as JSON.")
 def list_(path: str, *, as_json: bool) -> None:
     """List the runs of the journal PATH, the oldest first."""
-    records = _journal(path).runs()
+    records = _open_journal(path).runs()
     if as_json:
-        print_json([_described(record) for record in records])
+        print_json([_make_entry(record) for record in records])
     else:
-        rows = [(r.run, r.state, _when(r.begun), f"{r.effects} steps", _asked(r)) for r in records]
+        rows = [(r.run, r.state, _format_time(r.begun), f"{r.effects} steps", _format_prompt(r)) for r in records]
         print_rows(("Run", "State", "Begun", "Steps", "Asked"), rows)
 
 
 @command.command("show")
-@click.argument("path", default=JOURNAL)
+@click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
 def show(path: str, run: str | None, *, as_json: bool) -> None:
     """Show what a run of the journal PATH did; without RUN, the last one."""
-    runtime = _journal(path)
-    record = _record(runtime, run)
+    runtime = _open_journal(path)
+    record = _find_record(runtime, run)
     effects = runtime.effects(record.run)
     if as_json:
-        print_json({**_described(record), "effects": [effect.to_dict() for effect in effects]})
+        print_json({**_make_entry(record), "effects": [effect.to_dict() for effect in effects]})
         return
-    click.echo(f"{record.run}  {record.state}  {_when(record.begun)}  {harmless(_asked(record))}")
+    click.echo(f"{record.run}  {record.state}  {_format_time(record.begun)}  {escape_controls(_format_prompt(record))}")
     for effect in effects:
-        click.echo(harmless(_line(effect)))
+        click.echo(escape_controls(_format_effect(effect)))
     if record.facts.get("text"):
-        click.echo(harmless(str(record.facts["text"])))
+        click.echo(escape_controls(str(record.facts["text"])))
     for effect in runtime.unknown(record.run) if not record.held else ():
         click.echo(
             f"Nobody knows whether {effect.key} was done. Say it to `toolmason runs resume`: "
@@ -67,7 +67,7 @@ def show(path: str, run: str | None, *, as_json: bool) -> None:
         )
 
 
-class Words(Talk, total=False):
+class ResumeOptions(DisplayOptions, total=False):
     """What the command line says of a run to go on with."""
 
     target: str | None
@@ -77,7 +77,7 @@ class Words(Talk, total=False):
 
 
 @command.command("resume")
-@click.argument("path", default=JOURNAL)
+@click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
 @click.option("--target", help="The tools, where the run was begun by a program, or has moved.")
 @click.option("--model", "name", help="Another model than the one that it was begun with.")
@@ -85,56 +85,56 @@ class Words(Talk, total=False):
 @click.option("--again", multiple=True, metavar="KEY", help="An interrupted call was not done: make it again.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
-def resume(path: str, run: str | None, **words: Unpack[Words]) -> None:
+def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None:
     """Go on with a run of the journal PATH; without RUN, with every one that was cut off.
 
     What was done is not done again. A call that was interrupted and may not be repeated is told to the model as
     unknown, unless --done or --again says what became of it.
     """
-    runtime = _journal(path)
-    said = (*words.get("done", ()), *words.get("again", ()))
-    if run is None and said:
+    runtime = _open_journal(path)
+    reconciliations = (*options.get("done", ()), *options.get("again", ()))
+    if run is None and reconciliations:
         raise click.UsageError("--done and --again are about one run. Name it.")
-    records = [_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in OPEN]
+    records = [_find_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in RESUMABLE_STATES]
     if not records:
         click.echo("There is nothing to go on with.", err=True)
-    codes = [_resumed(runtime, record, words) for record in records]
+    codes = [_resume(runtime, record, options) for record in records]
     if any(codes):
         raise click.exceptions.Exit(max(codes))
 
 
-def _resumed(runtime: SqliteRuntime, record: RunRecord, words: Words) -> int:
-    begun: dict[str, Any] = record.facts.get("command", {})
-    target, name = words.get("target") or begun.get("target"), words.get("name") or begun.get("model")
+def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -> int:
+    command_record: dict[str, Any] = record.facts.get("command", {})
+    target, name = options.get("target") or command_record.get("target"), options.get("name") or command_record.get("model")
     if name is None:
         fail(f"Run {record.run} was begun by a program. Give --target and --model.", USAGE)
     try:
-        _reconcile(runtime, record.run, words)
-        chat = Chat(name, toolbox_at(target), runtime=runtime)
-        drive(chat, _said(record), record.run, {"yes": words.get("yes", False), "as_json": words.get("as_json", False)})
-    except click.exceptions.Exit as ended:
-        return int(ended.exit_code)
+        _reconcile(runtime, record.run, options)
+        chat = Chat(name, load_toolbox(target), runtime=runtime)
+        execute_run(chat, _read_input(record), record.run, {"yes": options.get("yes", False), "as_json": options.get("as_json", False)})
+    except click.exceptions.Exit as exit_error:
+        return int(exit_error.exit_code)
     return 0
 
 
-def _said(record: RunRecord) -> list[Message]:
+def _read_input(record: RunRecord) -> list[Message]:
     """Return what a run was asked; one that was killed at once has it from its command line alone."""
     if "asked" in record.facts:
-        return messages_of([*record.facts["system"], *record.facts["asked"]])
-    begun = record.facts.get("command", {})
-    system = [Message("system", begun["system"])] if begun.get("system") else []
-    return [*system, Message("user", begun.get("prompt", ""))]
+        return parse_messages([*record.facts["system"], *record.facts["asked"]])
+    command_record = record.facts.get("command", {})
+    system = [Message("system", command_record["system"])] if command_record.get("system") else []
+    return [*system, Message("user", command_record.get("prompt", ""))]
 
 
-def _reconcile(runtime: SqliteRuntime, run: str, words: Words) -> None:
+def _reconcile(runtime: SqliteRuntime, run: str, options: ResumeOptions) -> None:
     try:
-        for word in words.get("done", ()):
-            key, equals, value = word.partition("=")
+        for item in options.get("done", ()):
+            key, equals, value = item.partition("=")
             if not equals:
-                raise click.UsageError(f"--done {word!r}: write KEY=RESULT.")
-            runtime.reconcile(run, key, WasDone(_value(value)))
-        for key in words.get("again", ()):
-            runtime.reconcile(run, key, NotDone())
+                raise click.UsageError(f"--done {item!r}: write KEY=RESULT.")
+            runtime.reconcile(run, key, Completed(_parse_value(value)))
+        for key in options.get("again", ()):
+            runtime.reconcile(run, key, NotExecuted())
     except KeyError as error:
         fail(str(error.args[0]), NOT_FOUND)
     except ConfigError as error:
@@ -143,14 +143,14 @@ def _reconcile(runtime: SqliteRuntime, run: str, words: Words) -> None:
         fail(str(error), TOOL_ERROR)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return from_json(text)
     except ValueError:
         return text
 
 
-def _journal(path: str) -> SqliteRuntime:
+def _open_journal(path: str) -> SqliteRuntime:
     if not Path(path).is_file():
         fail(f"There is no journal {path!r}. Give the file that --durable named.", NOT_FOUND)
     runtime = SqliteRuntime(path)
@@ -158,16 +158,16 @@ def _journal(path: str) -> SqliteRuntime:
     return runtime
 
 
-def _record(runtime: SqliteRuntime, run: str | None) -> RunRecord:
+def _find_record(runtime: SqliteRuntime, run: str | None) -> RunRecord:
     records = runtime.runs()
     found = [r for r in records if r.run == run] if run is not None else records[-1:]
     if not found:
-        there = ", ".join(r.run for r in records[-10:]) or "none"
-        fail(f"There is no run {run!r} in {str(runtime.path)!r}. There are: {there}.", NOT_FOUND)
+        known_runs = ", ".join(r.run for r in records[-10:]) or "none"
+        fail(f"There is no run {run!r} in {str(runtime.path)!r}. There are: {known_runs}.", NOT_FOUND)
     return found[0]
 
 
-def _described(record: RunRecord) -> dict[str, Any]:
+def _make_entry(record: RunRecord) -> dict[str, Any]:
     return {
         "run": record.run,
         "state": record.state,
@@ -175,21 +175,21 @@ def _described(record: RunRecord) -> dict[str, Any]:
         "finish": record.finish,
         "steps": record.effects,
         "held": record.held,
-        "asked": _asked(record, None),
+        "asked": _format_prompt(record, None),
         "text": record.facts.get("text"),
         "command": record.facts.get("command"),
     }
 
 
-def _asked(record: RunRecord, most: int | None = 60) -> str:
-    return " ".join(message.text for message in _said(record) if message.role == "user")[:most]
+def _format_prompt(record: RunRecord, max_chars: int | None = 60) -> str:
+    return " ".join(message.text for message in _read_input(record) if message.role == "user")[:max_chars]
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _line(effect: EffectRecord) -> str:
-    what = json.dumps(effect.arguments, ensure_ascii=False) if effect.kind == "tool" else ""
-    times = f" ({effect.attempt} attempts)" if effect.attempt > 1 else ""
-    return f"  {effect.key}  {effect.state}{times}  {effect.name} {what}".rstrip()
+def _format_effect(effect: EffectRecord) -> str:
+    arguments = json.dumps(effect.arguments, ensure_ascii=False) if effect.kind == "tool" else ""
+    attempts = f" ({effect.attempt} attempts)" if effect.attempt > 1 else ""
+    return f"  {effect.key}  {effect.state}{attempts}  {effect.name} {arguments}".rstrip()

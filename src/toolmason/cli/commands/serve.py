@@ -9,10 +9,10 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
-from toolmason.cli.targets import toolbox_at
+from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
 
-TOKEN = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 """The variable that holds the bearer token; a command line is seen by every user of a machine."""
 
 
@@ -25,7 +25,7 @@ TOKEN = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--allowed-host", multiple=True, help="A name under which the server is reached. Can be repeated.")
 @click.option("--allowed-origin", multiple=True, help="An origin of pages that may call. Can be repeated.")
 @click.pass_context
-def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **words: Any) -> None:
+def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **options: Any) -> None:
     """Serve the tools of TARGET, or of installed plugins, over MCP until told to stop.
 
     Over HTTP, a bearer token is needed where the variable TOOLMASON_TOKEN is set.
@@ -33,26 +33,26 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     try:
         from toolmason.mcp import token_is  # noqa: PLC0415 - half a second, for this command alone
         from toolmason.mcp_server.serve import serve  # noqa: PLC0415 - as above
-        from toolmason.mcp_server.stdio.pipes import standard_streams  # noqa: PLC0415 - as above
+        from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
     except ImportError as missing:
         raise ConfigError(str(missing)) from missing
     # What a target prints when it is loaded is not for the client, nor is what the client sends for the target.
-    with standard_streams() if transport == "stdio" else nullcontext():
-        box = toolbox_at(target)
+    with redirect_standard_streams() if transport == "stdio" else nullcontext():
+        box = load_toolbox(target)
     if transport == "stdio":
-        given = [name for name in words if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-        if given:
-            raise click.UsageError(f"--{given[0].replace('_', '-')} is for HTTP. Add --transport http.", ctx)
+        used_options = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if used_options:
+            raise click.UsageError(f"--{used_options[0].replace('_', '-')} is for HTTP. Add --transport http.", ctx)
         serve(box)
         return
-    more: Any = {key: list(words[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if words[key[:-1]]}
-    token = os.environ.get(TOKEN)
+    http_options: Any = {key: list(options[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if options[key[:-1]]}
+    token = os.environ.get(TOKEN_VARIABLE)
     if token:
-        more["auth"] = token_is(token)
+        http_options["auth"] = token_is(token)
 
-    path = "/" + words["path"].strip("/")
+    path = "/" + options["path"].strip("/")
 
-    def told(port: int) -> None:
-        click.echo(f"Serving {len(box)} tools on http://{words['host']}:{port}{path}", err=True)
+    def announce(port: int) -> None:
+        click.echo(f"Serving {len(box)} tools on http://{options['host']}:{port}{path}", err=True)
 
-    serve(box, "http", host=words["host"], port=words["port"], path=path, started=told, **more)
+    serve(box, "http", host=options["host"], port=options["port"], path=path, started=announce, **http_options)

@@ -26,10 +26,10 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from toolmason._core.remote.protocol import Host
-from toolmason.mcp_client.calls.forwarding import ROUNDS, Passages
+from toolmason._core.remote.protocol import ServerRequestHandlers
+from toolmason.mcp_client.calls.forwarding import MAX_ROUNDS, ForwardedRequests
 
-_FORWARDED: Final[Mapping[str, tuple[str, Any]]] = {
+_FORWARDED_CALLBACKS: Final[Mapping[str, tuple[str, Any]]] = {
     "elicitation_callback": ("elicitation/create", ElicitResult),
     "sampling_callback": ("sampling/createMessage", CreateMessageResult),
     "list_roots_callback": ("roots/list", ListRootsResult),
@@ -58,56 +58,56 @@ class Sampling:
     raw: Mapping[str, Any] | None = None
 
 
-def answers_of(host: Host, passages: Passages) -> dict[str, Any]:
+def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
     """Return the SDK's callbacks for what the application can answer, or a client of ours for whom we ask."""
-    answers = {name: _in_turn(passages, answer) for name, answer in _answers(host, passages).items()}
-    return {"logging_callback": _logged_by(passages), **answers}
+    callbacks = {name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()}
+    return {"logging_callback": _make_log_callback(requests), **callbacks}
 
 
-def _in_turn(passages: Passages, answer: Any) -> Any:
+def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
     """Have a question answered only as often as a request may ask, and few at a time: an answer costs somebody."""
 
-    async def answered(context: Any, *params: Any) -> Any:
-        if not passages.admit():
-            words = f"no more than {ROUNDS} questions are answered within one request"
-            return ErrorData(code=INVALID_REQUEST, message=words)
-        async with passages.turns:
-            return await answer(context, *params)
+    async def limited(context: Any, *params: Any) -> Any:
+        if not requests.admit():
+            reason = f"no more than {MAX_ROUNDS} questions are answered within one request"
+            return ErrorData(code=INVALID_REQUEST, message=reason)
+        async with requests.question_slots:
+            return await callback(context, *params)
 
-    return answered
-
-
-def _answers(host: Host, passages: Passages) -> dict[str, Any]:
-    answers: dict[str, Any] = {}
-    if host.passes:
-        for name, (method, result) in _FORWARDED.items():
-            answers[name] = _forwarded(passages, method, result)
-    if "elicitation" in host.own:
-        answers["elicitation_callback"] = _elicited_by(host.on_elicit)
-    if "sampling" in host.own:
-        answers["sampling_callback"] = _sampled_by(host.on_sample)
-    if "roots" in host.own:
-        answers["list_roots_callback"] = _rooted_at(host.roots)
-    return answers
+    return limited
 
 
-def _logged_by(passages: Passages) -> Any:
+def _choose_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
+    callbacks: dict[str, Any] = {}
+    if handlers.forwards:
+        for name, (method, result_type) in _FORWARDED_CALLBACKS.items():
+            callbacks[name] = _make_forwarding_callback(requests, method, result_type)
+    if "elicitation" in handlers.handled:
+        callbacks["elicitation_callback"] = _make_elicitation_callback(handlers.on_elicit)
+    if "sampling" in handlers.handled:
+        callbacks["sampling_callback"] = _make_sampling_callback(handlers.on_sample)
+    if "roots" in handlers.handled:
+        callbacks["list_roots_callback"] = _make_roots_callback(handlers.roots)
+    return callbacks
+
+
+def _make_log_callback(requests: ForwardedRequests) -> Any:
     async def log(params: Any) -> None:
-        passages.heard(params)
+        requests.on_log(params)
 
     return log
 
 
-def _forwarded(passages: Passages, method: str, result: Any) -> Any:
+def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_type: Any) -> Any:
     async def forward(context: Any, params: Any = None) -> Any:
         del context
-        passage = passages.current
-        if passage is None:
+        request = requests.current
+        if request is None:
             # It may come from another client's call: to ask the wrong one is worse than not to ask.
             return ErrorData(code=INVALID_REQUEST, message="there is nobody to ask at the moment")
-        given = None if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        raw_params = None if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
-            return result.model_validate(dict(await passage.ask(method, given)), by_name=False)
+            return result_type.model_validate(dict(await request.ask(method, raw_params)), by_name=False)
         except MCPError as error:
             return ErrorData(code=error.code, message=error.message)
         except ValidationError:
@@ -116,12 +116,12 @@ def _forwarded(passages: Passages, method: str, result: Any) -> Any:
     return forward
 
 
-def _elicited_by(ask: Any) -> Any:
+def _make_elicitation_callback(handler: Any) -> Any:
     async def elicit(context: Any, params: Any) -> ElicitResult | ErrorData:
         del context
         question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
         try:
-            answer = await _answer(ask(question))
+            answer = await _await_if_needed(handler(question))
         except Exception as error:  # noqa: BLE001 - the application's code; the server gets a no
             _log.warning("on_elicit failed: %s", type(error).__name__)
             return ElicitResult(action="cancel")
@@ -134,13 +134,13 @@ def _elicited_by(ask: Any) -> Any:
     return elicit
 
 
-def _sampled_by(ask: Any) -> Any:
+def _make_sampling_callback(handler: Any) -> Any:
     async def sample(context: Any, params: Any) -> CreateMessageResult | ErrorData:
         del context
         data = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         question = Sampling(tuple(data["messages"]), data.get("systemPrompt"), data.get("maxTokens", 0), data)
         try:
-            answer = await _answer(ask(question))
+            answer = await _await_if_needed(handler(question))
         except Exception as error:  # noqa: BLE001 - the application's code; the server is told that it failed
             _log.warning("on_sample failed: %s", type(error).__name__)
             return ErrorData(code=INTERNAL_ERROR, message="the request could not be answered")
@@ -152,19 +152,19 @@ def _sampled_by(ask: Any) -> Any:
     return sample
 
 
-def _rooted_at(roots: Any) -> Any:
+def _make_roots_callback(roots: Any) -> Any:
     async def list_roots(context: Any) -> ListRootsResult:
         del context
-        return ListRootsResult(roots=[Root(uri=_address_of(root)) for root in roots])
+        return ListRootsResult(roots=[Root(uri=_make_root_uri(root)) for root in roots])
 
     return list_roots
 
 
-def _address_of(root: Any) -> Any:
+def _make_root_uri(root: Any) -> Any:
     """Return a root as the wire has it; a folder is one on this machine."""
     text = str(root)
     return text if "://" in text else Path(root).absolute().as_uri()
 
 
-async def _answer(value: Any) -> Any:
+async def _await_if_needed(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value

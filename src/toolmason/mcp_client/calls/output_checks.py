@@ -18,17 +18,17 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.define.schema_nodes import subschemas
+from toolmason._core.define.schema_nodes import iter_subschemas
 from toolmason.errors import clip
 
 _log = logging.getLogger("toolmason.mcp")
 
-QUICK: Final = 300
+INLINE_STEPS: Final = 300
 """Steps that are taken on the event loop: a few milliseconds."""
-MOST: Final = 50_000
-SECONDS: Final = 0.1
+MAX_STEPS: Final = 50_000
+MAX_SECONDS: Final = 0.1
 """How long a check may take, in its thread."""
-_COSTLY: Final = frozenset(
+_EXPENSIVE_KEYWORDS: Final = frozenset(
     {
         "pattern",
         "patternProperties",
@@ -41,26 +41,26 @@ _COSTLY: Final = frozenset(
         "not",
     }
 )
-_COMPARED: Final = frozenset({"enum", "const", "required", "dependentRequired"})
-_PLAIN: Final = frozenset(
+_COMPARISON_KEYWORDS: Final = frozenset({"enum", "const", "required", "dependentRequired"})
+_SIMPLE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default", "format"}
 )
-_TYPES: Final = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "null": type(None)}
-_MOST_BYTES: Final = 256 * 1024
-_MOST_NODES: Final = 300
-_LONGEST_LIST: Final = 64
+_PYTHON_TYPES: Final = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+_MAX_VALUE_BYTES: Final = 256 * 1024
+_MAX_SCHEMA_NODES: Final = 300
+_MAX_LIST_LENGTH: Final = 64
 
 
-class Spent(Exception):
+class BudgetExceeded(Exception):
     """A check has taken all the steps, or all the time, that it may."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Budget:
+class CheckBudget:
     """What one check may cost."""
 
-    steps: int = MOST
-    ends: float = field(default_factory=lambda: monotonic() + SECONDS)
+    steps: int = MAX_STEPS
+    deadline: float = field(default_factory=lambda: monotonic() + MAX_SECONDS)
 
     def spend(self, steps: int) -> None:
         """Take steps.
@@ -69,88 +69,88 @@ class Budget:
             Spent: there are none left, or no time.
         """
         self.steps -= steps
-        if self.steps < 0 or monotonic() > self.ends:
-            raise Spent
+        if self.steps < 0 or monotonic() > self.deadline:
+            raise BudgetExceeded
 
 
-_BUDGET: ContextVar[Budget] = ContextVar("toolmason_check")
+_BUDGET: ContextVar[CheckBudget] = ContextVar("toolmason_check")
 
 
-class Checker:
+class OutputChecker:
     """One schema, and whether results fit it."""
 
     def __init__(self, schema: dict[str, Any], owner: str) -> None:
         self._schema, self._owner = schema, owner
-        self._plain = _is_plain(schema)
+        self._is_simple = _is_simple(schema)
         self._validator: Any = None
-        self._made = False
+        self._has_validator = False
 
-    async def misfit(self, value: Any) -> str | None:
+    async def find_misfit(self, value: Any) -> str | None:
         """Return why a value does not fit; `None` where it does, or where finding out would cost too much."""
         try:
-            if self._plain and _accepts(self._schema, value, [QUICK]):
+            if self._is_simple and _surely_matches(self._schema, value, [INLINE_STEPS]):
                 return None
         except (AttributeError, TypeError):  # as in `validator_of`
-            self._plain = False
+            self._is_simple = False
         try:
-            if self._made:
+            if self._has_validator:
                 try:
-                    return found_by(self._validator, value, Budget(QUICK))
-                except Spent:
+                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS))
+                except BudgetExceeded:
                     pass
-            return await asyncio.to_thread(self._slowly, value)
-        except Spent:
+            return await asyncio.to_thread(self._check_in_thread, value)
+        except BudgetExceeded:
             _log.info("%s: a result is passed on unchecked: to check it would take too long", self._owner)
             return None
 
-    def _slowly(self, value: Any) -> str | None:
-        if not self._made:
-            self._validator = validator_of(to_json(self._schema))
-            self._made = True
-        return found_by(self._validator, value, Budget())
+    def _check_in_thread(self, value: Any) -> str | None:
+        if not self._has_validator:
+            self._validator = make_validator(to_json(self._schema))
+            self._has_validator = True
+        return find_error(self._validator, value, CheckBudget())
 
 
-def _is_plain(schema: Any) -> bool:
+def _is_simple(schema: Any) -> bool:
     try:
-        return all(_PLAIN.issuperset(node) for node in subschemas(schema))
+        return all(_SIMPLE_KEYWORDS.issuperset(node) for node in iter_subschemas(schema))
     except (AttributeError, TypeError):  # as in `validator_of`
         return False
 
 
-def _accepts(schema: Any, value: Any, left: list[int]) -> bool:
+def _surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
     """Tell whether a value surely fits a schema of plain keywords, within the steps that are left.
 
     Most results fit, and most schemas are plain: this takes a tenth of what the validator takes. Where it says no, the
     validator has the word.
     """
-    left[0] -= 1
-    if left[0] < 0 or not isinstance(schema, dict) or not _is_of(schema.get("type"), value):
+    steps_left[0] -= 1
+    if steps_left[0] < 0 or not isinstance(schema, dict) or not _has_type(schema.get("type"), value):
         return False
     if type(value) is dict:
-        known = schema.get("properties", {})
+        properties = schema.get("properties", {})
         if any(name not in value for name in schema.get("required", ())):
             return False
-        if schema.get("additionalProperties", True) is not True and not known.keys() >= value.keys():
+        if schema.get("additionalProperties", True) is not True and not properties.keys() >= value.keys():
             return False
-        return all(_accepts(known[name], item, left) for name, item in value.items() if name in known)
+        return all(_surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties)
     if type(value) is list and "items" in schema:
-        return all(_accepts(schema["items"], item, left) for item in value)
+        return all(_surely_matches(schema["items"], item, steps_left) for item in value)
     return True
 
 
-def _is_of(kind: Any, value: Any) -> bool:
-    if kind == "number":
+def _has_type(type_name: Any, value: Any) -> bool:
+    if type_name == "number":
         return type(value) is int or type(value) is float
-    return kind is None or (isinstance(kind, str) and type(value) is _TYPES.get(kind))
+    return type_name is None or (isinstance(type_name, str) and type(value) is _PYTHON_TYPES.get(type_name))
 
 
-def found_by(validator: Any, value: Any, budget: Budget) -> str | None:
+def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
     """Return why a value does not fit.
 
     Raises:
         Spent: to find out takes more than the budget.
     """
-    if validator is None or len(to_json(value, fallback=str)) > _MOST_BYTES:
+    if validator is None or len(to_json(value, fallback=str)) > _MAX_VALUE_BYTES:
         return None
     token = _BUDGET.set(budget)
     try:
@@ -161,15 +161,15 @@ def found_by(validator: Any, value: Any, budget: Budget) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def validator_of(written: bytes) -> Any:
+def make_validator(schema_json: bytes) -> Any:
     """Return what checks a value against a schema, counting; `None` for a schema that is not used for checking."""
-    schema = from_json(written)
+    schema = from_json(schema_json)
     schema.pop("$schema", None)
     try:
-        nodes = list(subschemas(schema))
+        nodes = list(iter_subschemas(schema))
     except (AttributeError, TypeError):  # it came over the wire, and need not be a schema at all
         return None
-    if len(nodes) > _MOST_NODES or any(not _COSTLY.isdisjoint(node) for node in nodes) or _is_odd(schema):
+    if len(nodes) > _MAX_SCHEMA_NODES or any(not _EXPENSIVE_KEYWORDS.isdisjoint(node) for node in nodes) or _defeats_counting(schema):
         return None
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - for servers that declare what they return
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
@@ -180,39 +180,39 @@ def validator_of(written: bytes) -> Any:
     except SchemaError:
         return None
     keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
-    make: Any = extend
-    return make(Draft202012Validator, {name: _counted(name, check) for name, check in keywords.items()})(schema)
+    extend_validator: Any = extend
+    return extend_validator(Draft202012Validator, {name: _count_steps(name, check) for name, check in keywords.items()})(schema)
 
 
-def _is_odd(schema: Any) -> bool:
+def _defeats_counting(schema: Any) -> bool:
     """Tell whether a schema holds what would get round the count.
 
     A part that names its own dialect is checked by another validator than ours, and a long list is compared entry with
     entry where the schema itself is checked.
     """
-    left = [schema]
-    while left:
-        item = left.pop()
+    queue = [schema]
+    while queue:
+        item = queue.pop()
         if isinstance(item, dict):
             if isinstance(item.get("$schema"), str):
                 return True
-            left.extend(item.values())
+            queue.extend(item.values())
         elif isinstance(item, list):
-            if len(item) > _LONGEST_LIST and not all(isinstance(entry, str) for entry in item):
+            if len(item) > _MAX_LIST_LENGTH and not all(isinstance(entry, str) for entry in item):
                 return True
-            left.extend(item)
+            queue.extend(item)
     return False
 
 
-def _counted(name: str, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    def counting(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def check_counted(validator: Any, keyword_value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         budget = _BUDGET.get()
         width = len(instance) if isinstance(instance, dict | list) else 0
-        size = len(to_json(given)) if name in _COMPARED else 0
+        size = len(to_json(keyword_value)) if keyword in _COMPARISON_KEYWORDS else 0
         budget.spend(1 + width // 32 + size // 64)
-        for error in check(validator, given, instance, schema) or ():
+        for error in check(validator, keyword_value, instance, schema) or ():
             # The words of an error hold the whole value.
             budget.spend(1 + len(to_json(instance, fallback=str)) // 256)
             yield error
 
-    return counting
+    return check_counted

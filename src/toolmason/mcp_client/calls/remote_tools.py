@@ -28,42 +28,42 @@ from toolmason._core.values.content import (
     Image,
     ResourceLink,
     Text,
-    note_of,
-    says_the_same,
+    describe_part,
+    matches_structured,
 )
-from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, in_words
+from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Settings
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import ToolError
-from toolmason.mcp_client.calls.output_checks import Checker
+from toolmason.mcp_client.calls.output_checks import OutputChecker
 
-Fetch = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
+FetchPrompt = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """A prompt, its arguments and for whom → the answer of the server."""
-_CODES: Final = ("invalid_arguments", "unknown_tool", "timeout", "tool_error")
+_REMOTE_ERROR_CODES: Final = ("invalid_arguments", "unknown_tool", "timeout", "tool_error")
 """What a server may say of its failures; whether something waits for approval or is over a limit is for us to say."""
-Call = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
+CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
 
 
-def object_in(text: str | bytes, **how: Any) -> dict[str, Any]:
+def parse_object(text: str | bytes, **kwargs: Any) -> dict[str, Any]:
     """Return the JSON object that a text is; whether it fits is for the server to say."""
-    del how
+    del kwargs
     data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
     if not isinstance(data, dict):
         raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - what a validator raises
     return data
 
 
-def mapping_in(value: Any, **how: Any) -> dict[str, Any]:
+def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
     """Return arguments that came as a mapping."""
-    del how
+    del kwargs
     return dict(value)
 
 
 class RemoteTool(Tool):
     """A tool that runs on a server."""
 
-    def __init__(self, server: str, entry: Any, call: Call, raw: Mapping[str, Any], timeout: float | None) -> None:
+    def __init__(self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any], timeout: float | None) -> None:
         self.server, self.remote_name, self._call = server, entry.name, call
         self.entry = raw
         """The definition as the wire has it."""
@@ -71,15 +71,15 @@ class RemoteTool(Tool):
         self.output_schema: JsonSchema | None = dict(output) if isinstance(output, Mapping) else None
         self.definition = ToolDefinition(
             entry.name,
-            entry.description or in_words(entry.name),
+            entry.description or name_to_words(entry.name),
             {"type": "object", "properties": {}, **entry.input_schema},
             self.output_schema,
             entry.title,
         )
-        self._checker = None if self.output_schema is None else Checker(self.output_schema, f"{server}/{entry.name}")
-        self.options = _options_of(entry, timeout)
-        self.open_ended = True
-        self.rendered = self._fields
+        self._checker = None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
+        self.options = _make_options(entry, timeout)
+        self.accepts_extra = True
+        self.renderer = self._render
 
     @property
     @override
@@ -89,32 +89,32 @@ class RemoteTool(Tool):
     @cached_property
     @override
     def inputs(self) -> Inputs:
-        return Inputs(self.definition.input_schema, object_in, mapping_in, extra="allow")
+        return Inputs(self.definition.input_schema, parse_object, copy_mapping, extra="allow")
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         result = await self._call(self, arguments, context)
         # Content without the data that its schema promises is passed on: a picture may be all there is to say.
-        if self._checker is not None and not result.is_error and (structured := _structured_in(result)) is not None:
-            reason = await self._checker.misfit(structured)
+        if self._checker is not None and not result.is_error and (structured := _get_structured(result)) is not None:
+            reason = await self._checker.find_misfit(structured)
             if reason is not None:
                 raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
         return result
 
-    def _fields(self, result: Any) -> dict[str, Any]:
-        content = tuple(map(part_of, result.content))
-        text = "\n".join(map(note_of, content))
-        structured = _structured_in(result)
+    def _render(self, result: Any) -> dict[str, Any]:
+        content = tuple(map(to_content, result.content))
+        text = "\n".join(map(describe_part, content))
+        structured = _get_structured(result)
         if result.is_error:
-            raise _refusal(text, content, structured, dict(result.meta or {}))
-        given = structured is not None
-        if given and not content:
+            raise _make_tool_error(text, content, structured, dict(result.meta or {}))
+        has_structured = structured is not None
+        if has_structured and not content:
             text = to_json(structured).decode()
             content = (Text(text),)
-        elif given and not says_the_same(text, structured):
+        elif has_structured and not matches_structured(text, structured):
             # A model is told both, where they are not the same.
             text = f"{text}\n{to_json(structured).decode()}"
-        value = structured if given else text
+        value = structured if has_structured else text
         fields: dict[str, Any] = {
             "value": value,
             "text": text or "(no output)",
@@ -126,36 +126,36 @@ class RemoteTool(Tool):
         return fields
 
 
-def _structured_in(result: Any) -> Any:
+def _get_structured(result: Any) -> Any:
     return result.structured_content if "structured_content" in result.model_fields_set else None
 
 
-def _unwrapped(text: str) -> ToolError | None:
+def _parse_own_error(text: str) -> ToolError | None:
     """Return the failure that a server of our own kind tells of: its words, not the form that it tells them in."""
     if not text.startswith('{"error":{"code":'):
         return None
     try:
-        told = from_json(text)["error"]
-        error = ToolError(told["message"], retryable=told["retryable"] is True, data=text)
-        code = told["code"]
+        payload = from_json(text)["error"]
+        error = ToolError(payload["message"], retryable=payload["retryable"] is True, data=text)
+        code = payload["code"]
     except (ValueError, KeyError, TypeError):
         return None
-    if code in _CODES:
+    if code in _REMOTE_ERROR_CODES:
         error.__dict__["code"] = code  # of this one failure, as its server tells it
-    return error if isinstance(told["message"], str) else None
+    return error if isinstance(payload["message"], str) else None
 
 
-def _refusal(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
+def _make_tool_error(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
     """Return what a server says went wrong, with the pictures and the data that it says it with."""
     data = "" if structured is None else to_json(structured).decode()
-    error = _unwrapped(text) or ToolError(text or data or "the tool failed and said nothing")
+    error = _parse_own_error(text) or ToolError(text or data or "the tool failed and said nothing")
     parts = tuple(part for part in content if not isinstance(part, Text))
-    kept = {"content": parts, "structured": structured, "meta": meta}
-    error.rest = {name: value for name, value in kept.items() if value not in ((), None, {})}
+    extras = {"content": parts, "structured": structured, "meta": meta}
+    error.result_fields = {name: value for name, value in extras.items() if value not in ((), None, {})}
     return error
 
 
-def _options_of(entry: Any, timeout: float | None) -> ToolOptions:
+def _make_options(entry: Any, timeout: float | None) -> ToolOptions:
     hints = entry.annotations
     read_only = getattr(hints, "read_only_hint", None)
     return ToolOptions(
@@ -168,31 +168,31 @@ def _options_of(entry: Any, timeout: float | None) -> ToolOptions:
     )
 
 
-def part_of(block: Any) -> Content:
+def to_content(block: Any) -> Content:
     """Return one content block of the wire as a part of ours; one of an unknown kind is kept as its JSON."""
-    kind = block.type
-    if kind == "text":
+    block_type = block.type
+    if block_type == "text":
         return Text(block.text)
-    if kind in ("image", "audio"):
-        data = _decoded(block.data)
+    if block_type in ("image", "audio"):
+        data = _decode_base64(block.data)
         if data is None:
-            return Text(f"[{kind}: {block.mime_type}, not valid base64]")
-        return Image(data, block.mime_type) if kind == "image" else Audio(data, block.mime_type)
-    if kind == "resource_link":
+            return Text(f"[{block_type}: {block.mime_type}, not valid base64]")
+        return Image(data, block.mime_type) if block_type == "image" else Audio(data, block.mime_type)
+    if block_type == "resource_link":
         return ResourceLink(str(block.uri), block.name or "", block.mime_type, block.description)
-    if kind == "resource":
-        return contents_of(block.resource)
+    if block_type == "resource":
+        return to_embedded_resource(block.resource)
     return Text(block.model_dump_json(by_alias=True, exclude_none=True))
 
 
-def contents_of(resource: Any) -> Content:
+def to_embedded_resource(resource: Any) -> Content:
     """Return the contents of a resource, as text or as bytes."""
     text, blob = getattr(resource, "text", None), getattr(resource, "blob", None)
-    data = None if blob is None else _decoded(blob)
+    data = None if blob is None else _decode_base64(blob)
     return EmbeddedResource(str(resource.uri), text, data, resource.mime_type)
 
 
-def _decoded(data: str) -> bytes | None:
+def _decode_base64(data: str) -> bytes | None:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -202,7 +202,7 @@ def _decoded(data: str) -> bytes | None:
 class RemotePrompt(Prompt):
     """A prompt that a server offers."""
 
-    def __init__(self, server: str, entry: Any, fetch: Fetch) -> None:
+    def __init__(self, server: str, entry: Any, fetch: FetchPrompt) -> None:
         self._server, self._entry, self._fetch = server, entry, fetch
         self.entry: Mapping[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
         """The definition as the wire has it."""
@@ -226,7 +226,7 @@ class RemotePrompt(Prompt):
     @property
     @override
     def description(self) -> str:
-        return self._entry.description or in_words(self.name)
+        return self._entry.description or name_to_words(self.name)
 
     @property
     @override
@@ -240,14 +240,14 @@ class RemotePrompt(Prompt):
 
     @override
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        inputs = Inputs(self._schema, object_in, mapping_in, extra="allow")
-        values, _ = bind_once(inputs, arguments, self.name, Settings())
-        known = context if context is not None else ToolContext[Any]()
-        found = await self._fetch(self.name, {name: str(value) for name, value in values.items()}, known)
-        return [Message(message.role, part_of(message.content)) for message in found.messages]
+        inputs = Inputs(self._schema, parse_object, copy_mapping, extra="allow")
+        values, _ = bind_once(inputs, arguments, self.name, EngineSettings())
+        own_context = context if context is not None else ToolContext[Any]()
+        result = await self._fetch(self.name, {name: str(value) for name, value in values.items()}, own_context)
+        return [Message(message.role, to_content(message.content)) for message in result.messages]
 
 
-def context_of(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:
+def select_context(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:
     """Return what of the context goes to a server: the keys that were named for it, and nothing else."""
-    chosen = {key: context[key] for key in keys if key in context}
-    return chosen or None
+    selected = {key: context[key] for key in keys if key in context}
+    return selected or None

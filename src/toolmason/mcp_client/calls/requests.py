@@ -15,13 +15,13 @@ from mcp.client.extension import ClaimContext
 from mcp_types import CallToolResult, EmptyResult, GetPromptResult, PingRequest, ReadResourceResult
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.mcp_client import Relay
+from toolmason._core.define.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.calls.forwarding import about_of, passed, sent
-from toolmason.mcp_client.calls.tasks import GoingOn, StillWorking, TaskResult, finished
-from toolmason.mcp_client.identity import key_of
-from toolmason.mcp_client.remote_errors import loss_in
-from toolmason.mcp_client.session import Link
+from toolmason.mcp_client.calls.forwarding import make_request_key, forward, send_raw
+from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task
+from toolmason.mcp_client.identity import make_identity_key
+from toolmason.mcp_client.remote_errors import find_connection_loss
+from toolmason.mcp_client.session import UpstreamSession
 
 
 @dataclass(slots=True)
@@ -32,65 +32,65 @@ class ToolRequest:
     arguments: dict[str, Any]
     context: ToolContext[Any]
     meta: Mapping[str, Any] | None = None
-    relay: Relay | None = None
-    going_on: GoingOn | None = None
+    caller: UpstreamCaller | None = None
+    pending_tasks: PendingTasks | None = None
     """Where tasks may go on without whoever made the call."""
 
-    async def __call__(self, client: Any, link: Link) -> CallToolResult:
+    async def __call__(self, client: Any, session: UpstreamSession) -> CallToolResult:
         """Make it."""
-        with link.passages.opened(self.relay) as passage:
+        with session.forwarded.track(self.caller) as forwarded:
             meta = None if self.meta is None else dict(self.meta)
-            if passage is None:
-                if self.going_on is not None:
-                    return await self._pending(client, link, meta, self.going_on)
-                return await self._called(client, meta)
+            if forwarded is None:
+                if self.pending_tasks is not None:
+                    return await self._call_or_wait(client, session, meta, self.pending_tasks)
+                return await self._call(client, meta)
             params = {"name": self.name, "arguments": self.arguments, "_meta": meta}
-            answer = await passed(client, passage, ("tools/call", params), self._progress, link.passages)
+            answer = await forward(client, forwarded, ("tools/call", params), self._report_progress, session.forwarded)
             if answer.get("resultType") == "task":
                 found: CallToolResult
-                passage.relay.defer(passage.about, answer)
+                forwarded.caller.defer(forwarded.request_key, answer)
                 task = TaskResult.model_validate(answer, by_name=False)
-                found = await finished(task, self._about(client), passage)
-                passage.relay.answered("tools/call", self.name, found.model_dump(by_alias=True, mode="json"))
+                found = await wait_for_task(task, self._make_claim_context(client), forwarded)
+                forwarded.caller.record_answer("tools/call", self.name, found.model_dump(by_alias=True, mode="json"))
                 return found
             return CallToolResult.model_validate(answer, by_name=False)
 
-    async def _called(self, client: Any, meta: Any) -> CallToolResult:
+    async def _call(self, client: Any, meta: Any) -> CallToolResult:
         # A server that is asked for progress has to send it, also where nobody listens.
-        progress = self._progress if self.context.__followed__ else None
+        progress = self._report_progress if self.context.__followed__ else None
         found: CallToolResult = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
         return found
 
-    async def _pending(self, client: Any, link: Link, meta: Any, going_on: GoingOn) -> CallToolResult:
+    async def _call_or_wait(self, client: Any, session: UpstreamSession, meta: Any, pending_tasks: PendingTasks) -> CallToolResult:
         """Make a call whose task may go on alone, or wait for the task that it has begun before.
 
         Raises:
             RemoteError: the task is not done yet; the same call waits on.
         """
-        key = (key_of(link.headers), about_of("tools/call", {"name": self.name, "arguments": self.arguments}))
-        task, began = going_on.get(key), monotonic()
+        key = (make_identity_key(session.headers), make_request_key("tools/call", {"name": self.name, "arguments": self.arguments}))
+        task, started = pending_tasks.get(key), monotonic()
         try:
             if task is None:
-                return await self._called(client, meta)
-            found = await finished(task, self._about(client), wait=going_on.wait, at_once=True)
-        except StillWorking as working:
-            seconds = going_on.keep(key, working.task, began)
+                return await self._call(client, meta)
+            found = await wait_for_task(task, self._make_claim_context(client), wait=pending_tasks.wait, poll_now=True)
+        except TaskPending as pending:
+            seconds = pending_tasks.remember(key, pending.task, started)
             reason = (
-                f"the server has worked on task {working.task.task_id!r} for {seconds:.1f} s and is not done. "
+                f"the server has worked on task {pending.task.task_id!r} for {seconds:.1f} s and is not done. "
                 "The same call with the same arguments waits on and begins nothing anew"
             )
-            raise RemoteError(link.server.name, "task", reason, tool=self.name, retryable=True) from None
+            raise RemoteError(session.server.name, "task", reason, tool=self.name, retryable=True) from None
         except BaseException as error:
-            if loss_in(error) is None:  # a connection that is lost says nothing about the task
-                going_on.forget(key)
+            if find_connection_loss(error) is None:  # a connection that is lost says nothing about the task
+                pending_tasks.forget(key)
             raise
-        going_on.forget(key)
+        pending_tasks.forget(key)
         return found
 
-    def _about(self, client: Any) -> ClaimContext:
+    def _make_claim_context(self, client: Any) -> ClaimContext:
         return ClaimContext(session=client.session, tool_name=self.name, read_timeout_seconds=None)
 
-    async def _progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def _report_progress(self, done: float, total: float | None, message: str | None) -> None:
         await self.context.progress(done, total, message)
 
 
@@ -100,16 +100,16 @@ class PromptRequest:
 
     name: str
     arguments: dict[str, str]
-    relay: Relay | None = None
+    caller: UpstreamCaller | None = None
 
-    async def __call__(self, client: Any, link: Link) -> GetPromptResult:
+    async def __call__(self, client: Any, session: UpstreamSession) -> GetPromptResult:
         """Fetch it."""
-        with link.passages.opened(self.relay) as passage:
-            if passage is None:
+        with session.forwarded.track(self.caller) as forwarded:
+            if forwarded is None:
                 found: GetPromptResult = await client.get_prompt(self.name, self.arguments)
                 return found
             params = {"name": self.name, "arguments": self.arguments}
-            answer = await passed(client, passage, ("prompts/get", params), None, link.passages)
+            answer = await forward(client, forwarded, ("prompts/get", params), None, session.forwarded)
             return GetPromptResult.model_validate(answer, by_name=False)
 
 
@@ -118,15 +118,15 @@ class ReadRequest:
     """A resource to read."""
 
     uri: str
-    relay: Relay | None = None
+    caller: UpstreamCaller | None = None
 
-    async def __call__(self, client: Any, link: Link) -> ReadResourceResult:
+    async def __call__(self, client: Any, session: UpstreamSession) -> ReadResourceResult:
         """Read it."""
-        with link.passages.opened(self.relay) as passage:
-            if passage is None:
+        with session.forwarded.track(self.caller) as forwarded:
+            if forwarded is None:
                 found: ReadResourceResult = await client.read_resource(self.uri)
                 return found
-            answer = await passed(client, passage, ("resources/read", {"uri": self.uri}), None, link.passages)
+            answer = await forward(client, forwarded, ("resources/read", {"uri": self.uri}), None, session.forwarded)
             return ReadResourceResult.model_validate(answer, by_name=False)
 
 
@@ -136,19 +136,19 @@ class RawRequest:
 
     method: str
     params: Mapping[str, Any]
-    relay: Relay | None = None
+    caller: UpstreamCaller | None = None
 
-    async def __call__(self, client: Any, link: Link) -> dict[str, Any]:
+    async def __call__(self, client: Any, session: UpstreamSession) -> dict[str, Any]:
         """Send it."""
-        with link.passages.opened(self.relay) as passage:
-            if passage is None:
-                return await sent(client, self.method, self.params)
-            return await passed(client, passage, (self.method, self.params), None, link.passages)
+        with session.forwarded.track(self.caller) as forwarded:
+            if forwarded is None:
+                return await send_raw(client, self.method, self.params)
+            return await forward(client, forwarded, (self.method, self.params), None, session.forwarded)
 
 
-async def pinged(client: Any, link: Link) -> None:
+async def ping(client: Any, session: UpstreamSession) -> None:
     """Make a round trip."""
-    del link
+    del session
     if client.protocol_version >= "2026":
         await client.session.send_discover(client.protocol_version)
     else:

@@ -20,15 +20,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, CallToolResult, Request, RequestParams, Result
 from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from toolmason.mcp_client.calls.forwarding import Passage, answered_here, parted
-from toolmason.mcp_client.transport.http import LOST
+from toolmason.mcp_client.calls.forwarding import ForwardedRequest, answer_with_handlers, split_by_handler
+from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
 
-IDENTIFIER = "io.modelcontextprotocol/tasks"
-POLL_SECONDS = 1.0
-SHORTEST, LONGEST = 0.05, 30.0
-MISSES = 3
+EXTENSION_ID = "io.modelcontextprotocol/tasks"
+DEFAULT_POLL_SECONDS = 1.0
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 30.0
+MAX_FAILED_POLLS = 3
 """How many looks at a task may fail in a row, for want of a connection, before its call does."""
-REMEMBERED = 256
+MAX_PENDING_TASKS = 256
 """How many tasks of a server may go on while nobody waits for them; beyond that the oldest are forgotten."""
 
 
@@ -41,13 +41,13 @@ class TaskResult(Result):
     task_id: str = Field(alias="taskId")
     status: str = "working"
     poll_interval_ms: float | None = Field(default=None, alias="pollIntervalMs")
-    _answered: set[str] = PrivateAttr(default_factory=set)
+    _answered_keys: set[str] = PrivateAttr(default_factory=set)
     """What it has asked and was told: a server may go on showing a question for a while, and nobody is asked twice."""
 
     @property
-    def answered(self) -> set[str]:
+    def answered_keys(self) -> set[str]:
         """The keys of the questions that were answered."""
-        return self._answered
+        return self._answered_keys
 
 
 class _TaskParams(RequestParams):
@@ -63,13 +63,13 @@ class _TaskRequest(Request[_TaskParams, str]):
     params: _TaskParams
 
 
-_ANY: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class TasksExtension(ClientExtension):
     """Tells servers that we can wait for a task, and does so."""
 
-    identifier = IDENTIFIER
+    identifier = EXTENSION_ID
 
     def __init__(self, wait: float | None = None) -> None:
         super().__init__()
@@ -77,13 +77,13 @@ class TasksExtension(ClientExtension):
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """Return the result that we know how to finish."""
-        return (ResultClaim(result_type="task", model=TaskResult, resolve=self._finished),)
+        return (ResultClaim(result_type="task", model=TaskResult, resolve=self._resolve),)
 
-    async def _finished(self, task: TaskResult, context: ClaimContext) -> CallToolResult:
-        return await finished(task, context, wait=self._wait)
+    async def _resolve(self, task: TaskResult, context: ClaimContext) -> CallToolResult:
+        return await wait_for_task(task, context, wait=self._wait)
 
 
-class StillWorking(Exception):
+class TaskPending(Exception):
     """A task was waited for as long as was agreed, and goes on."""
 
     def __init__(self, task: TaskResult) -> None:
@@ -92,110 +92,110 @@ class StillWorking(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class GoingOn:
+class PendingTasks:
     """The tasks of a server that nobody waits for now, by what was called, and in whose name."""
 
     wait: float
-    _known: OrderedDict[tuple[str, str], tuple[TaskResult, float]] = field(default_factory=OrderedDict)
+    _tasks: OrderedDict[tuple[str, str], tuple[TaskResult, float]] = field(default_factory=OrderedDict)
 
     def get(self, key: tuple[str, str]) -> TaskResult | None:
         """Return the task that a call has begun before."""
-        found = self._known.get(key)
+        found = self._tasks.get(key)
         return None if found is None else found[0]
 
-    def keep(self, key: tuple[str, str], task: TaskResult, began: float) -> float:
+    def remember(self, key: tuple[str, str], task: TaskResult, started: float) -> float:
         """Remember a task, and return for how many seconds it has been known."""
-        _, since = self._known.setdefault(key, (task, began))
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
+        _, since = self._tasks.setdefault(key, (task, started))
+        if len(self._tasks) > MAX_PENDING_TASKS:
+            self._tasks.popitem(last=False)
         return monotonic() - since
 
     def forget(self, key: tuple[str, str]) -> None:
         """Let go of a task that has come to its end."""
-        self._known.pop(key, None)
+        self._tasks.pop(key, None)
 
 
-async def finished(
+async def wait_for_task(
     task: TaskResult,
     context: ClaimContext,
-    passage: Passage | None = None,
+    forwarded: ForwardedRequest | None = None,
     *,
     wait: float | None = None,
-    at_once: bool = False,
+    poll_now: bool = False,
 ) -> CallToolResult:
     """Wait for the end of a task; what it asks goes to the application, or to the client for whom it was begun.
 
     Raises:
         StillWorking: `wait` seconds were not enough.
     """
-    ends = math.inf if wait is None else monotonic() + wait
-    pause = 0.0 if at_once else _pause(task.poll_interval_ms)
-    look = _Look(context, task.task_id)
+    deadline = math.inf if wait is None else monotonic() + wait
+    delay = 0.0 if poll_now else _get_poll_delay(task.poll_interval_ms)
+    poll = _TaskPoller(context, task.task_id)
     try:
         while True:
-            await asyncio.sleep(min(pause, max(0.0, ends - monotonic())))
-            state = await look()
+            await asyncio.sleep(min(delay, max(0.0, deadline - monotonic())))
+            state = await poll()
             status = state.get("status")
             if status == "completed":
                 return CallToolResult.model_validate(state.get("result") or {"content": []}, by_name=False)
             if status == "failed":
-                raise _failure(state.get("error"))
+                raise _make_task_error(state.get("error"))
             if status == "cancelled":
                 raise MCPError(INTERNAL_ERROR, "the server cancelled the task")
             if status == "input_required":
-                await _answer(context, task, state.get("inputRequests"), passage)
-            if monotonic() >= ends:
-                raise StillWorking(task)
-            pause = _pause(state.get("pollIntervalMs"))
+                await _answer_questions(context, task, state.get("inputRequests"), forwarded)
+            if monotonic() >= deadline:
+                raise TaskPending(task)
+            delay = _get_poll_delay(state.get("pollIntervalMs"))
     except asyncio.CancelledError:
         with suppress(Exception):
-            await asyncio.wait_for(_ask(context, "tasks/cancel", task.task_id), 1.0)
+            await asyncio.wait_for(_send_task_request(context, "tasks/cancel", task.task_id), 1.0)
         raise
 
 
-class _Look:
+class _TaskPoller:
     """Looks at a task again and again; a look that is lost on the way costs that look, and not the task."""
 
     def __init__(self, context: ClaimContext, task_id: str) -> None:
-        self._context, self._task_id, self._missed = context, task_id, 0
+        self._context, self._task_id, self._failures = context, task_id, 0
 
     async def __call__(self) -> dict[str, Any]:
         try:
-            state = await _ask(self._context, "tasks/get", self._task_id)
+            state = await _send_task_request(self._context, "tasks/get", self._task_id)
         except MCPError as error:
-            self._missed += 1
-            if error.code != LOST or self._missed >= MISSES:
+            self._failures += 1
+            if error.code != CONNECTION_LOST_CODE or self._failures >= MAX_FAILED_POLLS:
                 raise
             return {}
-        self._missed = 0
+        self._failures = 0
         return state
 
 
-def _failure(error: Any) -> MCPError:
+def _make_task_error(error: Any) -> MCPError:
     """Return what a server says went wrong; it may say it in no form at all."""
-    said = error if isinstance(error, dict) else {}
-    code, message = said.get("code"), said.get("message")
+    details = error if isinstance(error, dict) else {}
+    code, message = details.get("code"), details.get("message")
     return MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(message or "the task failed"))
 
 
-def _pause(milliseconds: Any) -> float:
-    known = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
-    return min(max(milliseconds / 1000 if known else POLL_SECONDS, SHORTEST), LONGEST)
+def _get_poll_delay(milliseconds: Any) -> float:
+    is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    return min(max(milliseconds / 1000 if is_number else DEFAULT_POLL_SECONDS, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 
-async def _ask(context: ClaimContext, method: str, task_id: str, **more: Any) -> dict[str, Any]:
-    params = _TaskParams.model_validate({"taskId": task_id, **more})
-    answer: dict[str, Any] = await context.session.send_request(_TaskRequest(method=method, params=params), _ANY)
+async def _send_task_request(context: ClaimContext, method: str, task_id: str, **fields: Any) -> dict[str, Any]:
+    params = _TaskParams.model_validate({"taskId": task_id, **fields})
+    answer: dict[str, Any] = await context.session.send_request(_TaskRequest(method=method, params=params), _RAW_RESULT)
     return answer
 
 
-async def _answer(context: ClaimContext, task: TaskResult, requests: Any, passage: Passage | None) -> None:
-    if not isinstance(requests, dict):
+async def _answer_questions(context: ClaimContext, task: TaskResult, questions: Any, forwarded: ForwardedRequest | None) -> None:
+    if not isinstance(questions, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
-    if not (new := {key: raw for key, raw in requests.items() if key not in task.answered}):
+    if not (unanswered := {key: raw for key, raw in questions.items() if key not in task.answered_keys}):
         return
-    theirs, ours = ({}, new) if passage is None else parted(new, passage.own)
-    found = dict(await passage.relay.forward(task.task_id, theirs, None)) if passage is not None and theirs else {}
-    responses = {**found, **await answered_here(context.session, ours)}
-    await _ask(context, "tasks/update", task.task_id, inputResponses=responses)
-    task.answered.update(new)
+    client_questions, own_questions = ({}, unanswered) if forwarded is None else split_by_handler(unanswered, forwarded.handled)
+    client_answers = dict(await forwarded.caller.forward(task.task_id, client_questions, None)) if forwarded is not None and client_questions else {}
+    responses = {**client_answers, **await answer_with_handlers(context.session, own_questions)}
+    await _send_task_request(context, "tasks/update", task.task_id, inputResponses=responses)
+    task.answered_keys.update(unanswered)

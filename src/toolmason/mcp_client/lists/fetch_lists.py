@@ -18,46 +18,46 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from toolmason._core.catalog.catalog import as_named
+from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import Wired
+from toolmason._core.remote.protocol import RawResources
 from toolmason._core.values.content import ResourceLink
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.calls.remote_tools import Call, Fetch, RemotePrompt, RemoteTool
-from toolmason.mcp_client.lists.pins import held_back
-from toolmason.mcp_client.server_options import Server
+from toolmason.mcp_client.calls.remote_tools import CallTool, FetchPrompt, RemotePrompt, RemoteTool
+from toolmason.mcp_client.lists.pins import select_approved
+from toolmason.mcp_client.server_options import ServerSpec
 
 _log = logging.getLogger("toolmason.mcp")
 
-PAGES: Final = 100
-TOOLS: Final = 2000
+MAX_PAGES: Final = 100
+MAX_ENTRIES: Final = 2000
 
 
 @dataclass(slots=True, eq=False)
-class Lists:
+class ServerLists:
     """What a server offers, and until when that is fresh."""
 
     tools: Sequence[Tool] = ()
     prompts: Sequence[Prompt] = ()
     resources: Sequence[ResourceLink] = ()
-    expires: float = 0.0
-    wired: Wired = field(default_factory=Wired)
-    vouched: bool = True
+    expires_at: float = 0.0
+    raw_resources: RawResources = field(default_factory=RawResources)
+    has_ttl: bool = True
     """Whether the server itself says how long they are good; one that says 0 does not."""
 
     @property
-    def fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether the lists need not be fetched again."""
-        return time.monotonic() < self.expires
+        return time.monotonic() < self.expires_at
 
 
-class Listed(ABC):
+class ServerListsMixin(ABC):
     """A server of which lists are known."""
 
     @property
     @abstractmethod
-    def lists(self) -> Lists:
+    def lists(self) -> ServerLists:
         """What it is known to offer, and until when that is fresh."""
 
     @property
@@ -76,127 +76,127 @@ class Listed(ABC):
         return self.lists.resources
 
     @property
-    def wired(self) -> Wired:
+    def raw_resources(self) -> RawResources:
         """The resources as the wire has them."""
-        return self.lists.wired
+        return self.lists.raw_resources
 
 
 async def fetch_lists(
     client: Any,
-    server: Server,
-    known: Mapping[str, Mapping[str, Any]],
-    call: Call,
-    prompt: Fetch,
-) -> Lists:
+    server: ServerSpec,
+    definitions: Mapping[str, Mapping[str, Any]],
+    call_tool: CallTool,
+    fetch_prompt: FetchPrompt,
+) -> ServerLists:
     """Return everything that a server offers.
 
     Raises:
         RemoteError: its pages never end, or it offers more than we take.
     """
-    can = client.server_capabilities
-    entries, ttl = await _tools(client, server)
+    capabilities = client.server_capabilities
+    entries, ttl = await _fetch_tools(client, server)
     tools = [
-        RemoteTool(server.name, entry, call, known.get(entry.name) or _raw(entry), server.timeout)
-        for entry in _once(entries, server)
+        RemoteTool(server.name, entry, call_tool, definitions.get(entry.name) or _dump_entry(entry), server.timeout)
+        for entry in _drop_duplicates(entries, server)
     ]
     prompts: list[Prompt] = []
     links: list[ResourceLink] = []
-    wired = Wired()
-    if can is not None and can.prompts is not None:
-        found, _ = await _tolerated(client.list_prompts, "prompts", server)
-        prompts = [RemotePrompt(server.name, entry, prompt) for entry in found]
-    if can is not None and can.resources is not None:
-        found, _ = await _tolerated(client.list_resources, "resources", server)
-        links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in found]
-        templates = await _templates(client, server)
-        wired = Wired({str(entry.uri): _raw(entry) for entry in found}, tuple(map(_raw, templates)))
-    return Lists(_chosen(tools, server), prompts, links, time.monotonic() + _freshness(server, ttl), wired, ttl != 0)
+    raw_resources = RawResources()
+    if capabilities is not None and capabilities.prompts is not None:
+        listed, _ = await _fetch_optional(client.list_prompts, "prompts", server)
+        prompts = [RemotePrompt(server.name, entry, fetch_prompt) for entry in listed]
+    if capabilities is not None and capabilities.resources is not None:
+        listed, _ = await _fetch_optional(client.list_resources, "resources", server)
+        links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed]
+        templates = await _fetch_templates(client, server)
+        raw_resources = RawResources({str(entry.uri): _dump_entry(entry) for entry in listed}, tuple(map(_dump_entry, templates)))
+    return ServerLists(_select_tools(tools, server), prompts, links, time.monotonic() + _choose_ttl(server, ttl), raw_resources, ttl != 0)
 
 
-def _freshness(server: Server, hint: float | None) -> float:
+def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:
     """Return for how many seconds a list is good.
 
     A server that has nothing to say about it says 0, because the protocol wants a number: the SDK fills it in.
     """
-    return hint if hint and server.cache_ttl else server.cache_ttl
+    return server_ttl if server_ttl and server.cache_ttl else server.cache_ttl
 
 
-async def _pages(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
-    found: list[Any] = []
+async def _fetch_pages(fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec) -> tuple[list[Any], float | None]:
+    entries: list[Any] = []
     cursor: str | None = None
-    seen: set[str] = set()
+    seen_cursors: set[str] = set()
     ttl: float | None = None
-    for _ in range(PAGES):
+    for _ in range(MAX_PAGES):
         page = await fetch(cursor=cursor)
-        found.extend(getattr(page, what))
-        if len(found) > TOOLS:
-            raise RemoteError(server.name, "list", f"it offers more than {TOOLS} {what}")
+        entries.extend(getattr(page, kind))
+        if len(entries) > MAX_ENTRIES:
+            raise RemoteError(server.name, "list", f"it offers more than {MAX_ENTRIES} {kind}")
         if "ttl_ms" in page.model_fields_set:
-            hint = page.ttl_ms / 1000
-            ttl = hint if ttl is None else min(ttl, hint)
+            page_ttl = page.ttl_ms / 1000
+            ttl = page_ttl if ttl is None else min(ttl, page_ttl)
         cursor = page.next_cursor
         if not cursor:
-            return found, ttl
-        if cursor in seen:
-            raise RemoteError(server.name, "list", f"the pages of its {what} go round in a circle")
-        seen.add(cursor)
-    raise RemoteError(server.name, "list", f"its {what} do not end after {PAGES} pages")
+            return entries, ttl
+        if cursor in seen_cursors:
+            raise RemoteError(server.name, "list", f"the pages of its {kind} go round in a circle")
+        seen_cursors.add(cursor)
+    raise RemoteError(server.name, "list", f"its {kind} do not end after {MAX_PAGES} pages")
 
 
-async def _tools(client: Any, server: Server) -> tuple[list[Any], float | None]:
+async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], float | None]:
     """Fetch the tools; a server that announces none may have prompts and resources, and not know the question."""
     try:
-        return await _pages(client.list_tools, "tools", server)
+        return await _fetch_pages(client.list_tools, "tools", server)
     except MCPError as error:
-        can = client.server_capabilities
-        if error.code != METHOD_NOT_FOUND or can is None or can.tools is not None:
+        capabilities = client.server_capabilities
+        if error.code != METHOD_NOT_FOUND or capabilities is None or capabilities.tools is not None:
             raise
         return [], None
 
 
-async def _tolerated(fetch: Callable[..., Awaitable[Any]], what: str, server: Server) -> tuple[list[Any], float | None]:
+async def _fetch_optional(fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec) -> tuple[list[Any], float | None]:
     """Fetch a list that a server may announce and not have."""
     try:
-        return await _pages(fetch, what, server)
+        return await _fetch_pages(fetch, kind, server)
     except (MCPError, ValueError) as error:
-        _log.warning("server %r: its %s cannot be listed: %s", server.name, what, type(error).__name__)
+        _log.warning("server %r: its %s cannot be listed: %s", server.name, kind, type(error).__name__)
         return [], None
 
 
-async def _templates(client: Any, server: Server) -> list[Any]:
+async def _fetch_templates(client: Any, server: ServerSpec) -> list[Any]:
     """Fetch the templates; a server may have resources and not know the question."""
     try:
-        found, _ = await _pages(client.list_resource_templates, "resource_templates", server)
+        templates, _ = await _fetch_pages(client.list_resource_templates, "resource_templates", server)
     except (MCPError, ValueError):
         return []
-    return found
+    return templates
 
 
-def _raw(entry: Any) -> dict[str, Any]:
+def _dump_entry(entry: Any) -> dict[str, Any]:
     """Return an entry as the wire had it."""
-    found: dict[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
-    return found
+    raw: dict[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return raw
 
 
-def _once(entries: Sequence[Any], server: Server) -> list[Any]:
+def _drop_duplicates(entries: Sequence[Any], server: ServerSpec) -> list[Any]:
     """Leave out names that a server gives to two tools: which one was meant cannot be known."""
     counts = Counter(entry.name for entry in entries)
-    twice = {name for name, count in counts.items() if count > 1}
-    for name in sorted(twice):
+    duplicates = {name for name, count in counts.items() if count > 1}
+    for name in sorted(duplicates):
         _log.warning("server %r: it offers %d tools named %r; none of them is used", server.name, counts[name], name)
-    return [entry for entry in entries if entry.name not in twice]
+    return [entry for entry in entries if entry.name not in duplicates]
 
 
-def _chosen(tools: Sequence[Tool], server: Server) -> list[Tool]:
+def _select_tools(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
     """Return the tools that the application wants, under the names it wants."""
-    kept = [
+    selected = [
         tool
         for tool in tools
         if any(fnmatchcase(tool.name, pattern) for pattern in server.include)
         and not any(fnmatchcase(tool.name, pattern) for pattern in server.exclude)
     ]
     if server.pin == "lock":
-        kept = held_back(kept, server)
+        selected = select_approved(selected, server)
     prefix = server.prefix or ""
-    named = [as_named(tool, server.rename.get(tool.name, f"{prefix}{tool.name}")) for tool in kept]
-    return sorted(named, key=lambda tool: tool.name)
+    renamed = [rename_tool(tool, server.rename.get(tool.name, f"{prefix}{tool.name}")) for tool in selected]
+    return sorted(renamed, key=lambda tool: tool.name)

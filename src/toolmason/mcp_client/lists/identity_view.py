@@ -12,81 +12,81 @@ from typing import Any
 from typing_extensions import override
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import Health, Host, Remote, Watcher
+from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, Watcher
 from toolmason._core.values.content import Content
-from toolmason.mcp_client.lists.fetch_lists import Listed, Lists
-from toolmason.mcp_client.lists.list_cache import Offer
+from toolmason.mcp_client.lists.fetch_lists import ServerListsMixin, ServerLists
+from toolmason.mcp_client.lists.list_cache import ListCache
 
 
-class Seen(Listed):
+class IdentityView(ServerListsMixin):
     """One server, for one identity."""
 
     def __init__(
-        self, server: Remote, choose: Callable[[], Awaitable[Offer]], context: ToolContext[Any] | None
+        self, connection: Remote, get_cache: Callable[[], Awaitable[ListCache]], context: ToolContext[Any] | None
     ) -> None:
-        self.name, self.server, self.required = server.name, server.server, server.required
-        self._lists = Lists()
-        self._server, self._choose, self._context = server, choose, context
-        self._changed: list[Watcher] = []
+        self.name, self.server, self.required = connection.name, connection.server, connection.required
+        self._lists = ServerLists()
+        self._connection, self._get_cache, self._context = connection, get_cache, context
+        self._watchers: list[Watcher] = []
 
     @property
     @override
-    def lists(self) -> Lists:
+    def lists(self) -> ServerLists:
         """What it offers to the identity."""
         return self._lists
 
-    def watch(self, changed: Watcher) -> None:
+    def watch(self, callback: Watcher) -> None:
         """Have `changed` called when the lists of this view change."""
-        self._changed.append(changed)
+        self._watchers.append(callback)
 
-    async def prepare(self, *, doubtful: bool = False) -> None:
+    async def prepare(self, *, revalidate: bool = False) -> None:
         """Have the lists of the identity, fetched where they are missing or stale."""
-        offer = await self._choose()
+        cache = await self._get_cache()
         try:
-            self._have(await offer.ready(doubtful=doubtful))
+            self._set_lists(await cache.get_lists(revalidate=revalidate))
         except BaseException:
-            self._have(offer.lists)  # the last good ones, where they may be served
+            self._set_lists(cache.lists)  # the last good ones, where they may be served
             raise
 
     async def refresh(self) -> None:
         """Fetch the lists of the identity in any case."""
-        self._have(await (await self._choose()).fetch())
+        self._set_lists(await (await self._get_cache()).fetch())
 
     def clear_cache(self) -> None:
         """Forget the lists, for everybody."""
-        self._server.clear_cache()
-        self._have(Lists())
+        self._connection.clear_cache()
+        self._set_lists(ServerLists())
 
     async def health(self) -> Health:
         """Make a round trip, in the name of the toolbox."""
-        return await self._server.health()
+        return await self._connection.health()
 
     async def aclose(self) -> None:
         """Close the connections, for everybody."""
-        await self._server.aclose()
+        await self._connection.aclose()
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
-        return await self._server.read(uri, self._context if context is None else context)
+        return await self._connection.read(uri, self._context if context is None else context)
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
         """Return the completions for an argument."""
-        return await self._server.complete(params, context)
+        return await self._connection.complete(params, context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Hear of changes of these resources, and of no others."""
-        await self._server.subscribe(uris)
+        await self._connection.subscribe(uris)
 
-    def host_by(self, host: Host) -> None:
+    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Take another host, for everybody."""
-        self._server.host_by(host)
+        self._connection.set_handlers(handlers)
 
-    def seen_by(self, context: ToolContext[Any] | None) -> Remote:
+    def for_identity(self, context: ToolContext[Any] | None) -> Remote:
         """Return the server with the lists of somebody else."""
-        return self._server.seen_by(context)
+        return self._connection.for_identity(context)
 
-    def _have(self, lists: Lists) -> None:
+    def _set_lists(self, lists: ServerLists) -> None:
         if lists is not self.lists:
             self._lists = lists
-            for changed in self._changed:
-                changed(None)
+            for watcher in self._watchers:
+                watcher(None)

@@ -16,36 +16,36 @@ from contextvars import Context
 from typing import Final
 
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.lists.fetch_lists import Lists
-from toolmason.mcp_client.pool import LONGEST_PAUSE, ROUNDS, aside, called_off, outcome
-from toolmason.mcp_client.remote_errors import reason_of
-from toolmason.mcp_client.server_options import Server
+from toolmason.mcp_client.lists.fetch_lists import ServerLists
+from toolmason.mcp_client.pool import MAX_RETRY_DELAY, MAX_WAIT_ROUNDS, start_task, make_cancelled_error, wait_for_result
+from toolmason.mcp_client.remote_errors import format_reason
+from toolmason.mcp_client.server_options import ServerSpec
 
-LONG_SECONDS: Final = 1.0
+SLOW_FAILURE_SECONDS: Final = 1.0
 """From here on a failure is one that whoever needs the lists need not wait for again."""
-FIRST_RETRY = 1.0
+FIRST_RETRY_DELAY = 1.0
 """Seconds until the first try in the background; each pause is twice the one before."""
 
 
-class Offer:
+class ListCache:
     """What a server is known to offer to one identity."""
 
-    def __init__(self, server: Server, fetch: Callable[[], Awaitable[Lists]], changed: Callable[[], None]) -> None:
-        self.server, self._get, self._changed = server, fetch, changed
-        self.lists = Lists()
-        self._listing: concurrent.futures.Future[Lists] | None = None
+    def __init__(self, server: ServerSpec, fetch: Callable[[], Awaitable[ServerLists]], on_change: Callable[[], None]) -> None:
+        self.server, self._fetch_lists, self._on_change = server, fetch, on_change
+        self.lists = ServerLists()
+        self._in_flight: concurrent.futures.Future[ServerLists] | None = None
         self._lock = threading.Lock()
-        self._closings = 0
-        self._down: RemoteError | None = None
-        self._failed = False
-        self._retry: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+        self._close_count = 0
+        self._slow_error: RemoteError | None = None
+        self._has_failed = False
+        self._retry_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
 
     @property
-    def sound(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the lists are fresh, and the last try to have them did not fail."""
-        return self.lists.fresh and not self._failed
+        return self.lists.is_fresh and not self._has_failed
 
-    async def ready(self, *, doubtful: bool = False) -> Lists:
+    async def get_lists(self, *, revalidate: bool = False) -> ServerLists:
         """Return the lists, fetching them where they are missing or stale; not where that took long in vain.
 
         Where they are in doubt, because something is not in them, they are fetched unless the server vouches for them.
@@ -54,109 +54,109 @@ class Offer:
         Raises:
             RemoteError: they cannot be had.
         """
-        known, down = self.lists, self._down
-        if known.fresh and (known.vouched or not doubtful):
-            return known
-        if down is not None and self._is_tried():
-            reason = f"{down.reason}; it is tried again in the background"
-            raise RemoteError(down.server, down.phase, reason, stderr=down.stderr, retryable=down.retryable)
+        cached, error = self.lists, self._slow_error
+        if cached.is_fresh and (cached.has_ttl or not revalidate):
+            return cached
+        if error is not None and self._is_retrying():
+            reason = f"{error.reason}; it is tried again in the background"
+            raise RemoteError(error.server, error.phase, reason, stderr=error.stderr, retryable=error.retryable)
         return await self.fetch()
 
-    async def fetch(self, *, later: bool = True) -> Lists:
+    async def fetch(self, *, retry_in_background: bool = True) -> ServerLists:
         """Fetch the lists; who comes meanwhile waits for the same. Where it fails, try again `later`.
 
         Raises:
             RemoteError: they cannot be had.
         """
-        closings = self._closings
-        for _ in range(ROUNDS):
+        close_count = self._close_count
+        for _ in range(MAX_WAIT_ROUNDS):
             with self._lock:
-                listing = self._listing
-                mine = listing is None
-                if listing is None:
-                    listing = self._listing = concurrent.futures.Future()
-            if mine:
-                aside(self._fetching(listing))
+                future = self._in_flight
+                is_first = future is None
+                if future is None:
+                    future = self._in_flight = concurrent.futures.Future()
+            if is_first:
+                start_task(self._run_fetch(future))
             try:
-                found = await outcome(listing)
+                fetched = await wait_for_result(future)
             except RemoteError as error:
                 # Who we are does not change by waiting; whoever knows it asks with the next need.
-                wanted = later and closings == self._closings
-                if wanted and (error.phase != "authorize" or self._down is not None):
-                    self._try_later()
+                may_retry = retry_in_background and close_count == self._close_count
+                if may_retry and (error.phase != "authorize" or self._slow_error is not None):
+                    self._start_retrying()
                 raise
-            if found is not None:
-                return found
-        raise called_off(self.server.name, "list")
+            if fetched is not None:
+                return fetched
+        raise make_cancelled_error(self.server.name, "list")
 
-    async def _fetching(self, listing: concurrent.futures.Future[Lists]) -> None:
-        started, closings = time.monotonic(), self._closings
+    async def _run_fetch(self, future: concurrent.futures.Future[ServerLists]) -> None:
+        started, close_count = time.monotonic(), self._close_count
         try:
-            lists = await self._get()
+            lists = await self._fetch_lists()
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
-            own = error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", reason_of(error))
-            self._over()
-            self._failed = True
-            slow = time.monotonic() - started >= self._long()
-            self._down = own if slow and closings == self._closings else None
+            remote_error = error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", format_reason(error))
+            self._clear_in_flight()
+            self._has_failed = True
+            was_slow = time.monotonic() - started >= self._get_slow_threshold()
+            self._slow_error = remote_error if was_slow and close_count == self._close_count else None
             if not self.server.serve_stale:
-                self.forget()
-            listing.set_exception(own)
+                self.clear()
+            future.set_exception(remote_error)
         except BaseException:
-            self._over()
-            listing.cancel()
+            self._clear_in_flight()
+            future.cancel()
             raise
         else:
-            self._over()
-            self.lists, self._down, self._failed = lists, None, False
-            self._changed()
-            listing.set_result(lists)
+            self._clear_in_flight()
+            self.lists, self._slow_error, self._has_failed = lists, None, False
+            self._on_change()
+            future.set_result(lists)
 
-    def _over(self) -> None:
+    def _clear_in_flight(self) -> None:
         with self._lock:
-            self._listing = None
+            self._in_flight = None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget the lists; the next need fetches them."""
-        self.lists = Lists()
-        self._changed()
+        self.lists = ServerLists()
+        self._on_change()
 
-    def wake(self) -> None:
+    def retry_now(self) -> None:
         """Have the next need ask again: the server has answered something else."""
-        self._down = None
+        self._slow_error = None
 
-    def _long(self) -> float:
+    def _get_slow_threshold(self) -> float:
         """Return from how many seconds on a failure has kept its callers waiting."""
-        return 0.9 * min(LONG_SECONDS, self.server.connect_timeout, self.server.timeout or LONG_SECONDS)
+        return 0.9 * min(SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.timeout or SLOW_FAILURE_SECONDS)
 
-    def _is_tried(self) -> bool:
+    def _is_retrying(self) -> bool:
         """Tell whether somebody tries in the background: a loop may have ended, and its tasks with it."""
-        return self._retry is not None and not self._retry[1].done() and self._retry[0].is_running()
+        return self._retry_task is not None and not self._retry_task[1].done() and self._retry_task[0].is_running()
 
-    def _try_later(self) -> None:
+    def _start_retrying(self) -> None:
         """Try again in the background, until the server is there or the toolbox is closed."""
-        if self._is_tried():
+        if self._is_retrying():
             return
 
-        async def again() -> None:
-            pause = FIRST_RETRY
-            while not self.lists.fresh:
-                await asyncio.sleep(pause)
+        async def retry() -> None:
+            delay = FIRST_RETRY_DELAY
+            while not self.lists.is_fresh:
+                await asyncio.sleep(delay)
                 with contextlib.suppress(RemoteError):
-                    await self.fetch(later=False)
+                    await self.fetch(retry_in_background=False)
                     return
-                pause = min(pause * 2, LONGEST_PAUSE)
+                delay = min(delay * 2, MAX_RETRY_DELAY)
 
         loop = asyncio.get_running_loop()
-        self._retry = (loop, loop.create_task(again(), context=Context()))
+        self._retry_task = (loop, loop.create_task(retry(), context=Context()))
 
     def close(self) -> None:
         """Forget the lists, and stop trying."""
-        self._closings += 1
-        if self._retry is not None:
-            loop, task = self._retry
-            self._retry = None
+        self._close_count += 1
+        if self._retry_task is not None:
+            loop, task = self._retry_task
+            self._retry_task = None
             if loop.is_running():
                 loop.call_soon_threadsafe(task.cancel)
-        self._down = None
-        self.forget()
+        self._slow_error = None
+        self.clear()

@@ -14,29 +14,29 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.arguments.bind import nesting
+from toolmason._core.arguments.bind import measure_nesting
 
-LINE_BYTES: Final = 16 * 1024 * 1024
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """The longest line that is taken."""
-DEPTH: Final = 128
-_SCANNED: Final = 64 * 1024
-_PRUNED: Final = 1024 * 1024
+MAX_DEPTH: Final = 128
+_ID_SCAN_BYTES: Final = 64 * 1024
+_MAX_PRUNED_BYTES: Final = 1024 * 1024
 # A string without an end matches to the end of the text: the search must not begin anew at each quote in it.
-_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-_ID: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
+_TOKEN_PATTERN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_ID_PATTERN: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line is longer than the cap."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Lines:
+class LineSplitter:
     """Splits bytes into lines, looking at each byte once."""
 
-    cap: int = LINE_BYTES
+    max_bytes: int = MAX_LINE_BYTES
     _parts: list[bytes] = field(default_factory=list)
-    _held: int = 0
+    _buffered_bytes: int = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the lines that a chunk completes.
@@ -45,31 +45,31 @@ class Lines:
             TooLong: a line is over the cap.
         """
         first, *rest = chunk.split(b"\n")
-        for end in rest:
+        for following in rest:
             line = b"".join((*self._parts, first))
-            self._parts, self._held = [], 0
+            self._parts, self._buffered_bytes = [], 0
             self._check(len(line))
             yield line
-            first = end
+            first = following
         if first:
             self._parts.append(first)
-            self._held += len(first)
-            self._check(self._held)
+            self._buffered_bytes += len(first)
+            self._check(self._buffered_bytes)
 
     def _check(self, size: int) -> None:
-        if size > self.cap:
-            raise TooLong(f"a line is longer than the limit of {self.cap} bytes")
+        if size > self.max_bytes:
+            raise LineTooLong(f"a line is longer than the limit of {self.max_bytes} bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableMessage:
     """A line that is no message: why, and the id of what it would have answered."""
 
     reason: str
     id: int | str | None = None
 
 
-def read_line(line: bytes, lists: Container[Any] = ()) -> dict[str, Any] | Unreadable | None:
+def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] | UnreadableMessage | None:
     """Return the JSON object that a line is; `None` for text that is no attempt at one, such as a banner.
 
     `lists` are the ids of questions for a list: of such an answer, only the entry that is too deep is lost.
@@ -77,21 +77,21 @@ def read_line(line: bytes, lists: Container[Any] = ()) -> dict[str, Any] | Unrea
     text = line.strip()
     if not text.startswith(b"{"):
         return None
-    if text.count(b"[") + text.count(b"{") > DEPTH and nesting(text.decode("utf-8", "replace"), DEPTH) > DEPTH:
-        asked = id_in(text)
-        if asked is None or asked not in lists or len(text) > _PRUNED:
-            return Unreadable(f"it is nested deeper than {DEPTH} levels", asked)
-        text = pruned(text)
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and measure_nesting(text.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH:
+        request_id = find_id(text)
+        if request_id is None or request_id not in list_ids or len(text) > _MAX_PRUNED_BYTES:
+            return UnreadableMessage(f"it is nested deeper than {MAX_DEPTH} levels", request_id)
+        text = prune(text)
     try:
         data = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError) as error:
-        return Unreadable(f"it is not valid JSON: {str(error)[:160]}", id_in(text))
-    if repeats_a_key(text, data):
-        return Unreadable("a key stands twice in one object", id_in(text))
+        return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
+    if has_duplicate_key(text, data):
+        return UnreadableMessage("a key stands twice in one object", find_id(text))
     return data if isinstance(data, dict) else None
 
 
-def repeats_a_key(text: bytes, data: Any) -> bool:
+def has_duplicate_key(text: bytes, data: Any) -> bool:
     """Tell whether an object in a text has a key twice; `data` is what the text was read as.
 
     Two readers would take two different values of it, and one of them may be who checked it. Written again, the data
@@ -103,48 +103,48 @@ def repeats_a_key(text: bytes, data: Any) -> bool:
     except ValueError:
         pass  # a number that cannot be written
     try:
-        json.loads(text, object_pairs_hook=_unique)
-    except _Twice:
+        json.loads(text, object_pairs_hook=_reject_duplicates)
+    except _DuplicateKey:
         return True
     except (ValueError, RecursionError):
         return False
     return False
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """A key stands twice in one object."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> None:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
     if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
-        raise _Twice
+        raise _DuplicateKey
 
 
-def pruned(text: bytes, depth: int = DEPTH) -> bytes:
+def prune(text: bytes, max_depth: int = MAX_DEPTH) -> bytes:
     """Return JSON without what is nested deeper than `depth`; a null stands for it."""
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     level = start = 0
-    for found in _TOKENS.finditer(text):
-        token = found[0]
+    for match in _TOKEN_PATTERN.finditer(text):
+        token = match[0]
         if token in b"[{":
             level += 1
-            if level == depth + 1:
-                kept.append(text[start : found.start()])
+            if level == max_depth + 1:
+                parts.append(text[start : match.start()])
         elif token in b"]}":
-            if level == depth + 1:
-                kept.append(b"null")
-                start = found.end()
+            if level == max_depth + 1:
+                parts.append(b"null")
+                start = match.end()
             level -= 1
-    return b"".join((*kept, text[start:] if level <= depth else b""))
+    return b"".join((*parts, text[start:] if level <= max_depth else b""))
 
 
-def id_in(text: bytes) -> int | str | None:
+def find_id(text: bytes) -> int | str | None:
     """Return the id of a message that cannot be read, by looking at its beginning and its end."""
-    found = _ID.search(text[:_SCANNED]) or _ID.search(text[-_SCANNED:])
-    if found is None:
+    match = _ID_PATTERN.search(text[:_ID_SCAN_BYTES]) or _ID_PATTERN.search(text[-_ID_SCAN_BYTES:])
+    if match is None:
         return None
     try:
-        value = from_json(found[1])
+        value = from_json(match[1])
     except ValueError:
         return None
     return value if isinstance(value, int | str) else None

@@ -26,233 +26,233 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import from_json, to_json
 
-from toolmason._core.call.long_results import keep_for, let_go
-from toolmason._core.run.eager_task import Rest, first_step
+from toolmason._core.call.long_results import set_result_owner, reset_result_owner
+from toolmason._core.run.eager_task import Suspended, run_until_first_await
 from toolmason.errors import Abort, ApprovalRequired, ToolCallError, UnknownTool
-from toolmason.mcp_client.transport.framing import repeats_a_key
-from toolmason.mcp_server.call_tool import Inquiry, trace_in
-from toolmason.mcp_server.client_requests import Caller
+from toolmason.mcp_client.transport.framing import has_duplicate_key
+from toolmason.mcp_server.call_tool import RequestInfo, get_trace_context
+from toolmason.mcp_server.client_requests import ClientProxy
 from toolmason.mcp_server.handlers import TTL_MS
 from toolmason.mcp_server.http.guard import Headers, Receive, Send
 from toolmason.mcp_server.http.owner import Identity
-from toolmason.mcp_server.in_flight import CalledOff, Request, Underway
-from toolmason.mcp_server.lists import Facts
+from toolmason.mcp_server.in_flight import RequestCancelled, RequestKey, InFlight
+from toolmason.mcp_server.lists import ToolTraits
 from toolmason.mcp_server.sdk_server import ToolboxServer
 
-MODERN: Final = LATEST_MODERN_VERSION.encode()
+MODERN_VERSION: Final = LATEST_MODERN_VERSION.encode()
 SESSION_VERSIONS: Final = frozenset({b"2025-06-18", b"2025-11-25"})
 """Versions of sessions whose results need no sieving."""
-CHECK_SECONDS: Final = 60.0
+SESSION_TRUST_SECONDS: Final = 60.0
 """How long a session is taken for alive without the SDK having seen a request of it."""
-_JSON: Final = [(b"content-type", b"application/json")]
-_NOTHING: Final[Mapping[str, Any]] = {}
-_ROUNDS: Final = frozenset({"inputResponses", "requestState", "task"})
-_SPECIAL: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
-_INFO: Final = frozenset({"name", "version", "title"})
+_JSON_HEADERS: Final = [(b"content-type", b"application/json")]
+_EMPTY: Final[Mapping[str, Any]] = {}
+_ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState", "task"})
+_SPECIAL_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
+_CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
 
 
-class Short:
+class FastPath:
     """The short way into a server."""
 
-    def __init__(self, server: ToolboxServer, sessions: int, underway: Underway | None = None) -> None:
-        self.underway = Underway() if underway is None else underway
-        self.server, self.engine, self.lists = server, server.engine, server.engine.lists
+    def __init__(self, server: ToolboxServer, max_sessions: int, in_flight: InFlight | None = None) -> None:
+        self.in_flight = InFlight() if in_flight is None else in_flight
+        self.server, self.call_handler, self.lists = server, server.call_handler, server.call_handler.lists
         self.sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         """Session → whose it is, and when the SDK last saw it."""
-        self._most = sessions
-        self._accepts: dict[bytes, bool] = {}
-        self._plain: dict[str, bool] = {}
-        self._version = -1
-        self._listed: dict[bool, bytes] = {}
+        self._max_sessions = max_sessions
+        self._accept_cache: dict[bytes, bool] = {}
+        self._plain_tools: dict[str, bool] = {}
+        self._lists_version = -1
+        self._list_bodies: dict[bool, bytes] = {}
         stamp = server.server_info_stamp
-        self._stamp = {SERVER_INFO_META_KEY: stamp}
-        self._tail = b',"_meta":' + to_json(self._stamp) + b"}}"
+        self._server_meta = {SERVER_INFO_META_KEY: stamp}
+        self._meta_suffix = b',"_meta":' + to_json(self._server_meta) + b"}}"
 
-    async def answers(self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send) -> bool:
+    async def try_handle(self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send) -> bool:
         """Answer a request that is regular; `False` leaves it to the SDK, untouched."""
         version = headers.get(b"mcp-protocol-version")
-        modern = version == MODERN
-        if not (modern or self._in_session(version, headers, principal)) or not self._speaks_json(headers):
+        modern = version == MODERN_VERSION
+        if not (modern or self._is_in_session(version, headers, principal)) or not self._accepts_json(headers):
             return False
         try:
             data = from_json(body, allow_inf_nan=False)
         except ValueError:
             return False
         # Before anything is added to what was read: the keys are counted.
-        request = None if repeats_a_key(body, data) else _regular(data)
-        if request is None or (modern and not _self_described(headers, request)):
+        request = None if has_duplicate_key(body, data) else _validate_envelope(data)
+        if request is None or (modern and not _matches_headers(headers, request)):
             return False
         if modern:
-            return await self.reply(request, principal, modern, _Http(receive, send))
-        known = (headers[b"mcp-session-id"], principal.owner, request["id"])
-        with self.underway.one(known) as is_free:
-            return is_free and await self.reply(request, principal, modern, _InSession(send, self.underway, known))
+            return await self.handle(request, principal, modern, _HttpExchange(receive, send))
+        request_key = (headers[b"mcp-session-id"], principal.owner, request["id"])
+        with self.in_flight.claim(request_key) as is_free:
+            return is_free and await self.handle(request, principal, modern, _SessionExchange(send, self.in_flight, request_key))
 
-    async def reply(self, request: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - it is one of two eras
+    async def handle(self, request: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - it is one of two eras
         """Answer a regular request of either era, over whatever carries it."""
         method, params = request["method"], request["params"]
         if method == "tools/call":
-            return await self._call(request, params, principal, modern, way)
+            return await self._call(request, params, principal, modern, exchange)
         if method == "tools/list" and params.get("cursor") is None and params.keys() <= {"_meta", "cursor"}:
-            plain = _SPECIAL.isdisjoint(params.get("_meta") or _NOTHING)
-            return plain and await self._list(request["id"], modern, way)
+            is_plain = _SPECIAL_META_KEYS.isdisjoint(params.get("_meta") or _EMPTY)
+            return is_plain and await self._send_list(request["id"], modern, exchange)
         return False
 
     # --- calls -------------------------------------------------------------------------------------
 
-    async def _call(self, request: Any, params: Mapping[str, Any], principal: Identity, modern: bool, way: Any) -> bool:  # noqa: FBT001 - as above
+    async def _call(self, request: Any, params: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - as above
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             return False
-        facts = self.lists.facts_of(name)
-        if facts is None or facts.task is not None or facts.headers or not _ROUNDS.isdisjoint(params):
+        traits = self.lists.get_traits(name)
+        if traits is None or traits.task is not None or traits.mirrors_headers or not _ROUND_PARAMS.isdisjoint(params):
             return False
         meta = params.get("_meta") or {}
-        plain = self._is_plain(name)
-        if not (plain or modern) or not _SPECIAL.isdisjoint(meta):
+        is_plain = self._is_plain(name)
+        if not (is_plain or modern) or not _SPECIAL_META_KEYS.isdisjoint(meta):
             return False
-        if plain:
-            work = self._simply(name, arguments or {}, facts, principal, way.session)
+        if is_plain:
+            work = self._call_plain(name, arguments or {}, traits, principal, exchange.session)
         else:
-            caller = Caller(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
-            known = {**trace_in(meta), **principal}
-            work = self.engine.call(params, Inquiry(caller, modern=True, principal=known, who=principal.owner))
-        found: Any = None
+            client = ClientProxy(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
+            context = {**get_trace_context(meta), **principal}
+            work = self.call_handler.call(params, RequestInfo(client, modern=True, principal=context, owner=principal.owner))
+        result: Any = None
         error: Exception | None = None
         try:
-            found, rest = first_step(work)
-            if rest is not None:
-                found = await way.waited(rest)
-                if found is None:
+            result, suspended = run_until_first_await(work)
+            if suspended is not None:
+                result = await exchange.waited(suspended)
+                if result is None:
                     return True  # the client has gone
-        except _Irregular:
+        except _UseSdk:
             return False
-        except CalledOff:
+        except RequestCancelled:
             error = MCPError(REQUEST_CANCELLED, "Request cancelled")
         except Exception as raised:  # noqa: BLE001 - whatever it is, the request is answered
             error = raised
-        await way.send(*self._written(request, found, error, modern))
+        await exchange.send(*self._encode_response(request, result, error, modern))
         return True
 
-    async def _simply(
-        self, name: str, arguments: Any, facts: Facts, principal: Identity, session: str
+    async def _call_plain(
+        self, name: str, arguments: Any, traits: ToolTraits, principal: Identity, session: str
     ) -> dict[str, Any]:
-        kept = keep_for(principal.owner or session)
+        scope = set_result_owner(principal.owner or session)
         try:
-            result = await self.engine.box.call(name, arguments, context=principal or None)
+            result = await self.call_handler.box.call(name, arguments, context=principal or None)
         except (Abort, ToolCallError) as raised:
-            return self.engine.stopped(raised)
+            return self.call_handler.make_raised_result(raised)
         finally:
-            let_go(kept)
+            reset_result_owner(scope)
         # What needs more than a call has not run: the long way begins anew.
         if isinstance(result.error, ApprovalRequired | UnknownTool) and result.attempts == 0:
-            raise _Irregular
-        return self.engine.shown(result, facts)
+            raise _UseSdk
+        return self.call_handler.encode(result, traits)
 
     def _is_plain(self, name: str) -> bool:
         """Tell whether a tool takes nothing of the call but its arguments."""
-        if self._version != self.lists.version:
-            self._version = self.lists.version
-            self._plain.clear()
-            self._listed.clear()
-        known = self._plain.get(name)
-        if known is None:
-            known = self._plain[name] = self.engine.box[name].ready().direct is not None
-        return known
+        if self._lists_version != self.lists.version:
+            self._lists_version = self.lists.version
+            self._plain_tools.clear()
+            self._list_bodies.clear()
+        is_plain = self._plain_tools.get(name)
+        if is_plain is None:
+            is_plain = self._plain_tools[name] = self.call_handler.box[name].load().plain_function is not None
+        return is_plain
 
-    def _written(self, request: Any, found: Any, error: Any, modern: bool) -> tuple[int, bytes]:  # noqa: FBT001 - as above
-        asked = request["id"]
+    def _encode_response(self, request: Any, result: Any, error: Any, modern: bool) -> tuple[int, bytes]:  # noqa: FBT001 - as above
+        request_id = request["id"]
         if error is None:
             try:
-                return 200, self._result_bytes(asked, found, modern)
+                return 200, self._encode_result(request_id, result, modern)
             except ValueError:
-                return 200, self._result_bytes(asked, self.engine.unwritable(request["params"]["name"]), modern)
+                return 200, self._encode_result(request_id, self.call_handler.make_unwritable_result(request["params"]["name"]), modern)
         if not isinstance(error, MCPError):
             error = MCPError(INTERNAL_ERROR, "Internal server error")
-        told: dict[str, Any] = {"code": error.code, "message": error.message}
+        error_body: dict[str, Any] = {"code": error.code, "message": error.message}
         if error.data is not None:
-            told["data"] = error.data
+            error_body["data"] = error.data
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200) if modern else 200
-        return status, to_json({"jsonrpc": "2.0", "id": asked, "error": told})
+        return status, to_json({"jsonrpc": "2.0", "id": request_id, "error": error_body})
 
-    def _result_bytes(self, asked: Any, found: Any, modern: bool) -> bytes:  # noqa: FBT001 - as above
+    def _encode_result(self, request_id: Any, payload: Any, modern: bool) -> bytes:  # noqa: FBT001 - as above
         if not modern:
-            return to_json({"jsonrpc": "2.0", "id": asked, "result": found})
-        result = {"resultType": "complete", **found, "_meta": {**self._stamp, **found.get("_meta", _NOTHING)}}
-        return to_json({"jsonrpc": "2.0", "id": asked, "result": result})
+            return to_json({"jsonrpc": "2.0", "id": request_id, "result": payload})
+        result = {"resultType": "complete", **payload, "_meta": {**self._server_meta, **payload.get("_meta", _EMPTY)}}
+        return to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     # --- lists -------------------------------------------------------------------------------------
 
-    async def _list(self, asked: Any, modern: bool, way: Any) -> bool:  # noqa: FBT001 - as above
-        await self.lists.fresh()
-        if len(self.lists.tools) > self.lists.page:
+    async def _send_list(self, request_id: Any, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - as above
+        await self.lists.refresh()
+        if len(self.lists.tools) > self.lists.page_size:
             return False
-        if self._version != self.lists.version:
-            self._version = self.lists.version
-            self._plain.clear()
-            self._listed.clear()
-        written = self._listed.get(modern)
-        if written is None:
-            written = self._listed[modern] = self._list_bytes(modern)
-        await way.send(200, b'{"jsonrpc":"2.0","id":' + to_json(asked) + written)
+        if self._lists_version != self.lists.version:
+            self._lists_version = self.lists.version
+            self._plain_tools.clear()
+            self._list_bodies.clear()
+        body = self._list_bodies.get(modern)
+        if body is None:
+            body = self._list_bodies[modern] = self._encode_list(modern)
+        await exchange.send(200, b'{"jsonrpc":"2.0","id":' + to_json(request_id) + body)
         return True
 
-    def _list_bytes(self, modern: bool) -> bytes:  # noqa: FBT001 - as above
+    def _encode_list(self, modern: bool) -> bytes:  # noqa: FBT001 - as above
         if not modern:
             return b',"result":' + to_json({"tools": self.lists.tools}) + b"}"
         hint = self.server.cache_hints["tools/list"]
-        facts = {"resultType": "complete", "ttlMs": TTL_MS, "cacheScope": hint.scope, "tools": self.lists.tools}
-        return b',"result":' + to_json(facts)[:-1] + self._tail
+        fields = {"resultType": "complete", "ttlMs": TTL_MS, "cacheScope": hint.scope, "tools": self.lists.tools}
+        return b',"result":' + to_json(fields)[:-1] + self._meta_suffix
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    def _in_session(self, version: bytes | None, headers: Headers, principal: Identity) -> bool:
+    def _is_in_session(self, version: bytes | None, headers: Headers, principal: Identity) -> bool:
         if version not in SESSION_VERSIONS:
             return False
-        known = self.sessions.get(headers.get(b"mcp-session-id", b""))
-        return known is not None and known[0] == principal.owner and time.monotonic() - known[1] < CHECK_SECONDS
+        session = self.sessions.get(headers.get(b"mcp-session-id", b""))
+        return session is not None and session[0] == principal.owner and time.monotonic() - session[1] < SESSION_TRUST_SECONDS
 
-    def watching(self, scope: Any, principal: Identity, send: Send) -> Send:
+    def track_sessions(self, scope: Any, principal: Identity, send: Send) -> Send:
         """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
-        asked = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), b"")
-        who = principal.owner
+        session_id = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), b"")
+        owner = principal.owner
 
-        async def watch(message: Any) -> None:
+        async def send_tracked(message: Any) -> None:
             if message["type"] == "http.response.start":
                 # What a client calls its session may be none: only what the SDK says of itself is one.
-                given = next((value for name, value in message["headers"] if name == b"mcp-session-id"), None)
+                new_session_id = next((value for name, value in message["headers"] if name == b"mcp-session-id"), None)
                 if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - the session is no more
-                    self.sessions.pop(asked, None)
-                elif given is not None and message["status"] < 300:  # noqa: PLR2004 - it was served
-                    self._saw(given, who)
+                    self.sessions.pop(session_id, None)
+                elif new_session_id is not None and message["status"] < 300:  # noqa: PLR2004 - it was served
+                    self._remember_session(new_session_id, owner)
             await send(message)
 
-        return watch
+        return send_tracked
 
-    def _saw(self, session: bytes, who: str) -> None:
-        self.sessions[session] = (who, time.monotonic())
+    def _remember_session(self, session: bytes, owner: str) -> None:
+        self.sessions[session] = (owner, time.monotonic())
         self.sessions.move_to_end(session)
-        if len(self.sessions) > self._most:
+        if len(self.sessions) > self._max_sessions:
             self.sessions.popitem(last=False)
 
-    def _speaks_json(self, headers: Headers) -> bool:
+    def _accepts_json(self, headers: Headers) -> bool:
         if headers.get(b"content-type", b"").partition(b";")[0].rstrip() != b"application/json":
             return False
         accept = headers.get(b"accept", b"")
-        known = self._accepts.get(accept)
-        if known is None:
-            kinds = {kind.partition(b";")[0].strip() for kind in accept.split(b",")}
-            known = kinds >= {b"application/json", b"text/event-stream"}
-            if len(self._accepts) < 64:  # noqa: PLR2004 - a client cannot make it grow
-                self._accepts[accept] = known
-        return known
+        accepted = self._accept_cache.get(accept)
+        if accepted is None:
+            media_types = {media_type.partition(b";")[0].strip() for media_type in accept.split(b",")}
+            accepted = media_types >= {b"application/json", b"text/event-stream"}
+            if len(self._accept_cache) < 64:  # noqa: PLR2004 - a client cannot make it grow
+                self._accept_cache[accept] = accepted
+        return accepted
 
 
-class _Irregular(Exception):
+class _UseSdk(Exception):
     """The call needs what the short way does not have; nothing of it has run."""
 
 
-class _Http:
+class _HttpExchange:
     """One exchange over HTTP."""
 
     __slots__ = ("_receive", "_send")
@@ -262,56 +262,56 @@ class _Http:
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
 
-    async def waited(self, rest: Rest) -> Any:
+    async def wait(self, suspended: Suspended) -> Any:
         """Wait for a call; `None` where the client has gone, which calls it off."""
-        me = asyncio.current_task()
-        gone = asyncio.ensure_future(self._receive())
-        if me is not None:
-            gone.add_done_callback(lambda found: None if found.cancelled() else me.cancel())
+        task = asyncio.current_task()
+        disconnected = asyncio.ensure_future(self._receive())
+        if task is not None:
+            disconnected.add_done_callback(lambda found: None if found.cancelled() else task.cancel())
         try:
-            return await rest
+            return await suspended
         except asyncio.CancelledError:
-            if me is not None and gone.done() and me.uncancel() == 0:
+            if task is not None and disconnected.done() and task.uncancel() == 0:
                 return None
             raise
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
     async def send(self, status: int, body: bytes) -> None:
         """Write the answer."""
-        await _answer(self._send, status, body)
+        await _send_json(self._send, status, body)
 
 
-class _InSession:
+class _SessionExchange:
     """One exchange over HTTP, in a session: who hangs up there has not called anything off, and a message does."""
 
-    __slots__ = ("_request", "_send", "_underway", "session")
+    __slots__ = ("_request", "_send", "_in_flight", "session")
 
-    def __init__(self, send: Send, underway: Underway, request: Request) -> None:
-        self._send, self._underway, self._request = send, underway, request
+    def __init__(self, send: Send, in_flight: InFlight, request: RequestKey) -> None:
+        self._send, self._in_flight, self._request = send, in_flight, request
         self.session = request[0].decode("latin-1")
 
-    async def waited(self, rest: Rest) -> Any:
+    async def wait(self, suspended: Suspended) -> Any:
         """Wait for a call, until it is called off."""
-        return await self._underway.waited(self._request, rest)
+        return await self._in_flight.wait(self._request, suspended)
 
     async def send(self, status: int, body: bytes) -> None:
         """Write the answer."""
-        await _answer(self._send, status, body)
+        await _send_json(self._send, status, body)
 
 
-async def _answer(send: Send, status: int, body: bytes) -> None:
-    headers = [*_JSON, (b"content-length", b"%d" % len(body))]
+async def _send_json(send: Send, status: int, body: bytes) -> None:
+    headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def _regular(data: Any) -> dict[str, Any] | None:
+def _validate_envelope(data: Any) -> dict[str, Any] | None:
     """Return a request whose envelope is as it should be."""
     if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not isinstance(data.get("method"), str):
         return None
-    asked = data.get("id")
-    if (type(asked) is not int and type(asked) is not str) or "error" in data or "result" in data:
+    request_id = data.get("id")
+    if (type(request_id) is not int and type(request_id) is not str) or "error" in data or "result" in data:
         return None
     params = data.get("params")
     if params is None:
@@ -321,35 +321,35 @@ def _regular(data: Any) -> dict[str, Any] | None:
     return data
 
 
-def _self_described(headers: Headers, request: Mapping[str, Any]) -> bool:
+def _matches_headers(headers: Headers, request: Mapping[str, Any]) -> bool:
     """Tell whether a request of the stateless era says of itself what it must, and its headers say the same."""
     method, params = request["method"], request["params"]
-    if headers.get(b"mcp-method") != method.encode("utf-8", "replace") or not enveloped(params):
+    if headers.get(b"mcp-method") != method.encode("utf-8", "replace") or not has_modern_envelope(params):
         return False
     if method != "tools/call":
         return True
     name = params.get("name")
-    given = headers.get(b"mcp-name", b"")
-    return isinstance(name, str) and name.isascii() and given == name.encode() and not given.startswith(b"=?")
+    name_header = headers.get(b"mcp-name", b"")
+    return isinstance(name, str) and name.isascii() and name_header == name.encode() and not name_header.startswith(b"=?")
 
 
-def enveloped(params: Mapping[str, Any]) -> bool:
+def has_modern_envelope(params: Mapping[str, Any]) -> bool:
     """Tell whether the parameters carry the envelope of the stateless era, in every part as it should be."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
         return False
-    able, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
+    capabilities, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
     return (
-        isinstance(able, dict)
-        and (not able or all(map(_is_able, able.items())))
+        isinstance(capabilities, dict)
+        and (not capabilities or all(map(_is_plain_capability, capabilities.items())))
         and isinstance(info, dict)
         and isinstance(info.get("name"), str)
         and isinstance(info.get("version"), str)
-        and _INFO.issuperset(info)
+        and _CLIENT_INFO_KEYS.issuperset(info)
         and (info.get("title") is None or isinstance(info.get("title"), str))
     )
 
 
-def _is_able(said: tuple[str, Any]) -> bool:
+def _is_plain_capability(item: tuple[str, Any]) -> bool:
     """Tell whether a capability is an object of objects, as all are that need no closer look."""
-    return isinstance(said[1], dict) and all(isinstance(value, dict) for value in said[1].values())
+    return isinstance(item[1], dict) and all(isinstance(value, dict) for value in item[1].values())

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.arguments.bind import nesting
-from toolmason._core.run.eager_task import first_step
+from toolmason._core.arguments.bind import measure_nesting
+from toolmason._core.run.eager_task import run_until_first_await
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.framing import DEPTH, id_in, repeats_a_key
-from toolmason.mcp_server.http.owner import NOBODY, Identity, identity_of
+from toolmason.mcp_client.transport.framing import MAX_DEPTH, find_id, has_duplicate_key
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, make_identity
 
 _log = logging.getLogger("toolmason.serving")
 
@@ -28,12 +28,12 @@ Headers: TypeAlias = Mapping[bytes, bytes]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Principal: TypeAlias = str | Mapping[str, Any] | None
-Verify: TypeAlias = Callable[[str], Principal | Awaitable[Principal]]
+VerifyToken: TypeAlias = Callable[[str], Principal | Awaitable[Principal]]
 """A bearer token → who it stands for: a name, or context values with `user` among them; `None` refuses it."""
 
-BODY_BYTES: Final = 4 * 1024 * 1024
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "[::1]")
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 
@@ -42,14 +42,14 @@ INVALID_REQUEST: Final = -32600
 class Bearer:
     """Bearer tokens, and where clients may get one."""
 
-    verify: Verify
+    verify: VerifyToken
     resource: str | None = None
     """The public address of this server; with it, the metadata of the protected resource are served."""
     authorization_servers: Sequence[str] = ()
     scopes: Sequence[str] = ()
 
 
-def token_is(secret: str, user: str = "token") -> Verify:
+def token_is(secret: str, user: str = "token") -> VerifyToken:
     """Return a check for one secret token, in constant time: `serve(box, auth=token_is(secret))`."""
     if len(secret) < 16:  # noqa: PLR2004 - 128 bits, if it is random
         raise ConfigError(f"The token has {len(secret)} characters. Give at least 16, from a secret store.")
@@ -61,7 +61,7 @@ def token_is(secret: str, user: str = "token") -> Verify:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorResponse:
     """An answer that ends a request before anybody looks into it."""
 
     status: int
@@ -74,13 +74,13 @@ class Refusal:
         """Send it."""
         error = {"code": self.code, "message": self.message}
         body = to_json({"jsonrpc": "2.0", "id": self.id, "error": error})
-        await answer(send, self.status, body, self.headers)
+        await send_json(send, self.status, body, self.headers)
 
 
-async def answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Send a whole JSON response."""
-    known = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": known})
+    all_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -88,80 +88,80 @@ async def answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[b
 class Guard:
     """The checks of one server."""
 
-    hosts: frozenset[str] = frozenset(LOOPBACK)
-    origins: frozenset[str] = frozenset()
+    allowed_hosts: frozenset[str] = frozenset(LOOPBACK_HOSTS)
+    allowed_origins: frozenset[str] = frozenset()
     bearer: Bearer | None = None
-    body_bytes: int = BODY_BYTES
+    max_body_bytes: int = MAX_BODY_BYTES
     body_seconds: float = BODY_SECONDS
-    _seen: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
+    _accepted: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
 
-    def refuses(self, headers: Headers, raw: Sequence[tuple[bytes, bytes]]) -> Refusal | None:
+    def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
         """Return why a request may not come in by where it says it goes, and where it comes from."""
         host, origin = headers.get(b"host"), headers.get(b"origin")
-        if (host, origin) in self._seen:
+        if (host, origin) in self._accepted:
             # A header that is there twice is two answers to one question.
-            if len(headers) == len(raw) or sum(name in (b"host", b"origin") for name, _ in raw) <= 1 + bool(origin):
+            if len(headers) == len(header_pairs) or sum(name in (b"host", b"origin") for name, _ in header_pairs) <= 1 + bool(origin):
                 return None
-            return Refusal(400, "The Host or Origin header appears more than once.")
-        if sum(name == b"host" for name, _ in raw) > 1 or sum(name == b"origin" for name, _ in raw) > 1:
-            return Refusal(400, "The Host or Origin header appears more than once.")
-        if not self._knows_host(host):
-            return Refusal(421, "The Host header names a server that this is not. Add it to allowed_hosts.")
-        if not self._knows_origin(origin, host):
-            return Refusal(403, "The Origin header names a page that may not call. Add it to allowed_origins.")
-        if len(self._seen) < 64:  # noqa: PLR2004 - a client cannot make it grow
-            self._seen[host, origin] = True
+            return ErrorResponse(400, "The Host or Origin header appears more than once.")
+        if sum(name == b"host" for name, _ in header_pairs) > 1 or sum(name == b"origin" for name, _ in header_pairs) > 1:
+            return ErrorResponse(400, "The Host or Origin header appears more than once.")
+        if not self._is_allowed_host(host):
+            return ErrorResponse(421, "The Host header names a server that this is not. Add it to allowed_hosts.")
+        if not self._is_allowed_origin(origin, host):
+            return ErrorResponse(403, "The Origin header names a page that may not call. Add it to allowed_origins.")
+        if len(self._accepted) < 64:  # noqa: PLR2004 - a client cannot make it grow
+            self._accepted[host, origin] = True
         return None
 
-    def _knows_host(self, host: bytes | None) -> bool:
+    def _is_allowed_host(self, host: bytes | None) -> bool:
         if host is None:
             return False
-        if "*" in self.hosts:
+        if "*" in self.allowed_hosts:
             return True
         name = host.decode("latin-1").lower()
-        bare = name if name.endswith("]") else name.rpartition(":")[0] or name
-        port = name[len(bare) :].removeprefix(":")
-        return name in self.hosts or (bare in self.hosts and (not port or port.isdigit()))
+        hostname = name if name.endswith("]") else name.rpartition(":")[0] or name
+        port = name[len(hostname) :].removeprefix(":")
+        return name in self.allowed_hosts or (hostname in self.allowed_hosts and (not port or port.isdigit()))
 
-    def _knows_origin(self, origin: bytes | None, host: bytes | None) -> bool:
-        if origin is None or "*" in self.origins:
+    def _is_allowed_origin(self, origin: bytes | None, host: bytes | None) -> bool:
+        if origin is None or "*" in self.allowed_origins:
             return True
-        given = origin.decode("latin-1").lower()
-        if given in self.origins:
+        value = origin.decode("latin-1").lower()
+        if value in self.allowed_origins:
             return True
         try:
-            parts = urlsplit(given)
+            parts = urlsplit(value)
         except ValueError:
             return False  # an address that cannot be read is nobody's
         # The page that this server itself would have sent.
-        same = (host or b"").decode("latin-1").lower()
-        return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == same
+        own_host = (host or b"").decode("latin-1").lower()
+        return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == own_host
 
-    async def principal(self, headers: Headers) -> Identity | Refusal:
+    async def authenticate(self, headers: Headers) -> Identity | ErrorResponse:
         """Return for whom a request is made, as context values; without authentication, for nobody."""
         if self.bearer is None:
-            return NOBODY
+            return ANONYMOUS
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return self._unauthorized("A bearer token is needed.", "")
+            return self._make_unauthorized("A bearer token is needed.", "")
         try:
-            found: Any = self.bearer.verify(token.strip())
-            found = await found if inspect.isawaitable(found) else found
+            verified: Any = self.bearer.verify(token.strip())
+            verified = await verified if inspect.isawaitable(verified) else verified
         except Exception as error:  # noqa: BLE001 - when in doubt, no; and the token may be in the words
             _log.error("the check of a bearer token failed: %s", type(error).__name__)
-            found = None
-        if not found:
-            return self._unauthorized("The bearer token is not valid.", "invalid_token")
-        return identity_of(found, token.strip())
+            verified = None
+        if not verified:
+            return self._make_unauthorized("The bearer token is not valid.", "invalid_token")
+        return make_identity(verified, token.strip())
 
-    def _unauthorized(self, message: str, error: str) -> Refusal:
-        facts = [f'error="{error}"'] if error else []
+    def _make_unauthorized(self, message: str, error: str) -> ErrorResponse:
+        parameters = [f'error="{error}"'] if error else []
         if (url := self.metadata_url) is not None:
-            facts.append(f'resource_metadata="{url}"')
+            parameters.append(f'resource_metadata="{url}"')
         if self.bearer is not None and self.bearer.scopes:
-            facts.append(f'scope="{" ".join(self.bearer.scopes)}"')
-        challenge = f"Bearer {', '.join(facts)}".strip()
-        return Refusal(401, message, ((b"www-authenticate", challenge.encode()),))
+            parameters.append(f'scope="{" ".join(self.bearer.scopes)}"')
+        challenge = f"Bearer {', '.join(parameters)}".strip()
+        return ErrorResponse(401, message, ((b"www-authenticate", challenge.encode()),))
 
     @property
     def metadata_url(self) -> str | None:
@@ -171,49 +171,49 @@ class Guard:
         parts = urlsplit(self.bearer.resource)
         return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path.rstrip('/')}"
 
-    def metadata(self) -> bytes:
+    def encode_metadata(self) -> bytes:
         """Return the metadata of the protected resource."""
         bearer = self.bearer
         if bearer is None:
             return b"{}"
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "resource": bearer.resource,
             "authorization_servers": list(bearer.authorization_servers),
         }
         if bearer.scopes:
-            found["scopes_supported"] = list(bearer.scopes)
-        return to_json({**found, "bearer_methods_supported": ["header"]})
+            document["scopes_supported"] = list(bearer.scopes)
+        return to_json({**document, "bearer_methods_supported": ["header"]})
 
-    async def body(self, headers: Headers, receive: Receive) -> bytes | Refusal | None:
+    async def read_body(self, headers: Headers, receive: Receive) -> bytes | ErrorResponse | None:
         """Return the body of a request; `None` where the client has gone."""
         length = headers.get(b"content-length")
-        if length is not None and (not length.isdigit() or int(length) > self.body_bytes):
-            return Refusal(413, f"The body is larger than {self.body_bytes} bytes.")
-        message, rest = first_step(receive())
-        if rest is None and not message.get("more_body"):
+        if length is not None and (not length.isdigit() or int(length) > self.max_body_bytes):
+            return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
+        message, suspended = run_until_first_await(receive())
+        if suspended is None and not message.get("more_body"):
             whole: bytes = message.get("body", b"")
-            return (self._deep(whole) or whole) if message["type"] == "http.request" else None
+            return (self._check_body(whole) or whole) if message["type"] == "http.request" else None
         try:
             async with asyncio.timeout(self.body_seconds):
-                return await self._rest(message if rest is None else await rest, receive)
+                return await self._read_rest(message if suspended is None else await suspended, receive)
         except TimeoutError:
-            return Refusal(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
+            return ErrorResponse(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
 
-    async def _rest(self, message: Any, receive: Receive) -> bytes | Refusal | None:
+    async def _read_rest(self, message: Any, receive: Receive) -> bytes | ErrorResponse | None:
         parts: list[bytes] = []
         size = 0
         while message["type"] == "http.request":
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > self.body_bytes:
-                return Refusal(413, f"The body is larger than {self.body_bytes} bytes.", ((b"connection", b"close"),))
+            if size > self.max_body_bytes:
+                return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.", ((b"connection", b"close"),))
             if not message.get("more_body"):
                 whole = b"".join(parts)
-                return self._deep(whole) or whole
+                return self._check_body(whole) or whole
             message = await receive()
         return None
 
-    def read(self, body: bytes) -> Any:
+    def parse_body(self, body: bytes) -> Any:
         """Return what a body says that is read by others than us, or why it may not come in: two readers would differ.
 
         What our reader cannot read, another might: the standard library takes UTF-16 and lone surrogates.
@@ -221,14 +221,14 @@ class Guard:
         try:
             data = from_json(body)
         except ValueError:
-            return Refusal(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=id_in(body))
-        if not repeats_a_key(body, data):
+            return ErrorResponse(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=find_id(body))
+        if not has_duplicate_key(body, data):
             return data
-        return Refusal(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=id_in(body))
+        return ErrorResponse(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=find_id(body))
 
-    def _deep(self, body: bytes) -> Refusal | None:
-        if len(body) > self.body_bytes:
-            return Refusal(413, f"The body is larger than {self.body_bytes} bytes.")
-        if body.count(b"[") + body.count(b"{") <= DEPTH or nesting(body.decode("utf-8", "replace"), DEPTH) <= DEPTH:
+    def _check_body(self, body: bytes) -> ErrorResponse | None:
+        if len(body) > self.max_body_bytes:
+            return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
+        if body.count(b"[") + body.count(b"{") <= MAX_DEPTH or measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) <= MAX_DEPTH:
             return None
-        return Refusal(400, f"The body is nested deeper than {DEPTH} levels.", code=PARSE_ERROR, id=id_in(body))
+        return ErrorResponse(400, f"The body is nested deeper than {MAX_DEPTH} levels.", code=PARSE_ERROR, id=find_id(body))

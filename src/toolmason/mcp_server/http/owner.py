@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-_RENEWED: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
+_TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 """Claims that another token of the same user has other values of."""
 
 
@@ -29,27 +29,27 @@ class Identity(dict[str, Any]):
         self.owner = owner
 
 
-NOBODY: Final = Identity({}, "")
+ANONYMOUS: Final = Identity({}, "")
 
 
-def identity_of(found: Any, token: str) -> Identity:
+def make_identity(verified: Any, token: str) -> Identity:
     """Return who a token stands for, from what the application says of it: a name, or context values.
 
     Two identities that differ in anything are two owners: `user` alone may be the same in two tenants. Values that
     JSON cannot say, such as connections, tell nobody apart. Without a `user`, each token is an owner of its own.
     """
-    if not isinstance(found, Mapping):
-        return Identity({"user": str(found)}, f"user {found}")
-    values = {str(key): value for key, value in found.items()}
+    if not isinstance(verified, Mapping):
+        return Identity({"user": str(verified)}, f"user {verified}")
+    values = {str(key): value for key, value in verified.items()}
     if len(values) == 1 and isinstance(user := values.get("user"), str) and user:
         return Identity(values, f"user {user}")
-    known = {key: said for key, value in values.items() if key not in _RENEWED and (said := _said(value)) is not None}
-    if values.get("user") in (None, "") or "user" not in known:
-        known[""] = sha256(token.encode("utf-8", "replace")).hexdigest()
-    return Identity(values, sha256(to_json(sorted(known.items()))).hexdigest())
+    claims = {key: text for key, value in values.items() if key not in _TOKEN_SPECIFIC_CLAIMS and (text := _to_json_text(value)) is not None}
+    if values.get("user") in (None, "") or "user" not in claims:
+        claims[""] = sha256(token.encode("utf-8", "replace")).hexdigest()
+    return Identity(values, sha256(to_json(sorted(claims.items()))).hexdigest())
 
 
-def _said(value: Any) -> str | None:
+def _to_json_text(value: Any) -> str | None:
     try:
         return to_json(value).decode()
     except ValueError:

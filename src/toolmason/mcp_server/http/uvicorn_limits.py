@@ -12,7 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason.mcp_server.http.app import McpApp
-from toolmason.mcp_server.http.session_quota import UNCOUNTED
+from toolmason.mcp_server.http.session_quota import UNLIMITED_PEERS
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS
 
 try:
@@ -23,48 +23,48 @@ except ImportError as missing:
     raise ImportError("Serving over HTTP needs its server: pip install 'toolmason[serve]'") from missing
 
 HEADER_SECONDS: Final = 10.0
-HEADER_BYTES: Final = 64 * 1024
+MAX_HEADER_BYTES: Final = 64 * 1024
 READ_SECONDS: Final = 60.0
 """How long a client may leave an answer unread."""
-CONNECTIONS: Final = 512
-PEER_CONNECTIONS: Final = 256
+MAX_CONNECTIONS: Final = 512
+MAX_PEER_CONNECTIONS: Final = 256
 """How many of them may come from one other machine."""
 KEEP_ALIVE_SECONDS: Final = 30
-_OF_UPGRADE: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
+_UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 
 
-class _Patient(HttpToolsProtocol):
+class _LimitedHttpProtocol(HttpToolsProtocol):
     """A connection that has to say what it wants, soon and in few words."""
 
-    _due: float | None = None
+    _header_deadline: float | None = None
     """Until when the head of a request has to be here; `None` while one is answered."""
-    _look: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
-    _in_head = False
-    _chunk = _lead = _size = _read_until = 0
+    _header_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
+    _in_headers = False
+    _chunk_bytes = _head_bytes = _pending_bytes = _parsed_bytes = 0
     """How long the piece at hand is, how much of it may be the head that begins in it, and how much has come that is
     neither done nor a body: a head so far, or what stands around the pieces of a body."""
 
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait()
-        if len(self.connections) <= PEER_CONNECTIONS:
+        self._start_header_timer()
+        if len(self.connections) <= MAX_PEER_CONNECTIONS:
             return
-        ours = [other for other in self.connections if isinstance(other, _Patient)]
-        if len(ours) > CONNECTIONS:
-            self._make_room(ours)
-        elif self.machine not in UNCOUNTED:
-            same = [other for other in ours if other.machine == self.machine]
-            if len(same) > PEER_CONNECTIONS:
-                self._make_room(same)
+        limited = [other for other in self.connections if isinstance(other, _LimitedHttpProtocol)]
+        if len(limited) > MAX_CONNECTIONS:
+            self._drop_idle(limited)
+        elif self.peer_address not in UNLIMITED_PEERS:
+            same_peer = [other for other in limited if other.peer_address == self.peer_address]
+            if len(same_peer) > MAX_PEER_CONNECTIONS:
+                self._drop_idle(same_peer)
 
-    def _make_room(self, among: list[_Patient]) -> None:
+    def _drop_idle(self, candidates: list[_LimitedHttpProtocol]) -> None:
         """Cut off whoever has waited longest without a request; the newcomer, where all are busy."""
-        next((other for other in among if other.is_idle and other is not self), self).transport.abort()
+        next((other for other in candidates if other.is_idle and other is not self), self).transport.abort()
 
     @property
-    def machine(self) -> str:
+    def peer_address(self) -> str:
         """Where the connection comes from."""
         return self.client[0] if self.client else ""
 
@@ -74,61 +74,61 @@ class _Patient(HttpToolsProtocol):
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete)
 
-    def _wait(self) -> None:
+    def _start_header_timer(self) -> None:
         # One timer that looks now and then: to set and cancel one for each request costs more than the rest of this.
-        self._due = self.loop.time() + HEADER_SECONDS
-        if self._look is None:
-            self._look = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._header_deadline = self.loop.time() + HEADER_SECONDS
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timer)
 
-    def _give_up(self) -> None:
-        self._look = None
-        if self._due is None:
+    def _on_header_timer(self) -> None:
+        self._header_timer = None
+        if self._header_deadline is None:
             return
-        left = self._due - self.loop.time()
-        if left <= 0:
+        remaining = self._header_deadline - self.loop.time()
+        if remaining <= 0:
             self.transport.abort()
         else:
-            self._look = self.loop.call_later(left, self._give_up)
+            self._header_timer = self.loop.call_later(remaining, self._on_header_timer)
 
     @override
     def data_received(self, data: bytes) -> None:
-        before: Any = self.cycle
-        self._chunk = len(data)
+        previous_cycle: Any = self.cycle
+        self._chunk_bytes = len(data)
         # What follows another request in the same piece was not sent by somebody who is slow to end a head.
-        self._lead = 0 if before is not None and before.more_body else self._chunk
-        self._size += self._chunk
+        self._head_bytes = 0 if previous_cycle is not None and previous_cycle.more_body else self._chunk_bytes
+        self._pending_bytes += self._chunk_bytes
         self._feed(data)
-        after: Any = self.cycle
-        if self._size > HEADER_BYTES and (self._in_head or (after is not None and after.more_body)):
+        cycle: Any = self.cycle
+        if self._pending_bytes > MAX_HEADER_BYTES and (self._in_headers or (cycle is not None and cycle.more_body)):
             self.transport.abort()
         # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
         # must not end the patience with it. To close at once would lose the answer on its way.
-        if self._due is None and self.is_idle and not self.transport.is_closing():
-            self._wait()
+        if self._header_deadline is None and self.is_idle and not self.transport.is_closing():
+            self._start_header_timer()
 
     def _feed(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        left = memoryview(data)
+        unread = memoryview(data)
         try:
-            while not self._read(left):
-                left = left[self._read_until :]
+            while not self._feed_parser(unread):
+                unread = unread[self._parsed_bytes :]
         except httptools.HttpParserError:
             if not self.transport.is_closing():
                 self.logger.warning("Invalid HTTP request received.")
                 self.send_400_response("Invalid HTTP request received.")
 
-    def _read(self, left: memoryview) -> bool:
+    def _feed_parser(self, unread: memoryview) -> bool:
         """Have the parser read; `False` where it stopped at the end of a head, and goes on as if it had not."""
         try:
-            self.parser.feed_data(left)
+            self.parser.feed_data(unread)
         except httptools.HttpParserUpgrade as upgrade:
-            self._read_until = upgrade.args[0]
+            self._parsed_bytes = upgrade.args[0]
         else:
             return True
-        self._stay()
+        self._ignore_upgrade()
         return False
 
-    def _stay(self) -> None:
+    def _ignore_upgrade(self) -> None:
         """Take a request that would like to go on in another protocol for one of this protocol.
 
         The HTTP client of Java asks for HTTP/2 that way, with the whole request; the parser would lose its body.
@@ -136,10 +136,10 @@ class _Patient(HttpToolsProtocol):
         method = self.parser.get_method()
         if method == b"CONNECT":
             raise httptools.HttpParserError("this is no proxy")
-        named = b",".join(value for name, value in self.headers if name == b"connection").lower()
+        connection = b",".join(value for name, value in self.headers if name == b"connection").lower()
         head = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
-        head += [name + b": " + value for name, value in self.headers if name not in _OF_UPGRADE]
-        if b"close" in [word.strip() for word in named.split(b",")]:
+        head += [name + b": " + value for name, value in self.headers if name not in _UPGRADE_HEADERS]
+        if b"close" in [word.strip() for word in connection.split(b",")]:
             head.append(b"connection: close")
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -147,22 +147,22 @@ class _Patient(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
-        self._in_head, self._size, self._lead = True, self._lead, 0
-        self._wait()
+        self._in_headers, self._pending_bytes, self._head_bytes = True, self._head_bytes, 0
+        self._start_header_timer()
         super().on_message_begin()
 
     @override
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._in_head, self._due = False, None
+        self._in_headers, self._header_deadline = False, None
         headers = self.headers
-        if max(self._size, self._chunk) > HEADER_BYTES:
+        if max(self._pending_bytes, self._chunk_bytes) > MAX_HEADER_BYTES:
             size = len(self.url) + sum(len(name) + len(value) for name, value in headers)
-            if size > HEADER_BYTES:
+            if size > MAX_HEADER_BYTES:
                 self.transport.abort()
                 raise httptools.HttpParserError("the head is too long")
-        self._size = 0
+        self._pending_bytes = 0
         if any(value[-1:] in b" \t" for _, value in headers):
             # The space around a value is not part of it; the parser leaves it at the end.
             headers[:] = [(name, value.strip(b" \t")) for name, value in headers]
@@ -172,7 +172,7 @@ class _Patient(HttpToolsProtocol):
 
     @override
     def on_body(self, body: bytes) -> None:
-        self._size = 0
+        self._pending_bytes = 0
         super().on_body(body)
 
     @override
@@ -183,14 +183,14 @@ class _Patient(HttpToolsProtocol):
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+        self._read_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     @override
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     @override
     def timeout_keep_alive_handler(self) -> None:
@@ -199,41 +199,41 @@ class _Patient(HttpToolsProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._look, self._unread):
+        for timer in (self._header_timer, self._read_timer):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
 
-class _Announced(uvicorn.Server):
+class _AnnouncingServer(uvicorn.Server):
     """A server that says where it listens."""
 
-    started_at: Callable[[int], None] | None = None
+    on_started: Callable[[int], None] | None = None
     """Called with the port, when connections come in."""
-    hang_up: Callable[[], None] = staticmethod(lambda: None)
+    close_streams: Callable[[], None] = staticmethod(lambda: None)
     """Ends the streams of those who only listen: they would wait for us, and we for them."""
 
     @override
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and self.started_at is not None:
-            self.started_at(self.servers[0].sockets[0].getsockname()[1])
+        if self.started and self.on_started is not None:
+            self.on_started(self.servers[0].sockets[0].getsockname()[1])
 
     @override
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
-        self.hang_up()
+        self.close_streams()
         await super().shutdown(sockets)
 
 
-def server_for(
-    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, started: Callable[[int], None] | None = None
+def make_http_server(
+    app: Any, host: str, port: int, grace: float = GRACE_SECONDS, on_started: Callable[[int], None] | None = None
 ) -> uvicorn.Server:
     """Return the server that runs an application; `started` is told the port, which is another where it was 0."""
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=_Patient,
+        http=_LimitedHttpProtocol,
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -244,8 +244,8 @@ def server_for(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(grace),
     )
-    server = _Announced(config)
-    server.started_at = started
+    server = _AnnouncingServer(config)
+    server.on_started = on_started
     if isinstance(app, McpApp):
-        server.hang_up = app.hang_up
+        server.close_streams = app.close_streams
     return server

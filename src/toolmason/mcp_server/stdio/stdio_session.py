@@ -19,228 +19,228 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
-from toolmason._core.run.eager_task import Rest
+from toolmason._core.run.eager_task import Suspended
 from toolmason._core.toolbox.toolbox import Toolbox
-from toolmason.mcp_client.transport.framing import LINE_BYTES, Unreadable, read_line
-from toolmason.mcp_server.http.fast_path import SESSION_VERSIONS, Short, enveloped
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
+from toolmason.mcp_server.http.fast_path import SESSION_VERSIONS, FastPath, has_modern_envelope
 from toolmason.mcp_server.http.guard import INVALID_REQUEST, PARSE_ERROR
-from toolmason.mcp_server.http.owner import NOBODY
-from toolmason.mcp_server.in_flight import TAKEN
-from toolmason.mcp_server.sdk_server import ToolboxServer, server_of
-from toolmason.mcp_server.stdio.pipes import Incoming, Outgoing
+from toolmason.mcp_server.http.owner import ANONYMOUS
+from toolmason.mcp_server.in_flight import DUPLICATE_ID_MESSAGE
+from toolmason.mcp_server.sdk_server import ToolboxServer, make_server
+from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
-AT_ONCE: Final = 256
+MAX_IN_FLIGHT: Final = 256
 """How many requests are under way before we stop reading."""
-INTERNAL: Final = -32603
+INTERNAL_ERROR: Final = -32603
 GRACE_SECONDS: Final = 4.0
 """How long running calls have to finish, so that the process ends within five seconds."""
 
 
-class Stop:
+class StopSignal:
     """Tells a server on another thread to stop."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._event: asyncio.Event | None = None
-        self._asked = False
+        self._is_requested = False
 
-    def join(self, event: asyncio.Event) -> None:
+    def attach(self, event: asyncio.Event) -> None:
         """Have an event of the running loop set when we are told to stop."""
         self._loop, self._event = asyncio.get_running_loop(), event
-        if self._asked:
+        if self._is_requested:
             event.set()
 
     def __call__(self) -> None:
         """Stop. From any thread, and from a signal handler."""
-        self._asked = True
+        self._is_requested = True
         if self._loop is not None and self._event is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._event.set)
 
 
-async def serve_stdio(box: Toolbox, stop: Stop, grace: float, wire: tuple[int, int]) -> int:
+async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
     """Serve a toolbox on two streams until they end, or we are told to; return how many calls hang on."""
     async with box:
-        session = Session(server_of(box))
-        stop.join(session.ended)
-        return await session.run(*wire, grace)
+        session = StdioSession(make_server(box))
+        stop.attach(session.ended)
+        return await session.run(*descriptors, grace)
 
 
-class Session:
+class StdioSession:
     """One client, on two streams."""
 
     session: Final = ""
     """What the short way knows a session by; here there is one."""
 
     def __init__(self, server: ToolboxServer) -> None:
-        self.server, self.short = server, Short(server, 0)
+        self.server, self.fast_path = server, FastPath(server, 0)
         self.ended = asyncio.Event()
-        self.waiting: dict[int | str, asyncio.Future[Any] | None] = {}
+        self.in_flight: dict[int | str, asyncio.Future[Any] | None] = {}
         """Requests under way: our own task, or `None` for the SDK's."""
         self._version: bytes | None = None
         self._legacy = False
-        self._incoming: Incoming | None = None
-        self._out: Outgoing | None = None
+        self._reader: LineReader | None = None
+        self._writer: LineWriter | None = None
         self._to_sdk: Any = None
-        self._sdk: asyncio.Task[None] | None = None
-        self._idle = asyncio.Event()
+        self._sdk_task: asyncio.Task[None] | None = None
+        self._all_answered = asyncio.Event()
 
     async def run(self, wire_in: int, wire_out: int, grace: float) -> int:
         """Serve until the end; return how many calls would not stop."""
-        self._out = await Outgoing.over(wire_out)
-        self._out.on_room = self._breathe
-        self._incoming = await Incoming.over(wire_in, self.took, self.ended.set)
+        self._writer = await LineWriter.open(wire_out)
+        self._writer.on_writable = self._update_backpressure
+        self._reader = await LineReader.open(wire_in, self.on_line, self.ended.set)
         await self.ended.wait()
-        self._incoming.close()
-        stuck = await self._drained(grace)
-        if self._sdk is not None:
+        self._reader.close()
+        stuck = await self._drain(grace)
+        if self._sdk_task is not None:
             self._to_sdk.close()
-            self._sdk.cancel()
-            await asyncio.wait((self._sdk,), timeout=1.0)
-        self.server.changes.close()
-        await self.server.engine.tasks.close()
-        await self._out.close()
+            self._sdk_task.cancel()
+            await asyncio.wait((self._sdk_task,), timeout=1.0)
+        self.server.subscriptions.close()
+        await self.server.call_handler.tasks.close()
+        await self._writer.close()
         return stuck
 
-    async def _drained(self, grace: float) -> int:
+    async def _drain(self, grace: float) -> int:
         """Wait for the answers of what was taken in, no longer than the grace time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                while self.waiting:
-                    self._idle.clear()
-                    await self._idle.wait()
-        left = [task for task in self.waiting.values() if task is not None]
-        for task in left:
+                while self.in_flight:
+                    self._all_answered.clear()
+                    await self._all_answered.wait()
+        unfinished = [task for task in self.in_flight.values() if task is not None]
+        for task in unfinished:
             task.cancel()
-        return len(self.waiting)
+        return len(self.in_flight)
 
     # --- one line ----------------------------------------------------------------------------------
 
-    def took(self, line: bytes | None) -> None:
+    def on_line(self, line: bytes | None) -> None:
         """Take one line."""
         if line is None:
-            self._refuse(None, INVALID_REQUEST, f"The line is longer than {LINE_BYTES} bytes.")
+            self._send_error(None, INVALID_REQUEST, f"The line is longer than {MAX_LINE_BYTES} bytes.")
             return
         if not line.strip():
             return
-        message = read_line(line)
-        if isinstance(message, Unreadable):
-            self._refuse(message.id, PARSE_ERROR, f"The line cannot be read: {message.reason}.")
+        message = parse_message(line)
+        if isinstance(message, UnreadableMessage):
+            self._send_error(message.id, PARSE_ERROR, f"The line cannot be read: {message.reason}.")
         elif message is None:
-            self._refuse(None, PARSE_ERROR, "The line is not a JSON object.")
+            self._send_error(None, PARSE_ERROR, "The line is not a JSON object.")
         elif "method" in message and "id" in message:
-            self._asked(message)
+            self._handle_request(message)
         else:
-            self._told(message)
-        self._breathe()
+            self._handle_notification(message)
+        self._update_backpressure()
 
-    def _asked(self, message: dict[str, Any]) -> None:
-        asked = message["id"]
-        if type(asked) is not int and type(asked) is not str:
-            self._refuse(None, INVALID_REQUEST, "The id must be a text or a whole number.")
-        elif asked in self.waiting:
-            self._refuse(asked, INVALID_REQUEST, TAKEN)
-        elif self._is_plain(message):
-            self.waiting[asked] = None
-            task, _, error = eager_task.start(self._answer(message), asyncio.get_running_loop())
+    def _handle_request(self, message: dict[str, Any]) -> None:
+        request_id = message["id"]
+        if type(request_id) is not int and type(request_id) is not str:
+            self._send_error(None, INVALID_REQUEST, "The id must be a text or a whole number.")
+        elif request_id in self.in_flight:
+            self._send_error(request_id, INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
+        elif self._may_take_fast_path(message):
+            self.in_flight[request_id] = None
+            task, _, error = eager_task.start(self._try_fast_path(message), asyncio.get_running_loop())
             if task is not None:
-                self.waiting[asked] = task
-                task.add_done_callback(lambda _: self._done(asked))
+                self.in_flight[request_id] = task
+                task.add_done_callback(lambda _: self._finish_request(request_id))
             else:
-                self._done(asked)
+                self._finish_request(request_id)
                 if error is not None:
-                    self._refuse(asked, INTERNAL, "Internal server error")
+                    self._send_error(request_id, INTERNAL_ERROR, "Internal server error")
         else:
-            self._pass_on(message)
+            self._forward_to_sdk(message)
 
-    def _is_plain(self, message: dict[str, Any]) -> bool:
+    def _may_take_fast_path(self, message: dict[str, Any]) -> bool:
         """Tell whether the short way may have a look."""
         params = message.get("params")
         if message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
             return False
         if self._legacy:
             return self._version in SESSION_VERSIONS and isinstance(params.get("_meta", {}), dict)
-        return enveloped(params)
+        return has_modern_envelope(params)
 
-    async def _answer(self, message: dict[str, Any]) -> None:
+    async def _try_fast_path(self, message: dict[str, Any]) -> None:
         # A session may carry the other era's envelope by mistake; the SDK says so.
-        mixed = self._legacy and enveloped(message["params"])
-        if mixed or not await self.short.reply(message, NOBODY, not self._legacy, self):
-            self.waiting.pop(message["id"], None)
-            self._pass_on(message)
+        mixed = self._legacy and has_modern_envelope(message["params"])
+        if mixed or not await self.fast_path.handle(message, ANONYMOUS, not self._legacy, self):
+            self.in_flight.pop(message["id"], None)
+            self._forward_to_sdk(message)
 
-    def _done(self, asked: int | str) -> None:
-        if self.waiting.get(asked, self) is not None or self._sdk is None or asked not in self._passed:
-            self.waiting.pop(asked, None)
-        if not self.waiting:
-            self._idle.set()
-        self._breathe()
+    def _finish_request(self, request_id: int | str) -> None:
+        if self.in_flight.get(request_id, self) is not None or self._sdk_task is None or request_id not in self._forwarded_ids:
+            self.in_flight.pop(request_id, None)
+        if not self.in_flight:
+            self._all_answered.set()
+        self._update_backpressure()
 
-    def _told(self, message: dict[str, Any]) -> None:
+    def _handle_notification(self, message: dict[str, Any]) -> None:
         if message.get("method") == "notifications/cancelled":
             params = message.get("params")
-            asked = params.get("requestId") if isinstance(params, dict) else None
-            task = self.waiting.get(asked) if isinstance(asked, int | str) else None
+            request_id = params.get("requestId") if isinstance(params, dict) else None
+            task = self.in_flight.get(request_id) if isinstance(request_id, int | str) else None
             if task is not None:
                 task.cancel()
                 return
-        if self._sdk is not None or "method" in message:
-            self._pass_on(message)
+        if self._sdk_task is not None or "method" in message:
+            self._forward_to_sdk(message)
 
     # --- what the short way sees ---------------------------------------------------------------------
 
-    async def waited(self, rest: Rest) -> Any:
+    async def wait(self, suspended: Suspended) -> Any:
         """Wait for a call; a cancel of the request is one of the call."""
-        return await rest
+        return await suspended
 
     async def send(self, status: int, body: bytes) -> None:
         """Write an answer, when there is room."""
         del status
-        if self._out is not None:
-            if not self._out.room.is_set():
-                await self._out.room.wait()
-            self._out.write(body)
+        if self._writer is not None:
+            if not self._writer.writable.is_set():
+                await self._writer.writable.wait()
+            self._writer.write(body)
 
-    def _refuse(self, asked: int | str | None, code: int, reason: str) -> None:
-        if self._out is not None:
+    def _send_error(self, request_id: int | str | None, code: int, reason: str) -> None:
+        if self._writer is not None:
             error = {"code": code, "message": reason}
-            self._out.write(to_json({"jsonrpc": "2.0", "id": asked, "error": error}))
+            self._writer.write(to_json({"jsonrpc": "2.0", "id": request_id, "error": error}))
 
     # --- the SDK's loop ----------------------------------------------------------------------------
 
-    def _pass_on(self, message: dict[str, Any]) -> None:
+    def _forward_to_sdk(self, message: dict[str, Any]) -> None:
         try:
-            read = jsonrpc_message_adapter.validate_python(message, by_name=False)
+            parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
         except ValidationError:
-            self._refuse(message.get("id"), INVALID_REQUEST, "The message is not one of JSON-RPC 2.0.")
+            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not one of JSON-RPC 2.0.")
             return
-        if isinstance(read, JSONRPCRequest):
-            self.waiting[read.id] = None
-            self._passed.add(read.id)
-            self._legacy = self._legacy or read.method == "initialize"
-        if self._sdk is None:
-            self._begin()
-        self._to_sdk.send_nowait(SessionMessage(read))
+        if isinstance(parsed, JSONRPCRequest):
+            self.in_flight[parsed.id] = None
+            self._forwarded_ids.add(parsed.id)
+            self._legacy = self._legacy or parsed.method == "initialize"
+        if self._sdk_task is None:
+            self._start_sdk()
+        self._to_sdk.send_nowait(SessionMessage(parsed))
 
     @property
-    def _passed(self) -> set[int | str]:
-        found: set[int | str] = self.__dict__.setdefault("passed", set())
-        return found
+    def _forwarded_ids(self) -> set[int | str]:
+        ids: set[int | str] = self.__dict__.setdefault("passed", set())
+        return ids
 
-    def _begin(self) -> None:
+    def _start_sdk(self) -> None:
         self._to_sdk, from_us = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
         to_us, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
-        self._sdk = asyncio.get_running_loop().create_task(self._serve(from_us, to_us, from_sdk))
+        self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk(from_us, to_us, from_sdk))
 
-    async def _serve(self, from_us: Any, to_us: Any, from_sdk: Any) -> None:
+    async def _run_sdk(self, from_us: Any, to_us: Any, from_sdk: Any) -> None:
         async with from_us, to_us, from_sdk, anyio.create_task_group() as group:
-            group.start_soon(self._forward, from_sdk)
+            group.start_soon(self._forward_from_sdk, from_sdk)
             try:
                 await self.server.run(from_us, to_us, self.server.create_initialization_options())
             finally:
                 group.cancel_scope.cancel()
 
-    async def _forward(self, from_sdk: Any) -> None:
+    async def _forward_from_sdk(self, from_sdk: Any) -> None:
         async for item in from_sdk:
             message = item.message
             try:
@@ -250,25 +250,25 @@ class Session:
                     {
                         "jsonrpc": "2.0",
                         "id": getattr(message, "id", None),
-                        "error": {"code": INTERNAL, "message": "The answer cannot be written as JSON."},
+                        "error": {"code": INTERNAL_ERROR, "message": "The answer cannot be written as JSON."},
                     }
                 )
             await self.send(200, line)
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
                 if isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
                     self._version = str(message.result["protocolVersion"]).encode()
-                self._passed.discard(message.id)
-                self.waiting.pop(message.id, None)
-                if not self.waiting:
-                    self._idle.set()
-                self._breathe()
+                self._forwarded_ids.discard(message.id)
+                self.in_flight.pop(message.id, None)
+                if not self.in_flight:
+                    self._all_answered.set()
+                self._update_backpressure()
 
-    def _breathe(self) -> None:
+    def _update_backpressure(self) -> None:
         """Read no faster than we answer."""
-        if self._incoming is None or self._out is None:
+        if self._reader is None or self._writer is None:
             return
         queued = 0 if self._to_sdk is None else self._to_sdk.statistics().current_buffer_used
-        if len(self.waiting) >= AT_ONCE or queued >= AT_ONCE or not self._out.room.is_set():
-            self._incoming.pause()
+        if len(self.in_flight) >= MAX_IN_FLIGHT or queued >= MAX_IN_FLIGHT or not self._writer.writable.is_set():
+            self._reader.pause()
         else:
-            self._incoming.resume()
+            self._reader.resume()

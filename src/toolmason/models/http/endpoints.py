@@ -19,7 +19,7 @@ _MCP_BETA: Final = "mcp-client-2025-11-20"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProviderDefaults:
     """What is known of a provider before a model is named."""
 
     base_url: str
@@ -27,53 +27,53 @@ class Place:
     key_variables: tuple[str, ...]
 
 
-PLACES: Final[Mapping[str, Place]] = {
-    "openai": Place("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
-    "openai-chat": Place("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
-    "anthropic": Place("https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY",)),
-    "gemini": Place(
+PROVIDER_DEFAULTS: Final[Mapping[str, ProviderDefaults]] = {
+    "openai": ProviderDefaults("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
+    "openai-chat": ProviderDefaults("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
+    "anthropic": ProviderDefaults("https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY",)),
+    "gemini": ProviderDefaults(
         "https://generativelanguage.googleapis.com/v1beta", "GEMINI_BASE_URL", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
 }
 
 
-def endpoint_of(provider: str, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
+def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
     """Return where a model is found.
 
     Raises:
         ConfigError: there is no key for a provider that wants one.
     """
-    place = PLACES[provider]
-    base = (base_url or os.environ.get(place.url_variable) or place.base_url).rstrip("/")
+    defaults = PROVIDER_DEFAULTS[provider]
+    base = (base_url or os.environ.get(defaults.url_variable) or defaults.base_url).rstrip("/")
     if not base.startswith(("http://", "https://")):
         raise ConfigError(f"base_url={base!r} is not an address. Write http://… or https://….")
-    key = api_key or next((os.environ[name] for name in place.key_variables if os.environ.get(name)), "")
-    if not key and base == place.base_url:
-        names = " or ".join(place.key_variables)
+    key = api_key or next((os.environ[name] for name in defaults.key_variables if os.environ.get(name)), "")
+    if not key and base == defaults.base_url:
+        names = " or ".join(defaults.key_variables)
         raise ConfigError(f"{provider} wants a key, and {names} is not set. Set it, or give `api_key=`.")
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"The key for {provider} holds characters that no key has. Check how it was copied.")
-    return _MAKERS[provider](provider, model, base, key)
+    return _ENDPOINT_MAKERS[provider](provider, model, base, key)
 
 
-def _openai(provider: str, _: str, base: str, key: str) -> Endpoint:
+def _make_openai_endpoint(provider: str, _: str, base: str, key: str) -> Endpoint:
     url = f"{base}/{'responses' if provider == 'openai' else 'chat/completions'}"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key)
 
 
-def _anthropic(provider: str, _: str, base: str, key: str) -> Endpoint:
+def _make_anthropic_endpoint(provider: str, _: str, base: str, key: str) -> Endpoint:
     url = f"{base.removesuffix('/v1')}/v1/messages"
     headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
-    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key, flags=anthropic_flags)
+    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key, make_headers=make_beta_headers)
 
 
-def anthropic_flags(body: Mapping[str, Any]) -> dict[str, str]:
+def make_beta_headers(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers that what a body holds asks for."""
     return {"anthropic-beta": _MCP_BETA} if body.get("mcp_servers") else {}
 
 
-def _gemini(provider: str, model: str, base: str, key: str) -> Endpoint:
+def _make_gemini_endpoint(provider: str, model: str, base: str, key: str) -> Endpoint:
     path = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
     # The key goes into a header: an address ends up in logs.
     return Endpoint(
@@ -85,4 +85,4 @@ def _gemini(provider: str, model: str, base: str, key: str) -> Endpoint:
     )
 
 
-_MAKERS: Final = {"openai": _openai, "openai-chat": _openai, "anthropic": _anthropic, "gemini": _gemini}
+_ENDPOINT_MAKERS: Final = {"openai": _make_openai_endpoint, "openai-chat": _make_openai_endpoint, "anthropic": _make_anthropic_endpoint, "gemini": _make_gemini_endpoint}

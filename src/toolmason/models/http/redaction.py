@@ -12,22 +12,22 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from toolmason.errors import ModelError
 
-_SHORTEST: Final = 4
+_MIN_SECRET_CHARS: Final = 4
 """A shorter key is none, and would be found in the midst of words."""
-_HALF_SEEN: Final = 8
+_MIN_PREFIX_CHARS: Final = 8
 """So much of the beginning of a key is struck out too: a text may have been cut within it."""
-_OPEN: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
-_HELD_BY_CLIENTS: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
+_PUBLIC_HEADERS: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
+_CLIENT_SECRET_ATTRIBUTES: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
 
 
-def secrets_in(url: str, headers: Mapping[str, str]) -> tuple[str, ...]:
+def find_secrets(url: str, headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return what must not be shown of an address and of headers."""
-    return tuple(_found_in(url, headers))
+    return tuple(_iterate_secrets(url, headers))
 
 
-def _found_in(url: str, headers: Mapping[str, str]) -> Iterator[str]:
+def _iterate_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
     for name, value in headers.items():
-        if name.lower() not in _OPEN:
+        if name.lower() not in _PUBLIC_HEADERS:
             yield value
             yield value.partition(" ")[2] or value
     parts = urlsplit(url)
@@ -39,45 +39,45 @@ def _found_in(url: str, headers: Mapping[str, str]) -> Iterator[str]:
             yield value
 
 
-def secrets_of_client(client: Any) -> tuple[str, ...]:
+def find_client_secrets(client: Any) -> tuple[str, ...]:
     """Return the keys that an SDK's client holds now: it may change them."""
-    places = (client, getattr(client, "_api_client", None))
-    found = (getattr(place, name, None) for place in places for name in _HELD_BY_CLIENTS)
+    holders = (client, getattr(client, "_api_client", None))
+    found = (getattr(holder, name, None) for holder in holders for name in _CLIENT_SECRET_ATTRIBUTES)
     return tuple(value for value in found if isinstance(value, str))
 
 
-def struck(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """Return a text without secrets, and without the beginning of one at which a text was cut."""
     for secret in sorted({*secrets}, key=len, reverse=True):
-        if len(secret) < _SHORTEST:
+        if len(secret) < _MIN_SECRET_CHARS:
             continue
         text = text.replace(secret, "…")
-        if len(secret) > _HALF_SEEN and secret[:_HALF_SEEN] in text:
-            for length in range(len(secret) - 1, _HALF_SEEN - 1, -1):
+        if len(secret) > _MIN_PREFIX_CHARS and secret[:_MIN_PREFIX_CHARS] in text:
+            for length in range(len(secret) - 1, _MIN_PREFIX_CHARS - 1, -1):
                 text = text.replace(secret[:length], "…")
     return text
 
 
-def strike_out(error: ModelError, secrets: Iterable[str]) -> None:
+def redact_error(error: ModelError, secrets: Iterable[str]) -> None:
     """Take secrets out of an error, and what led to it away where that shows one."""
     known = tuple(secrets)
-    error.args = tuple(struck(part, known) if isinstance(part, str) else part for part in error.args)
+    error.args = tuple(redact(part, known) if isinstance(part, str) else part for part in error.args)
     for name, value in vars(error).items():
         if isinstance(value, str):
-            setattr(error, name, struck(value, known))
-    if any(shown != struck(shown, known) for shown in map(_shown, _causes(error))):
+            setattr(error, name, redact(value, known))
+    if any(text != redact(text, known) for text in map(_describe_error, _iterate_causes(error))):
         error.__cause__ = error.__context__ = None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    left, seen = [error.__cause__, error.__context__], {id(error)}
-    while left:
-        cause = left.pop()
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    pending, seen = [error.__cause__, error.__context__], {id(error)}
+    while pending:
+        cause = pending.pop()
         if cause is not None and id(cause) not in seen:
             seen.add(id(cause))
-            left += [cause.__cause__, cause.__context__]
+            pending += [cause.__cause__, cause.__context__]
             yield cause
 
 
-def _shown(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{error} {error!r} {vars(error)}"

@@ -16,7 +16,7 @@ from toolmason.models.http.sender import Sender
 
 if TYPE_CHECKING:  # these cost more than the model, which may never be asked
     from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
-    from toolmason.models.http.turn import Turn
+    from toolmason.models.http.turn import ModelClient
     from toolmason.providers.codec import Codec
 
 _T = TypeVar("_T")
@@ -34,18 +34,18 @@ class RemoteModel:
         """As the provider knows it."""
         self._codec, self._sender, self._options = codec, sender, options
         if options:
-            self._turn  # noqa: B018 - what is wrong with them is told now
+            self._client  # noqa: B018 - what is wrong with them is told now
 
     @cached_property
-    def _turn(self) -> Turn:
-        from toolmason.models.http.turn import Turn  # noqa: PLC0415 - see above
+    def _client(self) -> ModelClient:
+        from toolmason.models.http.turn import ModelClient  # noqa: PLC0415 - see above
 
-        return Turn(self.model, self._codec(), self._sender, self._options)
+        return ModelClient(self.model, self._codec(), self._sender, self._options)
 
     @property
     def codec(self) -> Codec:
         """The format that it speaks."""
-        return self._turn.codec
+        return self._client.codec
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the answer to a request.
@@ -53,16 +53,16 @@ class RemoteModel:
         Raises:
             ModelError: there is none; says why, and whether the same request may succeed later.
         """
-        return await self._turn.respond(request)
+        return await self._client.respond(request)
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
         """Run `respond` to its end, from code that is not async; no connection stays open."""
 
-        async def once() -> ModelReply:
+        async def respond_once() -> ModelReply:
             async with self:
                 return await self.respond(request)
 
-        return _run_to_end(once())
+        return _run_blocking(respond_once())
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
@@ -70,7 +70,7 @@ class RemoteModel:
         Raises:
             ModelError: there is none, or it was cut; says why.
         """
-        return self._turn.stream(request)
+        return self._client.stream(request)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,15 +84,15 @@ class RemoteModel:
 
     def close_sync(self) -> None:
         """Run `aclose` to its end, from code that is not async."""
-        _run_to_end(self.aclose())
+        _run_blocking(self.aclose())
 
     @override
     def __repr__(self) -> str:
         return f"<model {self.name!r}>"
 
 
-def _run_to_end(coro: Coroutine[Any, Any, _T]) -> _T:
+def _run_blocking(coro: Coroutine[Any, Any, _T]) -> _T:
     # A loop in a thread: asyncio costs as much as the rest of a first model, and many a model is never asked this way.
-    from toolmason._core.run.blocking import run_to_end  # noqa: PLC0415
+    from toolmason._core.run.blocking import run_blocking  # noqa: PLC0415
 
-    return run_to_end(coro)
+    return run_blocking(coro)

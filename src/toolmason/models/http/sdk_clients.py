@@ -11,25 +11,25 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from toolmason.errors import ConfigError, ModelError, text_of
-from toolmason.models.http.endpoints import anthropic_flags
-from toolmason.models.http.redaction import secrets_of_client
-from toolmason.models.http.retries import asked_wait, may_pass
+from toolmason.errors import ConfigError, ModelError, safe_str
+from toolmason.models.http.endpoints import make_beta_headers
+from toolmason.models.http.redaction import find_client_secrets
+from toolmason.models.http.retries import parse_retry_after, is_retryable_status
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
-_MAKERS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
+_PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
 
 
-def sender_over(client: Any, provider: str, model: str) -> SdkSender | GenaiSender:
+def make_sender(client: Any, provider: str, model: str) -> SdkSender | GenaiSender:
     """Return a sender over a client.
 
     Raises:
         ConfigError: the client is another provider's, or a sync one.
     """
-    if not _is_of(client, _MAKERS[provider]):
+    if not _belongs_to(client, _PACKAGES[provider]):
         raise ConfigError(
             f"client={type(client).__module__}.{type(client).__name__} does not fit {provider!r}. "
-            f"Give a client of the package {_MAKERS[provider]!r}."
+            f"Give a client of the package {_PACKAGES[provider]!r}."
         )
     if provider == "gemini":
         return GenaiSender(client, model)
@@ -38,7 +38,7 @@ def sender_over(client: Any, provider: str, model: str) -> SdkSender | GenaiSend
     return SdkSender(client, provider)
 
 
-def _is_of(client: Any, package: str) -> bool:
+def _belongs_to(client: Any, package: str) -> bool:
     """Tell whether a client is of a package, or of a class that somebody made out of its own."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(client).__mro__)
 
@@ -49,42 +49,42 @@ class SdkSender:
     def __init__(self, client: Any, provider: str) -> None:
         self._client, self._provider = client, provider
 
-    def _options(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        flags = anthropic_flags(body) if self._provider == "anthropic" else {}
+    def _make_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        flags = make_beta_headers(body) if self._provider == "anthropic" else {}
         return {"headers": flags} if flags else {}
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error may show."""
-        return secrets_of_client(self._client)
+        return find_client_secrets(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""
         try:
             return await self._client.post(
-                _PATHS[self._provider], cast_to=object, body=dict(body), options=self._options(body)
+                _PATHS[self._provider], cast_to=object, body=dict(body), options=self._make_options(body)
             )
         except Exception as error:
-            raise told(error, self._provider) from error
+            raise to_model_error(error, self._provider) from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the answer."""
-        stream_type = sys.modules[_MAKERS[self._provider]].AsyncStream
+        stream_type = sys.modules[_PACKAGES[self._provider]].AsyncStream
         try:
             stream = await self._client.post(
                 _PATHS[self._provider],
                 cast_to=object,
                 body=dict(body),
-                options=self._options(body),
+                options=self._make_options(body),
                 stream=True,
                 stream_cls=stream_type[object],
             )
             async for event in stream:
                 yield event["data"] if event.keys() == {"data", "event"} else event
         except Exception as error:
-            raise told(error, self._provider) from error
+            raise to_model_error(error, self._provider) from error
 
-    async def again(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
         """Tell that there is no other attempt."""
         return False
 
@@ -99,35 +99,35 @@ class GenaiSender:
         self._models, self._model = getattr(client, "aio", client).models, model
         self._client = client  # a client that nobody holds is closed
 
-    def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        own = {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
-        rest = {k: v for k, v in body.items() if k not in {*own, "contents", "generationConfig"}}
+    def _make_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        own_fields = {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
+        rest = {k: v for k, v in body.items() if k not in {*own_fields, "contents", "generationConfig"}}
         # What runs tools is the toolbox, not the SDK.
         manual = {"automaticFunctionCalling": {"disable": True}}
-        config = {**body.get("generationConfig", {}), **own, **rest, **manual}
+        config = {**body.get("generationConfig", {}), **own_fields, **rest, **manual}
         return {"model": self._model, "contents": body["contents"], "config": config}
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error may show."""
-        return secrets_of_client(self._client)
+        return find_client_secrets(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""
         try:
-            return _plain(await self._models.generate_content(**self._arguments(body)))
+            return _to_plain(await self._models.generate_content(**self._make_arguments(body)))
         except Exception as error:
-            raise told(error, "gemini") from error
+            raise to_model_error(error, "gemini") from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the answer."""
         try:
-            async for event in await self._models.generate_content_stream(**self._arguments(body)):
-                yield _plain(event)
+            async for event in await self._models.generate_content_stream(**self._make_arguments(body)):
+                yield _to_plain(event)
         except Exception as error:
-            raise told(error, "gemini") from error
+            raise to_model_error(error, "gemini") from error
 
-    async def again(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
         """Tell that there is no other attempt."""
         return False
 
@@ -135,22 +135,22 @@ class GenaiSender:
         """Leave the client open: it is the caller's."""
 
 
-def _plain(answer: Any) -> Any:
+def _to_plain(answer: Any) -> Any:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def told(error: Exception, provider: str) -> ModelError:
+def to_model_error(error: Exception, provider: str) -> ModelError:
     """Return an SDK's error as ours."""
     if isinstance(error, ModelError):
         return error
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    number = status if isinstance(status, int) else None
+    status_code = status if isinstance(status, int) else None
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     code = str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
     kind = type(error).__name__
-    again = may_pass(number) if number is not None else "Connection" in kind or "Timeout" in kind
-    made = ModelError(provider, text_of(error) or type(error).__name__, status=number, code=code, retryable=again)
+    retryable = is_retryable_status(status_code) if status_code is not None else "Connection" in kind or "Timeout" in kind
+    model_error = ModelError(provider, safe_str(error) or type(error).__name__, status=status_code, code=code, retryable=retryable)
     headers = getattr(getattr(error, "response", None), "headers", None)
-    made.retry_after = asked_wait(headers) if isinstance(headers, Mapping) else None
-    return made
+    model_error.retry_after = parse_retry_after(headers) if isinstance(headers, Mapping) else None
+    return model_error

@@ -29,7 +29,7 @@ class Sender(Protocol):
         """Yield the events of the answer, asked for once. Raises ModelError."""
         ...
 
-    async def again(self, error: ModelError, attempt: int) -> bool:
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
         """Wait before another attempt to stream, and tell whether there is one."""
         ...
 
@@ -48,27 +48,27 @@ class Endpoint:
     headers: Mapping[str, str] = field(repr=False)
     secret: str = field(default="", repr=False)
     """Struck out of whatever the provider writes."""
-    flags: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
+    make_headers: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
     """Headers that follow from a body, such as the names of betas."""
 
 
-class LateSender:
+class LazySender:
     """A sender that is made with the first request."""
 
     def __init__(self, make: Callable[[], Sender]) -> None:
         self._make = make
-        self._made: tuple[Sender, ...] = ()
+        self._instances: tuple[Sender, ...] = ()
 
     @property
     def _sender(self) -> Sender:
-        if not self._made:
-            self._made = (self._make(),)
-        return self._made[0]
+        if not self._instances:
+            self._instances = (self._make(),)
+        return self._instances[0]
 
     @property
     def secrets(self) -> Sequence[str]:
         """What no error may show."""
-        return self._made[0].secrets if self._made else ()
+        return self._instances[0].secrets if self._instances else ()
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer."""
@@ -78,11 +78,11 @@ class LateSender:
         """Yield the events of the answer."""
         return self._sender.events(body)
 
-    async def again(self, error: ModelError, attempt: int) -> bool:
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
         """Wait before another attempt, and tell whether there is one."""
-        return await self._sender.again(error, attempt)
+        return await self._sender.wait_for_retry(error, attempt)
 
     async def aclose(self) -> None:
         """Close what was opened."""
-        if self._made:
-            await self._made[0].aclose()
+        if self._instances:
+            await self._instances[0].aclose()

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from toolmason.errors import ModelError
 
-_LONGEST: Final = 64 * 1024 * 1024
+_MAX_EVENT_LENGTH: Final = 64 * 1024 * 1024
 """An event longer than this is no event; a server must not fill the memory."""
 
 
@@ -23,53 +23,53 @@ class EventStream:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._decode = getincrementaldecoder("utf-8-sig")("replace").decode
-        self._parts: list[str] = []
+        self._line_parts: list[str] = []
         """The line that is not complete yet; joined once, when it is."""
         self._data: list[str] = []
-        self._held = 0
-        self._returned = False
+        self._held_length = 0
+        self._ended_with_return = False
         """Whether a carriage return came last: a line feed after it ends the same line."""
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
         """Yield the events that are complete."""
-        yield from self._lines(self._decode(chunk))
+        yield from self._read_lines(self._decode(chunk))
 
     def end(self) -> Iterator[dict[str, Any]]:
         """Yield the last event, where no blank line came after it."""
-        yield from self._lines(self._decode(b"", final=True) + "\n\n")
+        yield from self._read_lines(self._decode(b"", final=True) + "\n\n")
 
-    def _lines(self, text: str) -> Iterator[dict[str, Any]]:
+    def _read_lines(self, text: str) -> Iterator[dict[str, Any]]:
         if not text:
             return
-        if self._returned:
+        if self._ended_with_return:
             text = text.removeprefix("\n")
-        self._returned = text.endswith("\r")
+        self._ended_with_return = text.endswith("\r")
         first, *rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._hold(first)
+        self._buffer(first)
         for following in rest:
-            line, self._parts = "".join(self._parts), []
+            line, self._line_parts = "".join(self._line_parts), []
             if not line:
-                yield from self._event()
-            elif not self._line(line):
-                self._held -= len(line)
-            self._hold(following)
+                yield from self._parse_event()
+            elif not self._add_line(line):
+                self._held_length -= len(line)
+            self._buffer(following)
 
-    def _hold(self, part: str) -> None:
+    def _buffer(self, part: str) -> None:
         if part:
-            self._parts.append(part)
-            self._held += len(part)
-        if self._held > _LONGEST:
-            raise ModelError(self._provider, f"an event of the stream is longer than {_LONGEST:,} characters")
+            self._line_parts.append(part)
+            self._held_length += len(part)
+        if self._held_length > _MAX_EVENT_LENGTH:
+            raise ModelError(self._provider, f"an event of the stream is longer than {_MAX_EVENT_LENGTH:,} characters")
 
-    def _line(self, line: str) -> bool:
+    def _add_line(self, line: str) -> bool:
         """Take a line, and tell whether it is kept."""
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))
         return name == "data"
 
-    def _event(self) -> Iterator[dict[str, Any]]:
-        data, self._data, self._held = "\n".join(self._data), [], 0
+    def _parse_event(self) -> Iterator[dict[str, Any]]:
+        data, self._data, self._held_length = "\n".join(self._data), [], 0
         if not data.strip() or data.strip() == "[DONE]":
             return
         try:

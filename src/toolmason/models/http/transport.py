@@ -15,11 +15,11 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from toolmason.errors import ModelError, clip
-from toolmason.models.http.redaction import secrets_in
-from toolmason.models.http.retries import Retries, asked_wait, may_pass
+from toolmason.models.http.redaction import find_secrets
+from toolmason.models.http.retries import Retries, parse_retry_after, is_retryable_status
 from toolmason.models.http.sender import Endpoint
 from toolmason.models.http.sse import EventStream
-from toolmason.providers.codec import error_in
+from toolmason.providers.codec import parse_error
 
 try:
     import httpx2
@@ -27,12 +27,12 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
     raise ImportError("Models need httpx2: pip install 'toolmason[models]'") from missing
 
 
-_MOVED, _FAILED = 300, 400
-BODY_BYTES: Final = 64 * 1024 * 1024
+_REDIRECT_STATUS, _ERROR_STATUS = 300, 400
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """The longest answer that is taken, unpacked."""
-STREAM_BYTES: Final = 4 * BODY_BYTES
+MAX_STREAM_BYTES: Final = 4 * MAX_BODY_BYTES
 """The longest stream: each token of it may come with hundreds of bytes around it."""
-_PACKED: Final = ("", "identity", "gzip", "deflate")
+_ALLOWED_ENCODINGS: Final = ("", "identity", "gzip", "deflate")
 """Packed once, and in a way whose pieces cannot grow without end: a few bytes must not fill the memory."""
 
 
@@ -57,23 +57,23 @@ class Transport:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error may show."""
-        known = self._endpoint
-        return (known.secret, *secrets_in(known.url, known.headers))
+        endpoint = self._endpoint
+        return (endpoint.secret, *find_secrets(endpoint.url, endpoint.headers))
 
-    def _client(self) -> httpx2.AsyncClient:
+    def _get_client(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None or client.is_closed:
             client = self._clients[loop] = httpx2.AsyncClient(**self._options)
         return client
 
-    def _request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
-        known = self._endpoint
+    def _make_request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
+        endpoint = self._endpoint
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
         headers["Accept-Encoding"] = "gzip, deflate"
-        headers |= {**known.headers, **(known.flags(body) if known.flags is not None else {})}
-        url = known.stream_url if stream else known.url
-        return self._client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
+        headers |= {**endpoint.headers, **(endpoint.make_headers(body) if endpoint.make_headers is not None else {})}
+        url = endpoint.stream_url if stream else endpoint.url
+        return self._get_client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer.
@@ -83,11 +83,11 @@ class Transport:
         """
         for attempt in count():
             try:
-                return await self._answer(body)
+                return await self._send(body)
             except (ModelError, httpx2.RequestError) as error:
-                told = self._told(error)
-                if not await self.again(told, attempt):
-                    raise told from (error if told is not error else None)
+                model_error = self._to_model_error(error)
+                if not await self.wait_for_retry(model_error, attempt):
+                    raise model_error from (error if model_error is not error else None)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -97,58 +97,58 @@ class Transport:
             ModelError: there is none, or it was cut. It may show a secret still.
         """
         try:
-            async for event in self._once(body):
+            async for event in self._stream_once(body):
                 yield event
         except httpx2.RequestError as error:
-            raise self._told(error) from error
+            raise self._to_model_error(error) from error
 
-    async def again(self, error: ModelError, attempt: int) -> bool:
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
         """Wait before another attempt, and tell whether there is one."""
-        wait = self._retries.wait(attempt, error.retry_after) if error.retryable else None
-        if wait is not None:
-            await self._sleep(wait)
-        return wait is not None
+        delay = self._retries.get_delay(attempt, error.retry_after) if error.retryable else None
+        if delay is not None:
+            await self._sleep(delay)
+        return delay is not None
 
-    async def _answer(self, body: Mapping[str, Any]) -> Any:
-        answer = await self._client().send(self._request(body, stream=False), stream=True)
+    async def _send(self, body: Mapping[str, Any]) -> Any:
+        response = await self._get_client().send(self._make_request(body, stream=False), stream=True)
         try:
-            content = await self._whole(answer)
-            self._refuse(answer.status_code, answer.headers, content)
-            return self._read(content)
+            content = await self._read_body(response)
+            self._raise_for_status(response.status_code, response.headers, content)
+            return self._parse_json(content)
         finally:
-            await answer.aclose()
+            await response.aclose()
 
-    async def _whole(self, answer: httpx2.Response) -> bytes:
-        return b"".join([piece async for piece in self._pieces(answer, BODY_BYTES)])
+    async def _read_body(self, response: httpx2.Response) -> bytes:
+        return b"".join([piece async for piece in self._iterate_body(response, MAX_BODY_BYTES)])
 
-    async def _pieces(self, answer: httpx2.Response, most: int) -> AsyncIterator[bytes]:
+    async def _iterate_body(self, response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
         """Yield an answer, unpacked, as long as it is not too long."""
-        packed = answer.headers.get("content-encoding", "").strip().lower()
-        if packed not in _PACKED:
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in _ALLOWED_ENCODINGS:
             raise ModelError(
-                self._endpoint.provider, f"the answer is packed as {clip(packed)!r}, which was not asked for"
+                self._endpoint.provider, f"the answer is packed as {clip(encoding)!r}, which was not asked for"
             )
         size = 0
-        async for piece in answer.aiter_bytes():
+        async for piece in response.aiter_bytes():
             size += len(piece)
-            if size > most:
-                raise ModelError(self._endpoint.provider, f"the answer is longer than {most:,} bytes")
+            if size > max_bytes:
+                raise ModelError(self._endpoint.provider, f"the answer is longer than {max_bytes:,} bytes")
             yield piece
 
-    async def _once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        answer = await self._client().send(self._request(body, stream=True), stream=True)
+    async def _stream_once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        response = await self._get_client().send(self._make_request(body, stream=True), stream=True)
         try:
-            if answer.status_code >= _MOVED:
-                self._refuse(answer.status_code, answer.headers, await self._whole(answer))
-            if "text/event-stream" not in answer.headers.get("content-type", ""):
-                content = await self._whole(answer)
+            if response.status_code >= _REDIRECT_STATUS:
+                self._raise_for_status(response.status_code, response.headers, await self._read_body(response))
+            if "text/event-stream" not in response.headers.get("content-type", ""):
+                content = await self._read_body(response)
                 if not content.lstrip().startswith((b"data:", b"event:", b":")):
                     raise ModelError(
                         self._endpoint.provider, f"no stream came, but: {clip(content.decode(errors='replace'), 200)}"
                     )
-                pieces: AsyncIterator[bytes] = _single(content)
+                pieces: AsyncIterator[bytes] = _yield_once(content)
             else:
-                pieces = self._pieces(answer, STREAM_BYTES)
+                pieces = self._iterate_body(response, MAX_STREAM_BYTES)
             stream = EventStream(self._endpoint.provider)
             async for piece in pieces:
                 for event in stream.feed(piece):
@@ -156,42 +156,42 @@ class Transport:
             for event in stream.end():
                 yield event
         finally:
-            await answer.aclose()
+            await response.aclose()
 
-    def _refuse(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
-        if status < _MOVED:
+    def _raise_for_status(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        if status < _REDIRECT_STATUS:
             return
-        if status < _FAILED:
+        if status < _ERROR_STATUS:
             # Not followed: a key must not go where nobody meant it to.
-            place = clip(headers.get("location", "nowhere"))
+            location = clip(headers.get("location", "nowhere"))
             raise ModelError(
-                self._endpoint.provider, f"it points to {place!r}. Give the right base_url.", status=status
+                self._endpoint.provider, f"it points to {location!r}. Give the right base_url.", status=status
             )
         try:
-            told = from_json(content)
+            payload = from_json(content)
         except ValueError:
-            told = None
-        if isinstance(told, list) and told:  # Gemini sends a list where a stream was asked for
-            told = told[0]
-        form = told if isinstance(told, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
-        error = error_in(self._endpoint.provider, form, status)
-        error.retryable = may_pass(status)
-        error.retry_after = asked_wait(headers)
+            payload = None
+        if isinstance(payload, list) and payload:  # Gemini sends a list where a stream was asked for
+            payload = payload[0]
+        error_form = payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
+        error = parse_error(self._endpoint.provider, error_form, status)
+        error.retryable = is_retryable_status(status)
+        error.retry_after = parse_retry_after(headers)
         raise error
 
-    def _read(self, content: bytes) -> Any:
+    def _parse_json(self, content: bytes) -> Any:
         try:
             return from_json(content)
         except ValueError as error:
-            shown = clip(content.decode(errors="replace"), 200)
-            raise ModelError(self._endpoint.provider, f"the answer is not JSON: {shown}") from error
+            excerpt = clip(content.decode(errors="replace"), 200)
+            raise ModelError(self._endpoint.provider, f"the answer is not JSON: {excerpt}") from error
 
-    def _told(self, error: Exception) -> ModelError:
+    def _to_model_error(self, error: Exception) -> ModelError:
         if isinstance(error, ModelError):
             return error
-        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        again = isinstance(error, httpx2.TransportError)
-        return ModelError(self._endpoint.provider, f"no answer came ({words})", code="connection", retryable=again)
+        description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        retryable = isinstance(error, httpx2.TransportError)
+        return ModelError(self._endpoint.provider, f"no answer came ({description})", code="connection", retryable=retryable)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -200,5 +200,5 @@ class Transport:
             await client.aclose()
 
 
-async def _single(content: bytes) -> AsyncIterator[bytes]:
+async def _yield_once(content: bytes) -> AsyncIterator[bytes]:
     yield content

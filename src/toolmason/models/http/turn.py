@@ -11,22 +11,22 @@ from typing import Any
 
 from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason.errors import ModelError
-from toolmason.models.http.redaction import strike_out
+from toolmason.models.http.redaction import redact_error
 from toolmason.models.http.sender import Sender
-from toolmason.providers.aliases import Names
+from toolmason.providers.aliases import ToolNames
 from toolmason.providers.codec import Codec
-from toolmason.providers.tool_set import Kept
+from toolmason.providers.tool_set import EncodedMessages
 
 
-class Turn:
+class ModelClient:
     """What a model does with each request."""
 
     def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None) -> None:
         self.model, self.codec, self._sender = model, codec, sender
-        self._kept = Kept()
+        self._encoded = EncodedMessages()
         self._options = ModelRequest((), (), None, options).options
 
-    def _merged(self, request: ModelRequest) -> ModelRequest:
+    def _merge_options(self, request: ModelRequest) -> ModelRequest:
         if not self._options:
             return request
         body = {**self._options.get("body", {}), **request.options.get("body", {})}
@@ -35,40 +35,40 @@ class Turn:
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the answer."""
-        asked = self._merged(request)
-        body = self.codec.encode(asked, self.model, kept=self._kept)
-        names = self.codec.offered(asked).names
+        merged = self._merge_options(request)
+        body = self.codec.encode(merged, self.model, encoded_messages=self._encoded)
+        names = self.codec.fit_request_tools(merged).names
         try:
             return self.codec.decode(await self._sender.post(body), names)
         except ModelError as error:
-            strike_out(error, self._sender.secrets)
+            redact_error(error, self._sender.secrets)
             raise
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer piece by piece."""
-        asked = self._merged(request)
-        body = self.codec.encode(asked, self.model, stream=True, kept=self._kept)
-        names = self.codec.offered(asked).names
+        merged = self._merge_options(request)
+        body = self.codec.encode(merged, self.model, stream=True, encoded_messages=self._encoded)
+        names = self.codec.fit_request_tools(merged).names
         for attempt in count():
-            said = False
+            has_output = False
             try:
                 async for event in self._events(body, names):
-                    said = True
+                    has_output = True
                     yield event
             except ModelError as error:
                 # What was said cannot be taken back; before the first word the same request may be sent again.
-                if said or not await self._sender.again(error, attempt):
-                    strike_out(error, self._sender.secrets)
+                if has_output or not await self._sender.wait_for_retry(error, attempt):
+                    redact_error(error, self._sender.secrets)
                     raise
             else:
                 return
 
-    async def _events(self, body: Mapping[str, Any], names: Names) -> AsyncIterator[ModelEvent]:
+    async def _events(self, body: Mapping[str, Any], names: ToolNames) -> AsyncIterator[ModelEvent]:
         reader = self.codec.reader(names)
-        async for told in self._sender.events(body):
-            for event in reader.feed(told):
+        async for data in self._sender.events(body):
+            for event in reader.feed(data):
                 yield event
         reply = reader.end()
-        for event in reader.late(reply):
+        for event in reader.iter_late_events(reply):
             yield event
         yield Finished(reply)

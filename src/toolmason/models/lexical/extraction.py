@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 _SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
-_COUNTED: Final = {
+_NUMBER_WORDS: Final = {
     "zero": 0,
     "one": 1,
     "two": 2,
@@ -43,7 +43,7 @@ _COUNTED: Final = {
     "hundred": 100,
     "dozen": 12,
 }
-_COUNT_WORD: Final = re.compile(r"\b(" + "|".join(_COUNTED) + r")\b", re.IGNORECASE)
+_NUMBER_WORD: Final = re.compile(r"\b(" + "|".join(_NUMBER_WORDS) + r")\b", re.IGNORECASE)
 _CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*\b")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
 _LIST: Final = re.compile(r"\[[^\[\]]{0,500}\]|\(\s*-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?){1,50}\s*\)")
@@ -52,34 +52,34 @@ _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNumber:
     """A number, and the words around it."""
 
     value: float
-    near: tuple[str, ...]
+    nearby_words: tuple[str, ...]
     """The next words first, then the ones before."""
 
 
-def numbers_in(text: str) -> list[Found]:
+def find_numbers(text: str) -> list[FoundNumber]:
     """Return the numbers of a text in their order, those in words last; "5%" gives 0.05 and 5, in this order."""
-    found: list[tuple[int, int, float]] = []
+    matches: list[tuple[int, int, float]] = []
     for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
         plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
         scale = (match["scale"] or "").strip().lower()
         if scale in ("%", "percent"):
-            found.append((*match.span(), round(plain / 100, 10)))
-        found.append((*match.span(), plain * _SCALES.get(scale, 1)))
-    found += [(*match.span(), float(_COUNTED[match[1].lower()])) for match in _COUNT_WORD.finditer(text)]
-    return [Found(value, _around(text, start, end)) for start, end, value in found]
+            matches.append((*match.span(), round(plain / 100, 10)))
+        matches.append((*match.span(), plain * _SCALES.get(scale, 1)))
+    matches += [(*match.span(), float(_NUMBER_WORDS[match[1].lower()])) for match in _NUMBER_WORD.finditer(text)]
+    return [FoundNumber(value, _get_nearby_words(text, start, end)) for start, end, value in matches]
 
 
-def _around(text: str, start: int, end: int) -> tuple[str, ...]:
+def _get_nearby_words(text: str, start: int, end: int) -> tuple[str, ...]:
     after = [word.casefold() for word in _WORD.findall(text[end : end + 40])][:2]
     before = [word.casefold() for word in _WORD.findall(text[max(0, start - 40) : start])][-3:]
     return (*after, *reversed(before))
 
 
-def lists_in(text: str) -> list[list[Any]]:
+def find_lists(text: str) -> list[list[Any]]:
     """Return the lists that are written out in a text: `[1, 2, 3]`, `(1, 2)`."""
     found = []
     for match in _LIST.findall(text):
@@ -87,25 +87,25 @@ def lists_in(text: str) -> list[list[Any]]:
         try:
             found.append(from_json(f"[{inner}]"))
         except ValueError:
-            found.append([_bare(item) for item in inner.split(",") if item.strip()])
+            found.append([_strip_quotes(item) for item in inner.split(",") if item.strip()])
     return [value for value in found if value]
 
 
-def _bare(item: str) -> str:
+def _strip_quotes(item: str) -> str:
     return item.strip().strip("'\"")
 
 
-def quoted_in(text: str) -> list[str]:
+def find_quoted(text: str) -> list[str]:
     """Return what stands in quotation marks."""
     return [next(filter(None, groups)) for groups in _QUOTED.findall(text)]
 
 
-def codes_in(text: str) -> list[str]:
+def find_codes(text: str) -> list[str]:
     """Return what looks like the number of an article, an order or a flight: capitals with digits."""
     return list(dict.fromkeys(_CODE.findall(text)))
 
 
-def whole_name(value: str, text: str) -> str:
+def expand_name(value: str, text: str) -> str:
     """Return the whole of a name that a value is a part of: "New York City" where the value is "New York"."""
     for match in _NAME.finditer(text):
         name = match[0]
@@ -114,17 +114,17 @@ def whole_name(value: str, text: str) -> str:
     return value
 
 
-def choices_in(text: str, choices: Iterable[Any]) -> list[Any]:
+def find_choices(text: str, choices: Iterable[Any]) -> list[Any]:
     """Return the choices that a text names, the longest first."""
     words = [word.casefold() for word in _WORD.findall(text)]
     named = []
     for choice in choices:
-        own = [word.casefold() for word in _WORD.findall(str(choice))]
-        if isinstance(choice, str) and own and _holds(words, own):
-            named.append((len(own), choice))
+        choice_words = [word.casefold() for word in _WORD.findall(str(choice))]
+        if isinstance(choice, str) and choice_words and _contains_sequence(words, choice_words):
+            named.append((len(choice_words), choice))
     return [choice for _, choice in sorted(named, key=lambda pair: -pair[0])]
 
 
-def _holds(words: Sequence[str], own: Sequence[str]) -> bool:
-    size = len(own)
-    return any(words[place : place + size] == list(own) for place in range(len(words) - size + 1))
+def _contains_sequence(words: Sequence[str], choice_words: Sequence[str]) -> bool:
+    size = len(choice_words)
+    return any(words[start : start + size] == list(choice_words) for start in range(len(words) - size + 1))

@@ -18,8 +18,8 @@ _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 _CODE: Final = re.compile(r"\S*\d\S*")
 _HOW_MUCH: Final = re.compile(r"\bhow much (?:is|are|does|do|for)\b", re.IGNORECASE)
 """The usual way to ask for a price names none: its words are among the common ones."""
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_COMMON: Final = frozenset(
+_CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_STOP_WORDS: Final = frozenset(
     {
         *("a", "an", "the", "of", "in", "on", "for", "to", "and", "or", "is", "are", "was", "what", "which", "how"),
         *("much", "many", "do", "does", "did", "i", "me", "my", "we", "you", "your", "please", "can", "could", "would"),
@@ -43,76 +43,76 @@ _COMMON: Final = frozenset(
         *("when", "where", "who", "then", "than", "into", "let", "let's", "am", "were", "been", "so", "just", "about"),
     }
 )
-_ENDS: Final = (
+_SUFFIXES: Final = (
     *("ations", "ation", "ating", "ators", "ator", "ated", "ates", "ate", "ities", "ity", "ingly", "ings", "ing"),
     *("ments", "ment", "ness", "ies", "ied", "ers", "er", "ed", "es", "ly", "al", "s", "e", "y"),
 )
-_LEAST_STEM: Final = 3
+_MIN_STEM_CHARS: Final = 3
 
 # How heavy a word is, by where a tool has it: found on the half of BFCL that the figures do not come from.
-_NAME, _DESCRIPTION, _CHOICES, _PARAMETER, _PARAMETER_TEXT = 1.2, 1.0, 0.6, 0.5, 0.4
-_ALIKE: Final = 0.4
+_NAME_WEIGHT, _DESCRIPTION_WEIGHT, _CHOICES_WEIGHT, _PARAMETER_WEIGHT, _PARAMETER_TEXT_WEIGHT = 1.2, 1.0, 0.6, 0.5, 0.4
+_PARTIAL_WEIGHT: Final = 0.4
 """What a word counts that only begins like one of the tool's, or means about the same."""
-_SAME: Final = (
+_SYNONYM_GROUPS: Final = (
     *(("price", "cost", "quote", "expensive"), ("delete", "remove", "cancel", "erase"), ("create", "make", "new")),
     *(("buy", "purchase", "order"), ("search", "look", "list", "lookup"), ("send", "mail", "write"), ("big", "size")),
     *(("weather", "forecast", "temperature", "warm", "cold"), ("time", "clock", "hour"), ("rate", "exchange")),
     *(("sum", "add", "plus"), ("product", "article", "item"), ("money", "currency", "dollar", "euro")),
     *(("route", "direction", "way"), ("book", "reserve", "reservation"), ("compute", "calculate"), ("fix", "repair")),
 )
-_BEGINNING: Final = 4
-NOTHING_SHARED: Final = -1.0
-_LENGTH: Final = 0.03
+_PREFIX_CHARS: Final = 4
+NO_OVERLAP: Final = -1.0
+_LENGTH_PENALTY: Final = 0.03
 """What a tool pays for a long description, which would match anything."""
 
 
-def _kin() -> dict[str, frozenset[str]]:
-    made: dict[str, frozenset[str]] = {}
-    for group in _SAME:
-        own = frozenset(map(stem, group))
-        for word in own:
-            made[word] = made.get(word, frozenset()) | own
-    return made
+def _make_synonyms() -> dict[str, frozenset[str]]:
+    synonyms: dict[str, frozenset[str]] = {}
+    for group in _SYNONYM_GROUPS:
+        group_stems = frozenset(map(stem, group))
+        for word in group_stems:
+            synonyms[word] = synonyms.get(word, frozenset()) | group_stems
+    return synonyms
 
 
-def stems(text: str) -> list[str]:
+def extract_stems(text: str) -> list[str]:
     """Return the words of a text that say something, without their endings."""
-    words = (word.casefold() for word in _WORD.findall(_HUMP.sub(" ", text)))
-    return [stem(word) for word in words if word not in _COMMON and len(word) > 1]
+    words = (word.casefold() for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)))
+    return [stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1]
 
 
 def stem(word: str) -> str:
     """Return a word without its ending."""
-    for end in _ENDS:
-        if word.endswith(end) and len(word) - len(end) >= _LEAST_STEM:
+    for end in _SUFFIXES:
+        if word.endswith(end) and len(word) - len(end) >= _MIN_STEM_CHARS:
             return word[: -len(end)]
     return word
 
 
-def kin_of(word: str) -> frozenset[str]:
+def get_synonyms(word: str) -> frozenset[str]:
     """Return the stems that mean about the same, the word's own among them; nothing where none are known."""
-    return _KIN.get(word, frozenset())
+    return _SYNONYMS.get(word, frozenset())
 
 
-def bag_of(tool: ToolDefinition) -> dict[str, float]:
+def weigh_stems(tool: ToolDefinition) -> dict[str, float]:
     """Return the stems of what a tool says of itself, each with the weight of its best place."""
-    bag: dict[str, float] = {}
+    weights: dict[str, float] = {}
 
     def add(text: str, weight: float) -> None:
-        for found in stems(text):
-            bag[found] = max(bag.get(found, 0.0), weight)
+        for word_stem in extract_stems(text):
+            weights[word_stem] = max(weights.get(word_stem, 0.0), weight)
 
-    add(tool.name, _NAME)
-    add(tool.description, _DESCRIPTION)
-    for name, part in properties_of(tool.input_schema).items():
-        add(name, _PARAMETER)
-        add(str(part.get("description", "")), _PARAMETER_TEXT)
+    add(tool.name, _NAME_WEIGHT)
+    add(tool.description, _DESCRIPTION_WEIGHT)
+    for name, part in get_properties(tool.input_schema).items():
+        add(name, _PARAMETER_WEIGHT)
+        add(str(part.get("description", "")), _PARAMETER_TEXT_WEIGHT)
         choices = part.get("enum")
-        add(" ".join(map(str, choices)) if isinstance(choices, list) else "", _CHOICES)
-    return bag
+        add(" ".join(map(str, choices)) if isinstance(choices, list) else "", _CHOICES_WEIGHT)
+    return weights
 
 
-def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def get_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the properties of a schema; one that allows anything has an empty schema."""
     found = schema.get("properties")
     if not isinstance(found, Mapping):
@@ -120,31 +120,31 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {str(name): part if isinstance(part, Mapping) else {} for name, part in found.items()}
 
 
-def likeness(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
+def score_similarity(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
     """Return how like each tool a text is; below 0 is hardly, 1 is as good as word for word."""
-    bags = [bag_of(tool) for tool in tools]
-    known = Counter(word for bag in bags for word in bag)
+    weights_by_tool = [weigh_stems(tool) for tool in tools]
+    document_counts = Counter(word for tool_weights in weights_by_tool for word in tool_weights)
     # What has digits in it is a value, and says nothing about the tool: "TEA-01", "3", "2024-05-01".
-    asked = sorted(set(stems(_CODE.sub(" ", _HOW_MUCH.sub("price", text)))))
-    weights = {word: math.log(1 + (len(bags) + 1) / (0.5 + known[word])) for word in {*known, *asked}}
-    total = sum(weights[word] for word in asked) or 1.0
-    scores = [_score(asked, bag, weights) / total for bag in bags]
+    query_stems = sorted(set(extract_stems(_CODE.sub(" ", _HOW_MUCH.sub("price", text)))))
+    rarity = {word: math.log(1 + (len(weights_by_tool) + 1) / (0.5 + document_counts[word])) for word in {*document_counts, *query_stems}}
+    total = sum(rarity[word] for word in query_stems) or 1.0
+    scores = [_score_tool(query_stems, bag, rarity) / total for bag in weights_by_tool]
     return [
-        score - _LENGTH * math.log1p(len(bag)) if score else NOTHING_SHARED
-        for score, bag in zip(scores, bags, strict=True)
+        score - _LENGTH_PENALTY * math.log1p(len(bag)) if score else NO_OVERLAP
+        for score, bag in zip(scores, weights_by_tool, strict=True)
     ]
 
 
-def _score(asked: Sequence[str], bag: Mapping[str, float], weights: Mapping[str, float]) -> float:
+def _score_tool(query_stems: Sequence[str], tool_weights: Mapping[str, float], rarity: Mapping[str, float]) -> float:
     score = 0.0
-    for word in asked:
-        if word in bag:
-            score += weights[word] * bag[word]
-        elif len(word) >= _BEGINNING:
-            kin = kin_of(word)
-            near = [w for w in bag if w[:_BEGINNING] == word[:_BEGINNING] or w in kin]
-            score += max((_ALIKE * bag[w] * weights[w] for w in near), default=0.0)
+    for word in query_stems:
+        if word in tool_weights:
+            score += rarity[word] * tool_weights[word]
+        elif len(word) >= _PREFIX_CHARS:
+            synonyms = get_synonyms(word)
+            near = [w for w in tool_weights if w[:_PREFIX_CHARS] == word[:_PREFIX_CHARS] or w in synonyms]
+            score += max((_PARTIAL_WEIGHT * tool_weights[w] * rarity[w] for w in near), default=0.0)
     return score
 
 
-_KIN: Final = _kin()
+_SYNONYMS: Final = _make_synonyms()

@@ -16,7 +16,7 @@ from toolmason._core.toolbox.exchange import (
     ArgumentsDelta,
     CallClosed,
     CallOpened,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelReply,
     ModelRequest,
@@ -29,29 +29,29 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
-from toolmason.providers.aliases import Names, wire_id
-from toolmason.providers.codec import Body, Codec, Reader, Replay, error_in, state_of
+from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.codec import Body, Codec, ReplyReader, Replay, parse_error, get_provider_items
 from toolmason.providers.content_parts import (
-    FILLER,
-    IMAGES,
-    PDF,
-    arguments_object,
-    blob_of,
-    clean,
-    fields_of,
-    joined,
-    new_id,
-    words_of,
+    FILLER_TEXT,
+    IMAGE_MIME_TYPES,
+    PDF_MIME_TYPE,
+    get_arguments_object,
+    get_blob,
+    replace_surrogates,
+    map_options,
+    join_parts,
+    make_call_id,
+    part_to_text,
 )
-from toolmason.providers.native_tools import anthropic_servers
-from toolmason.providers.reply_checks import count, inner
-from toolmason.providers.schema.losses import Narrowed
+from toolmason.providers.native_tools import format_anthropic_servers
+from toolmason.providers.reply_checks import get_token_count, get_inner_object
+from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_anthropic
-from toolmason.providers.tool_set import Offer, Terms
+from toolmason.providers.tool_set import ToolSet, ProviderRules
 
-_MOST_TOKENS: Final = 8192
+_DEFAULT_MAX_TOKENS: Final = 8192
 """The API wants a limit; this one is within what every current model takes."""
-_FINISHES: Final[Mapping[str, Finish]] = {
+_FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "calls",
@@ -60,51 +60,51 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "refusal": "refusal",
     "pause_turn": "pause",
 }
-_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
+_CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
 
 
-class MessagesCodec(Codec):
+class AnthropicCodec(Codec):
     """Anthropic's Messages API."""
 
     name = "anthropic"
-    search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
-    terms = Terms(provider="anthropic", fit=fit_anthropic, rule=r"[A-Za-z0-9_-]{1,64}", longest=64)
+    search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
+    rules = ProviderRules(provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64)
 
     @override
-    def definition(self, tool: ToolDefinition, narrowed: Narrowed, alias: str) -> Body:
-        made: Body = {"name": alias, "description": tool.description, "input_schema": narrowed.schema}
-        return {**made, "strict": True} if narrowed.strict else made
+    def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
+        definition: Body = {"name": alias, "description": tool.description, "input_schema": narrowed.schema}
+        return {**definition, "strict": True} if narrowed.strict else definition
 
     @override
-    def result(self, result: ToolResult, names: Names | None = None) -> Body:
-        made: Body = {"type": "tool_result", "tool_use_id": wire_id(result.call_id)}
-        if result.ok and any(blob_of(part) for part in result.content):
-            made["content"] = [part for part in map(_part, result.content) if part is not None]
+    def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
+        block: Body = {"type": "tool_result", "tool_use_id": to_wire_id(result.call_id)}
+        if result.ok and any(get_blob(part) for part in result.content):
+            block["content"] = [part for part in map(_format_part, result.content) if part is not None]
         else:
-            made["content"] = clean(result.text)
-        return made if result.ok else {**made, "is_error": True}
+            block["content"] = replace_surrogates(result.text)
+        return block if result.ok else {**block, "is_error": True}
 
     @override
-    def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        body: Body = {"model": model, "max_tokens": _MOST_TOKENS, "messages": self._messages(request, offer)}
-        system = [joined(message.content) for message in request.messages if message.role == "system"]
+    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
+        body: Body = {"model": model, "max_tokens": _DEFAULT_MAX_TOKENS, "messages": self._format_messages(request, tool_set)}
+        system = [join_parts(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["system"] = text
         choice = request.tool_choice
         # There is no list of allowed tools in this API: only those are offered.
-        picked = offer.only(choice.names) if choice is not None and choice.names else offer
-        if tools := self.tools(picked):
+        chosen = tool_set.only(choice.names) if choice is not None and choice.names else tool_set
+        if tools := self.format_tools(chosen):
             body["tools"] = tools
-            body.update(_choice(request, offer.names))
-        if servers := anthropic_servers(offer.native):
+            body.update(_format_choice(request, tool_set.names))
+        if servers := format_anthropic_servers(tool_set.native):
             body["mcp_servers"] = servers
-        body.update(fields_of(request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name))
+        body.update(map_options(request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name))
         return body
 
-    def _messages(self, request: ModelRequest, offer: Offer) -> list[Body]:
+    def _format_messages(self, request: ModelRequest, tool_set: ToolSet) -> list[Body]:
         turns: list[Body] = []
         for message in request.messages:
-            blocks = list(offer.written(message, partial(self._blocks, message, offer.names)))
+            blocks = list(tool_set.encode(message, partial(self._format_blocks, message, tool_set.names)))
             role = "assistant" if message.role == "assistant" else "user"
             if not blocks:
                 continue
@@ -114,45 +114,45 @@ class MessagesCodec(Codec):
             else:
                 turns.append({"role": role, "content": blocks})
         if not turns or turns[0]["role"] == "assistant":
-            turns.insert(0, {"role": "user", "content": [{"type": "text", "text": FILLER}]})
+            turns.insert(0, {"role": "user", "content": [{"type": "text", "text": FILLER_TEXT}]})
         return turns
 
-    def _blocks(self, message: Message, names: Names) -> Iterator[Body]:
+    def _format_blocks(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "assistant":
-            replay = Replay(lambda item: _call_in(item, names), _text_in, lambda c: _call_to(c, names), _text_to)
-            blocks = replay.items(message, state_of(message, self.name), joined(message.content))
+            replay = Replay(lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text)
+            blocks = replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
             yield from (block for block in blocks if block.get("type") != "text" or block.get("text"))
         elif message.role == "tool":
             yield from (self.result(result, names) for result in message.results)
         elif message.role == "user":
-            yield from (part for part in map(_part, message.content) if part is not None)
+            yield from (part for part in map(_format_part, message.content) if part is not None)
 
     @override
-    def streaming(self, body: Body) -> Body:
+    def as_streaming(self, body: Body) -> Body:
         return {**body, "stream": True}
 
     @override
-    def reader(self, names: Names) -> Reader:
-        return MessagesReader(self, names)
+    def reader(self, names: ToolNames) -> ReplyReader:
+        return AnthropicReader(self, names)
 
     @override
-    def read(self, body: Mapping[str, Any], names: Names) -> ModelReply:
+    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         blocks = body["content"]
         # Citations and the like part one text into several; together they are what the model said.
-        text = "".join(part for part in map(_text_in, blocks) if part)
+        text = "".join(part for part in map(_parse_text, blocks) if part)
         content = [Text(text)] if text else []
-        calls = [call for call in (_call_in(block, names) for block in blocks) if call is not None]
-        opaque = any(_text_in(block) is None and _call_in(block, names) is None for block in blocks)
+        calls = [call for call in (_parse_call(block, names) for block in blocks) if call is not None]
+        opaque = any(_parse_text(block) is None and _parse_call(block, names) is None for block in blocks)
         state = {"provider": self.name, "items": list(blocks)} if opaque else None
-        finish: Finish = _FINISHES.get(body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other")
+        finish: FinishReason = _FINISH_REASONS.get(body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other")
         message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, message.calls, finish, _usage(body.get("usage")), body)
+        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
 
 
-class MessagesReader(Reader):
+class AnthropicReader(ReplyReader):
     """One stream of the Messages API."""
 
-    def __init__(self, codec: MessagesCodec, names: Names) -> None:
+    def __init__(self, codec: AnthropicCodec, names: ToolNames) -> None:
         super().__init__(codec.name)
         self._codec, self._names = codec, names
         self._body: dict[str, Any] = {"content": [], "usage": {}}
@@ -161,10 +161,10 @@ class MessagesReader(Reader):
         self._ended = False
 
     @override
-    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         kind = event.get("type")
         if kind == "error" or (kind is None and "error" in event):
-            raise error_in(self._codec.name, event)
+            raise parse_error(self._codec.name, event)
         if kind == "message_start":
             self._body.update(event.get("message") or {})
             self._body["usage"] = dict(self._body.get("usage") or {})
@@ -183,8 +183,8 @@ class MessagesReader(Reader):
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
         self._blocks[index] = block
         if block.get("type") == "tool_use":
-            block["id"] = block.get("id") or new_id("toolu")
-            yield CallOpened(block["id"], self._names.name(block.get("name") or ""))
+            block["id"] = block.get("id") or make_call_id("toolu")
+            yield CallOpened(block["id"], self._names.get_name(block.get("name") or ""))
         elif block.get("type") == "text" and block.get("text"):
             yield TextDelta(block["text"])
 
@@ -214,75 +214,75 @@ class MessagesReader(Reader):
             except ValueError:
                 # Cut by the token limit: the text itself tells what is wrong with it when it is bound.
                 block["input"] = self._json[index]
-        call = _call_in(block, self._names)
+        call = _parse_call(block, self._names)
         if call is not None:
             yield CallClosed(call)
 
     @override
-    def whole(self) -> ModelReply:
+    def build_reply(self) -> ModelReply:
         if not self._ended:
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         content = [self._blocks[index] for index in sorted(self._blocks)]
         return self._codec.decode({**self._body, "content": content}, self._names)
 
 
-def _part(part: Content) -> Body | None:
-    blob = blob_of(part)
-    if blob is not None and blob.mime_type in IMAGES:
+def _format_part(part: Content) -> Body | None:
+    blob = get_blob(part)
+    if blob is not None and blob.mime_type in IMAGE_MIME_TYPES:
         return {
             "type": "image",
             "source": {"type": "base64", "media_type": blob.mime_type, "data": blob.base64},
         }
-    if blob is not None and blob.mime_type == PDF:
-        source = {"type": "base64", "media_type": PDF, "data": blob.base64}
+    if blob is not None and blob.mime_type == PDF_MIME_TYPE:
+        source = {"type": "base64", "media_type": PDF_MIME_TYPE, "data": blob.base64}
         return {"type": "document", "source": source, "title": blob.name}
-    text = words_of(part)
+    text = part_to_text(part)
     return {"type": "text", "text": text} if text.strip() else None
 
 
-def _choice(request: ModelRequest, names: Names) -> Body:
+def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
     choice, parallel = request.tool_choice, request.options.get("parallel")
     if choice is None and parallel is None:
         return {}
-    made: Body = {"type": _MODES[choice.mode] if choice is not None else "auto"}
+    tool_choice: Body = {"type": _CHOICE_MODES[choice.mode] if choice is not None else "auto"}
     if choice is not None and choice.mode == "required" and len(choice.names) == 1:
-        made = {"type": "tool", "name": names.alias(choice.names[0])}
-    if parallel is False and made["type"] != "none":
-        made["disable_parallel_tool_use"] = True
-    return {"tool_choice": made}
+        tool_choice = {"type": "tool", "name": names.get_alias(choice.names[0])}
+    if parallel is False and tool_choice["type"] != "none":
+        tool_choice["disable_parallel_tool_use"] = True
+    return {"tool_choice": tool_choice}
 
 
-def _call_in(block: Mapping[str, Any], names: Names) -> ToolCall | None:
+def _parse_call(block: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
     if block.get("type") != "tool_use":
         return None
-    given, name = block.get("input"), names.name(block["name"])
-    arguments = {} if given is None else names.own_keys(name, given)
-    return ToolCall(str(block.get("id") or new_id("toolu")), name, arguments)
+    sent, name = block.get("input"), names.get_name(block["name"])
+    arguments = {} if sent is None else names.restore_keys(name, sent)
+    return ToolCall(str(block.get("id") or make_call_id("toolu")), name, arguments)
 
 
-def _call_to(call: ToolCall, names: Names) -> Body:
+def _format_call(call: ToolCall, names: ToolNames) -> Body:
     return {
         "type": "tool_use",
-        "id": wire_id(call.id),
-        "name": names.alias(call.name),
-        "input": names.sent_keys(call.name, arguments_object(call)),
+        "id": to_wire_id(call.id),
+        "name": names.get_alias(call.name),
+        "input": names.alias_keys(call.name, get_arguments_object(call)),
     }
 
 
-def _text_in(block: Mapping[str, Any]) -> str | None:
+def _parse_text(block: Mapping[str, Any]) -> str | None:
     return str(block.get("text") or "") if block.get("type") == "text" else None
 
 
-def _text_to(text: str) -> Body:
+def _format_text(text: str) -> Body:
     return {"type": "text", "text": text}
 
 
-def _usage(told: Any) -> Usage:
-    if not isinstance(told, Mapping):
+def _parse_usage(usage: Any) -> Usage:
+    if not isinstance(usage, Mapping):
         return Usage()
-    read, written = count(told, "cache_read_input_tokens"), count(told, "cache_creation_input_tokens")
-    thought = count(inner(told, "output_tokens_details"), "thinking_tokens")
-    return Usage(count(told, "input_tokens") + read + written, count(told, "output_tokens"), read, written, thought)
+    cache_reads, cache_writes = get_token_count(usage, "cache_read_input_tokens"), get_token_count(usage, "cache_creation_input_tokens")
+    reasoning = get_token_count(get_inner_object(usage, "output_tokens_details"), "thinking_tokens")
+    return Usage(get_token_count(usage, "input_tokens") + cache_reads + cache_writes, get_token_count(usage, "output_tokens"), cache_reads, cache_writes, reasoning)
 
 
-CODEC: Final = MessagesCodec()
+CODEC: Final = AnthropicCodec()

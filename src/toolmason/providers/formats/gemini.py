@@ -16,7 +16,7 @@ from toolmason._core.toolbox.exchange import (
     ArgumentsDelta,
     CallClosed,
     CallOpened,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelReply,
     ModelRequest,
@@ -24,41 +24,41 @@ from toolmason._core.toolbox.exchange import (
     ThoughtDelta,
     Usage,
 )
-from toolmason._core.values.content import Text, says_the_same
+from toolmason._core.values.content import Text, matches_structured
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
-from toolmason.providers.aliases import Names, wire_id
-from toolmason.providers.codec import Body, Codec, Reader, Replay, allowed, error_in, state_of
+from toolmason.providers.aliases import ToolNames, to_wire_id
+from toolmason.providers.codec import Body, Codec, ReplyReader, Replay, get_allowed_aliases, parse_error, get_provider_items
 from toolmason.providers.content_parts import (
-    FILLER,
+    FILLER_TEXT,
     Blob,
-    arguments_object,
-    arguments_text,
-    blob_of,
-    clean,
-    fields_of,
-    joined,
-    new_id,
-    words_of,
+    get_arguments_object,
+    get_arguments_json,
+    get_blob,
+    replace_surrogates,
+    map_options,
+    join_parts,
+    make_call_id,
+    part_to_text,
 )
-from toolmason.providers.reply_checks import count
-from toolmason.providers.schema.losses import Narrowed
+from toolmason.providers.reply_checks import get_token_count
+from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_gemini
-from toolmason.providers.tool_set import Offer, Terms
+from toolmason.providers.tool_set import ToolSet, ProviderRules
 
-_OWN: Final = "gemini_"
+_OWN_ID_PREFIX: Final = "gemini_"
 """Begins the id of a call that came without one. It is ours alone, so it does not go back."""
-_OLDER: Final = re.compile(r"(models/)?gemini-[12]\b")
+_OLDER_MODEL: Final = re.compile(r"(models/)?gemini-[12]\b")
 """Models that want no signature on a call, and take nothing but data in a result."""
-_IN_RESULTS: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+_RESULT_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """What later models take in a result; another kind there makes them refuse the request."""
-_INLINE: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
+_INLINE_MIME_TYPE: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
 """What every model takes from the user."""
-_SIGNATURE: Final = "skip_thought_signature_validator"
+_SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """What Google's documents say to send with a call that another model made: later models refuse one without."""
-_FINISHES: Final[Mapping[str, Finish]] = {
+_FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "STOP": "stop",
     "FINISH_REASON_UNSPECIFIED": "stop",
     "FUNCTION_CALL": "calls",
@@ -70,51 +70,51 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "SPII": "filter",
     "IMAGE_SAFETY": "filter",
 }
-_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_CHOICE_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 
 
 class GeminiCodec(Codec):
     """Google's Gemini API."""
 
     name = "gemini"
-    terms = Terms(provider="gemini", fit=fit_gemini, rule=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", longest=128)
+    rules = ProviderRules(provider="gemini", fit_schema=fit_gemini, name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", max_name_length=128)
 
     @override
-    def definition(self, tool: ToolDefinition, narrowed: Narrowed, alias: str) -> Body:
-        made: Body = {"name": alias, "description": tool.description}
+    def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
+        definition: Body = {"name": alias, "description": tool.description}
         # A function without parameters has no schema here: an object without properties is refused.
-        return {**made, "parametersJsonSchema": narrowed.schema} if narrowed.schema.get("properties") else made
+        return {**definition, "parametersJsonSchema": narrowed.schema} if narrowed.schema.get("properties") else definition
 
     @override
-    def tools(self, offer: Offer) -> list[Body]:
-        own = [self.definition(tool, narrowed, offer.names.alias(tool.name)) for tool, narrowed in offer.tools]
-        return [*([{"functionDeclarations": own}] if own else []), *self.native_tools(offer)]
+    def format_tools(self, tool_set: ToolSet) -> list[Body]:
+        own = [self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name)) for tool, narrowed in tool_set.tools]
+        return [*([{"functionDeclarations": own}] if own else []), *self.format_native_tools(tool_set)]
 
     @override
-    def result(self, result: ToolResult, names: Names | None = None) -> Body:
-        alias = (names or self.no_names).alias(result.name)
-        blobs = [blob for blob in _blobs(result) if blob.mime_type in _IN_RESULTS]
+    def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
+        alias = (names or self.no_names).get_alias(result.name)
+        blobs = [blob for blob in _get_blobs(result) if blob.mime_type in _RESULT_MIME_TYPES]
         structured = result.structured if result.ok else None
-        text = clean(result.text)
+        text = replace_surrogates(result.text)
         # What a model is told is the text; data in its place must say the same.
-        same = result.structured_from is not None or says_the_same(result.text, structured)
-        output = structured if structured is not None and not _blobs(result) and same else text
-        made: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
-        if not result.call_id.startswith(_OWN):
-            made["id"] = wire_id(result.call_id)
+        same = result.structured_from is not None or matches_structured(result.text, structured)
+        output = structured if structured is not None and not _get_blobs(result) and same else text
+        response: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
+        if not result.call_id.startswith(_OWN_ID_PREFIX):
+            response["id"] = to_wire_id(result.call_id)
         if blobs:
-            made["parts"] = [_inline(blob) for blob in blobs]
-        return {"functionResponse": made}
+            response["parts"] = [_format_inline_data(blob) for blob in blobs]
+        return {"functionResponse": response}
 
     @override
-    def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        body: Body = {"contents": self._contents(request, offer, older=bool(_OLDER.match(model)))}
-        system = [joined(message.content) for message in request.messages if message.role == "system"]
+    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
+        body: Body = {"contents": self._format_contents(request, tool_set, older=bool(_OLDER_MODEL.match(model)))}
+        system = [join_parts(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["systemInstruction"] = {"parts": [{"text": text}]}
-        if tools := self.tools(offer):
+        if tools := self.format_tools(tool_set):
             body["tools"] = tools
-            if mode := _mode(request, offer):
+            if mode := _format_choice(request, tool_set):
                 body["toolConfig"] = {"functionCallingConfig": mode}
         known = {
             "max_tokens": "maxOutputTokens",
@@ -122,14 +122,14 @@ class GeminiCodec(Codec):
             "top_p": "topP",
             "stop": "stopSequences",
         }
-        if settings := fields_of(request.options, known, self.name):
+        if settings := map_options(request.options, known, self.name):
             body["generationConfig"] = settings
         return body
 
-    def _contents(self, request: ModelRequest, offer: Offer, *, older: bool) -> list[Body]:
+    def _format_contents(self, request: ModelRequest, tool_set: ToolSet, *, older: bool) -> list[Body]:
         turns: list[Body] = []
         for message in request.messages:
-            parts = list(offer.written(message, partial(self._parts, message, offer.names, older=older)))
+            parts = list(tool_set.encode(message, partial(self._format_parts, message, tool_set.names, older=older)))
             role = "model" if message.role == "assistant" else "user"
             # Results answer the calls before them one by one, and nothing else may stand among them.
             if results := [part for part in parts if "functionResponse" in part]:
@@ -142,75 +142,75 @@ class GeminiCodec(Codec):
             else:
                 turns.append({"role": role, "parts": parts})
         if not turns or turns[0]["role"] == "model":
-            turns.insert(0, {"role": "user", "parts": [{"text": FILLER}]})
+            turns.insert(0, {"role": "user", "parts": [{"text": FILLER_TEXT}]})
         return turns
 
-    def _parts(self, message: Message, names: Names, *, older: bool) -> Iterator[Body]:
+    def _format_parts(self, message: Message, names: ToolNames, *, older: bool) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
-                lambda p: _call_in(p, names, ""), _text_in, lambda c: _call_to(c, names), lambda t: {"text": t}
+                lambda p: _parse_call(p, names, ""), _parse_text, lambda c: _format_call(c, names), lambda t: {"text": t}
             )
-            parts = list(replay.items(message, state_of(message, self.name), joined(message.content)))
+            parts = list(replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content)))
             first = next((part for part in parts if "functionCall" in part), None)
             if not older and first is not None and "thoughtSignature" not in first:
-                first["thoughtSignature"] = _SIGNATURE
-            yield from map(_without_own_id, parts)
+                first["thoughtSignature"] = _SKIP_SIGNATURE
+            yield from map(_strip_own_id, parts)
         elif message.role == "tool":
             for result in message.results:
-                yield from self._answer(result, names, older=older)
+                yield from self._format_result_parts(result, names, older=older)
         elif message.role == "user":
             for part in message.content:
-                if (blob := blob_of(part)) is not None and _INLINE.fullmatch(blob.mime_type):
-                    yield _inline(blob)
-                elif text := words_of(part):
+                if (blob := get_blob(part)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
+                    yield _format_inline_data(blob)
+                elif text := part_to_text(part):
                     yield {"text": text}
 
-    def _answer(self, result: ToolResult, names: Names, *, older: bool) -> Iterator[Body]:
+    def _format_result_parts(self, result: ToolResult, names: ToolNames, *, older: bool) -> Iterator[Body]:
         """Yield a result, and what of it has no place there: the user hands that over."""
-        made = self.result(result, names)
+        response = self.result(result, names)
         if older:
-            made["functionResponse"].pop("parts", None)
-        yield made
-        rest = [blob for blob in _blobs(result) if older or blob.mime_type not in _IN_RESULTS]
-        if held := [_inline(blob) for blob in rest if _INLINE.fullmatch(blob.mime_type)]:
-            yield {"text": f"What the call of {names.alias(result.name)} gave:"}
-            yield from held
+            response["functionResponse"].pop("parts", None)
+        yield response
+        rest = [blob for blob in _get_blobs(result) if older or blob.mime_type not in _RESULT_MIME_TYPES]
+        if inline_parts := [_format_inline_data(blob) for blob in rest if _INLINE_MIME_TYPE.fullmatch(blob.mime_type)]:
+            yield {"text": f"What the call of {names.get_alias(result.name)} gave:"}
+            yield from inline_parts
 
     @override
-    def streaming(self, body: Body) -> Body:
+    def as_streaming(self, body: Body) -> Body:
         return body  # the address says it
 
     @override
-    def reader(self, names: Names) -> Reader:
+    def reader(self, names: ToolNames) -> ReplyReader:
         return GeminiReader(self, names)
 
     @override
-    def read(self, body: Mapping[str, Any], names: Names) -> ModelReply:
+    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         candidates = body.get("candidates") or []
         if not candidates:
             if not body.get("promptFeedback"):
                 raise ValueError("there is no candidate")
-            return ModelReply(Message("assistant"), (), "filter", _usage(body.get("usageMetadata")), body)
+            return ModelReply(Message("assistant"), (), "filter", _parse_usage(body.get("usageMetadata")), body)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         # Citations and the like part one text into several; together they are what the model said.
-        text = "".join(part for part in map(_text_in, parts) if part)
+        text = "".join(part for part in map(_parse_text, parts) if part)
         content = [Text(text)] if text else []
-        calls = [call for call in (_call_in(part, names, new_id("gemini")) for part in parts) if call is not None]
+        calls = [call for call in (_parse_call(part, names, make_call_id("gemini")) for part in parts) if call is not None]
         opaque = any(
-            "thoughtSignature" in part or (_text_in(part) is None and "functionCall" not in part) for part in parts
+            "thoughtSignature" in part or (_parse_text(part) is None and "functionCall" not in part) for part in parts
         )
         state = {"provider": self.name, "items": list(parts)} if opaque else None
-        finish: Finish = _FINISHES.get(candidates[0].get("finishReason") or "STOP", "other")
+        finish: FinishReason = _FINISH_REASONS.get(candidates[0].get("finishReason") or "STOP", "other")
         if calls and finish == "stop":
             finish = "calls"
         message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, message.calls, finish, _usage(body.get("usageMetadata")), body)
+        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usageMetadata")), body)
 
 
-class GeminiReader(Reader):
+class GeminiReader(ReplyReader):
     """One stream of the Gemini API: each event is a whole answer with the next parts."""
 
-    def __init__(self, codec: GeminiCodec, names: Names) -> None:
+    def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
         super().__init__(codec.name)
         self._codec, self._names = codec, names
         self._parts: list[dict[str, Any]] = []
@@ -218,23 +218,23 @@ class GeminiReader(Reader):
         self._finish: str | None = None
 
     @override
-    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
-            raise error_in(self._codec.name, event)
+            raise parse_error(self._codec.name, event)
         self._body.update({key: value for key, value in event.items() if key != "candidates"})
         for candidate in (event.get("candidates") or ())[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():
-                yield from self._part(dict(part))
+                yield from self._read_part(dict(part))
             self._finish = candidate.get("finishReason") or self._finish
 
-    def _part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
+    def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         if "functionCall" in part:
             # The id is given here, so that the reply has the same one as the events.
-            call = _call_in(part, self._names, new_id("gemini"))
+            call = _parse_call(part, self._names, make_call_id("gemini"))
             if call is not None:
                 part["functionCall"] = {**part["functionCall"], "id": call.id}
                 yield CallOpened(call.id, call.name)
-                yield ArgumentsDelta(call.id, arguments_text(call))
+                yield ArgumentsDelta(call.id, get_arguments_json(call))
                 yield CallClosed(call)
         elif isinstance(text := part.get("text"), str):
             if text:
@@ -246,66 +246,66 @@ class GeminiReader(Reader):
         self._parts.append(part)
 
     @override
-    def whole(self) -> ModelReply:
+    def build_reply(self) -> ModelReply:
         if self._finish is None and not self._body.get("promptFeedback"):
             raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
         return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
 
 
-def _blobs(result: ToolResult) -> list[Blob]:
-    return [blob for part in result.content if (blob := blob_of(part)) is not None] if result.ok else []
+def _get_blobs(result: ToolResult) -> list[Blob]:
+    return [blob for part in result.content if (blob := get_blob(part)) is not None] if result.ok else []
 
 
-def _inline(blob: Blob) -> Body:
+def _format_inline_data(blob: Blob) -> Body:
     return {"inlineData": {"mimeType": blob.mime_type, "data": blob.base64}}
 
 
-def _mode(request: ModelRequest, offer: Offer) -> Body:
-    choice, wanted = request.tool_choice, allowed(request.tool_choice, offer.names)
-    mode = _MODES[choice.mode] if choice is not None else ""
+def _format_choice(request: ModelRequest, tool_set: ToolSet) -> Body:
+    choice, allowed_names = request.tool_choice, get_allowed_aliases(request.tool_choice, tool_set.names)
+    mode = _CHOICE_MODES[choice.mode] if choice is not None else ""
     # AUTO takes no list of allowed functions; VALIDATED does, and also holds calls to their schemas.
-    if mode in ("", "AUTO") and offer.tools and (wanted or offer.strict is True):
+    if mode in ("", "AUTO") and tool_set.tools and (allowed_names or tool_set.strict is True):
         mode = "VALIDATED"
     if not mode:
         return {}
-    return {"mode": mode, **({"allowedFunctionNames": wanted} if wanted and mode != "NONE" else {})}
+    return {"mode": mode, **({"allowedFunctionNames": allowed_names} if allowed_names and mode != "NONE" else {})}
 
 
-def _call_in(part: Mapping[str, Any], names: Names, otherwise: str) -> ToolCall | None:
+def _parse_call(part: Mapping[str, Any], names: ToolNames, default_id: str) -> ToolCall | None:
     call = part.get("functionCall")
     if not isinstance(call, Mapping):
         return None
-    return ToolCall(str(call.get("id") or otherwise), names.name(call["name"]), call.get("args") or {})
+    return ToolCall(str(call.get("id") or default_id), names.get_name(call["name"]), call.get("args") or {})
 
 
-def _call_to(call: ToolCall, names: Names) -> Body:
-    made: Body = {"name": names.alias(call.name), "args": arguments_object(call)}
-    return {"functionCall": made if call.id.startswith(_OWN) else {"id": wire_id(call.id), **made}}
+def _format_call(call: ToolCall, names: ToolNames) -> Body:
+    function_call: Body = {"name": names.get_alias(call.name), "args": get_arguments_object(call)}
+    return {"functionCall": function_call if call.id.startswith(_OWN_ID_PREFIX) else {"id": to_wire_id(call.id), **function_call}}
 
 
-def _without_own_id(part: Body) -> Body:
+def _strip_own_id(part: Body) -> Body:
     call = part.get("functionCall")
-    if not isinstance(call, Mapping) or not str(call.get("id", "")).startswith(_OWN):
+    if not isinstance(call, Mapping) or not str(call.get("id", "")).startswith(_OWN_ID_PREFIX):
         return part
     return {**part, "functionCall": {key: value for key, value in call.items() if key != "id"}}
 
 
-def _text_in(part: Mapping[str, Any]) -> str | None:
+def _parse_text(part: Mapping[str, Any]) -> str | None:
     text = part.get("text")
     return text if isinstance(text, str) and not part.get("thought") else None
 
 
-def _usage(told: Any) -> Usage:
-    if not isinstance(told, Mapping):
+def _parse_usage(usage: Any) -> Usage:
+    if not isinstance(usage, Mapping):
         return Usage()
-    thought = count(told, "thoughtsTokenCount")
+    reasoning = get_token_count(usage, "thoughtsTokenCount")
     return Usage(
-        count(told, "promptTokenCount") + count(told, "toolUsePromptTokenCount"),
-        count(told, "candidatesTokenCount") + thought,
-        count(told, "cachedContentTokenCount"),
+        get_token_count(usage, "promptTokenCount") + get_token_count(usage, "toolUsePromptTokenCount"),
+        get_token_count(usage, "candidatesTokenCount") + reasoning,
+        get_token_count(usage, "cachedContentTokenCount"),
         0,
-        thought,
+        reasoning,
     )
 
 

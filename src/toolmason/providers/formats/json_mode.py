@@ -17,104 +17,104 @@ from toolmason._core.values.content import Text
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import DefinitionError
-from toolmason.providers.aliases import Names
-from toolmason.providers.codec import Body, Reader
-from toolmason.providers.content_parts import arguments_object, clean, joined, new_id
-from toolmason.providers.formats.openai_chat import ChatCodec
-from toolmason.providers.tool_set import Offer
+from toolmason.providers.aliases import ToolNames
+from toolmason.providers.codec import Body, ReplyReader
+from toolmason.providers.content_parts import get_arguments_object, replace_surrogates, join_parts, make_call_id
+from toolmason.providers.formats.openai_chat import OpenAiChatCodec
+from toolmason.providers.tool_set import ToolSet
 
-_RULES: Final = (
+_INSTRUCTIONS: Final = (
     "You can call tools. Answer with one JSON object: "
     '{"calls": [{"name": "...", "arguments": {...}}]} to call, or {"answer": "..."} to answer the user. '
     "The tools:"
 )
 
 
-class JsonModeCodec(ChatCodec):
+class JsonModeCodec(OpenAiChatCodec):
     """Chat Completions without tools of its own."""
 
     @override
-    def body(self, request: ModelRequest, offer: Offer, model: str) -> Body:
-        if offer.native:
-            raise DefinitionError(f"{offer.native[0]!r} cannot be offered to a server that has no tools. Leave it out.")
-        wanted = request.tool_choice
-        if wanted is not None and wanted.names:
-            offer = offer.only(wanted.names)
-        bare = Offer((), offer.names)
-        plain = ModelRequest(request.messages, (), None, request.options)
-        body = super().body(plain, bare, model)
-        mode = "none" if not offer.tools else wanted.mode if wanted is not None else "auto"
+    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
+        if tool_set.native:
+            raise DefinitionError(f"{tool_set.native[0]!r} cannot be offered to a server that has no tools. Leave it out.")
+        choice = request.tool_choice
+        if choice is not None and choice.names:
+            tool_set = tool_set.only(choice.names)
+        empty_tool_set = ToolSet((), tool_set.names)
+        plain_request = ModelRequest(request.messages, (), None, request.options)
+        body = super().build_body(plain_request, empty_tool_set, model)
+        mode = "none" if not tool_set.tools else choice.mode if choice is not None else "auto"
         if mode == "none":
             return body
         tools = [
-            to_json({"name": offer.names.alias(tool.name), "description": tool.description, "arguments": fit.schema})
-            for tool, fit in offer.tools
+            to_json({"name": tool_set.names.get_alias(tool.name), "description": tool.description, "arguments": fit.schema})
+            for tool, fit in tool_set.tools
         ]
-        told = "\n".join([_RULES, *(tool.decode() for tool in tools)])
+        instructions = "\n".join([_INSTRUCTIONS, *(tool.decode() for tool in tools)])
         first = body["messages"][:1]
         if first and first[0]["role"] == "system":
-            body["messages"][0] = {"role": "system", "content": f"{first[0]['content']}\n\n{told}"}
+            body["messages"][0] = {"role": "system", "content": f"{first[0]['content']}\n\n{instructions}"}
         else:
-            body["messages"].insert(0, {"role": "system", "content": told})
-        schema = _schema(offer, many=request.options.get("parallel") is not False, answer=mode != "required")
+            body["messages"].insert(0, {"role": "system", "content": instructions})
+        schema = _make_reply_schema(tool_set, many=request.options.get("parallel") is not False, answer=mode != "required")
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}
         return body
 
     @override
-    def messages(self, message: Message, names: Names) -> Iterator[Body]:
+    def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "tool":
-            lines = [f"Result of {names.alias(r.name)} ({r.call_id}): {clean(r.text)}" for r in message.results]
+            lines = [f"Result of {names.get_alias(r.name)} ({r.call_id}): {replace_surrogates(r.text)}" for r in message.results]
             yield {"role": "user", "content": "\n".join(lines)}
         elif message.calls:
-            calls = [{"name": names.alias(call.name), "arguments": arguments_object(call)} for call in message.calls]
+            calls = [{"name": names.get_alias(call.name), "arguments": get_arguments_object(call)} for call in message.calls]
             yield {"role": "assistant", "content": to_json({"calls": calls}).decode()}
         elif message.role == "assistant":
-            yield {"role": "assistant", "content": to_json({"answer": joined(message.content)}).decode()}
+            yield {"role": "assistant", "content": to_json({"answer": join_parts(message.content)}).decode()}
         else:
-            yield from super().messages(message, names)
+            yield from super().format_message(message, names)
 
     @override
-    def read(self, body: Mapping[str, Any], names: Names) -> ModelReply:
-        reply = super().read(body, names)
+    def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
+        reply = super().parse_reply(body, names)
         text = reply.text
         try:
-            said = from_json(text)
+            answer = from_json(text)
         except ValueError:
             return reply  # an answer in plain words, or one that was cut: it is what the model said
-        if not isinstance(said, dict) or not said.keys() & {"calls", "answer"}:
+        if not isinstance(answer, dict) or not answer.keys() & {"calls", "answer"}:
             return reply
         calls = [
-            ToolCall(new_id(), names.name(str(call["name"])), call.get("arguments") or {})
-            for call in said.get("calls") or ()
+            ToolCall(make_call_id(), names.get_name(str(call["name"])), call.get("arguments") or {})
+            for call in answer.get("calls") or ()
         ]
-        content = [] if calls or said.get("answer") is None else [Text(str(said["answer"]))]
+        content = [] if calls or answer.get("answer") is None else [Text(str(answer["answer"]))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
         return ModelReply(Message("assistant", content, calls), calls, finish, reply.usage, reply.raw)
 
     @override
-    def reader(self, names: Names) -> Reader:
-        return _JsonReader(super().reader(names))
+    def reader(self, names: ToolNames) -> ReplyReader:
+        return _JsonModeReader(super().reader(names))
 
 
-class _JsonReader(Reader):
+class _JsonModeReader(ReplyReader):
     """One stream; the text is JSON until it is complete, so nothing of it is given before."""
 
-    def __init__(self, inner: Reader) -> None:
+    def __init__(self, inner: ReplyReader) -> None:
         super().__init__(inner.provider)
         self._inner = inner
 
     @override
-    def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        for told in self._inner.feed(event):
-            if not isinstance(told, TextDelta):
-                yield told
+    def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        for inner_event in self._inner.feed(event):
+            if not isinstance(inner_event, TextDelta):
+                yield inner_event
 
     @override
-    def whole(self) -> ModelReply:
+    def build_reply(self) -> ModelReply:
         return self._inner.end()
 
     @override
-    def late(self, reply: ModelReply) -> Iterator[ModelEvent]:
+    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:
         if reply.text:
             yield TextDelta(reply.text)
         for call in reply.calls:
@@ -122,47 +122,47 @@ class _JsonReader(Reader):
             yield CallClosed(call)
 
 
-def _schema(offer: Offer, *, many: bool, answer: bool) -> dict[str, Any]:
-    one_of = [
+def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[str, Any]:
+    call_schemas = [
         {
             "type": "object",
-            "properties": {"name": {"const": offer.names.alias(tool.name)}, "arguments": _inline(fit.schema, n)},
+            "properties": {"name": {"const": tool_set.names.get_alias(tool.name)}, "arguments": _inline_schema(fit.schema, n)},
             "required": ["name", "arguments"],
             "additionalProperties": False,
         }
-        for n, (tool, fit) in enumerate(offer.tools)
+        for n, (tool, fit) in enumerate(tool_set.tools)
     ]
-    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": one_of}, "minItems": 1}
+    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": call_schemas}, "minItems": 1}
     if not many:
         calls["maxItems"] = 1
-    turn = {"type": "object", "properties": {"calls": calls}, "required": ["calls"], "additionalProperties": False}
-    defs = {f"t{n}_{key}": part for n, (_, fit) in enumerate(offer.tools) for key, part in _defs(fit.schema, n).items()}
+    reply_schema = {"type": "object", "properties": {"calls": calls}, "required": ["calls"], "additionalProperties": False}
+    defs = {f"t{n}_{key}": part for n, (_, fit) in enumerate(tool_set.tools) for key, part in _rename_definitions(fit.schema, n).items()}
     if answer:
-        said = {"type": "object", "properties": {"answer": {"type": "string"}}}
-        turn = {"anyOf": [turn, {**said, "required": ["answer"], "additionalProperties": False}]}
-    return {**turn, "$defs": defs} if defs else turn
+        answer_schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+        reply_schema = {"anyOf": [reply_schema, {**answer_schema, "required": ["answer"], "additionalProperties": False}]}
+    return {**reply_schema, "$defs": defs} if defs else reply_schema
 
 
-def _inline(schema: Mapping[str, Any], number: int) -> Any:
+def _inline_schema(schema: Mapping[str, Any], number: int) -> Any:
     """Return a tool's schema inside of another one, where its references lead to names of their own."""
-    kept = {key: value for key, value in schema.items() if key != "$defs"}
-    return _moved(kept, number)
+    without_definitions = {key: value for key, value in schema.items() if key != "$defs"}
+    return _rename_refs(without_definitions, number)
 
 
-def _defs(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {key: _moved(part, number) for key, part in (schema.get("$defs") or {}).items()}
+def _rename_definitions(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
+    return {key: _rename_refs(part, number) for key, part in (schema.get("$defs") or {}).items()}
 
 
-def _moved(node: Any, number: int) -> Any:
+def _rename_refs(node: Any, number: int) -> Any:
     if isinstance(node, list):
-        return [_moved(item, number) for item in node]
+        return [_rename_refs(item, number) for item in node]
     if not isinstance(node, Mapping):
         return node
-    made = {key: _moved(value, number) for key, value in node.items()}
-    ref = made.get("$ref")
+    renamed = {key: _rename_refs(value, number) for key, value in node.items()}
+    ref = renamed.get("$ref")
     if isinstance(ref, str):
-        made["$ref"] = ref.replace("#/$defs/", f"#/$defs/t{number}_", 1)
-    return made
+        renamed["$ref"] = ref.replace("#/$defs/", f"#/$defs/t{number}_", 1)
+    return renamed
 
 
 CODEC: Final = JsonModeCodec()

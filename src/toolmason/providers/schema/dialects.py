@@ -23,62 +23,62 @@ class Dialect:
     keywords: frozenset[str] | None = None
     """What may stand in a schema; `None`: anything."""
     formats: frozenset[str] | None = None
-    enums: tuple[type, ...] | None = None
+    enum_types: tuple[type, ...] | None = None
     """Of what kinds the values of an `enum` may be; `None`: of any."""
-    closed: bool = False
+    requires_closed_objects: bool = False
     """Every object says `additionalProperties: false`."""
-    all_required: bool = False
+    requires_all_properties: bool = False
     """Every property is required, so an optional one may be null instead."""
-    flat_root: bool = True
+    requires_flat_root: bool = True
     """No alternatives at the top."""
-    lone_refs: bool = False
+    requires_lone_refs: bool = False
     """Nothing may stand beside a `$ref`."""
-    look_around: bool = True
+    allows_lookaround: bool = True
     """Patterns may look ahead and behind."""
-    most_items: bool = True
+    allows_any_item_count: bool = True
     """`minItems` and `maxItems` of any size; else `minItems` 0 and 1 alone."""
-    typed: bool = False
+    requires_type: bool = False
     """Every schema says what it is."""
-    needs_items: bool = False
+    requires_items: bool = False
     """An array says what its items are, and an object what its properties are."""
-    property_names: str | None = None
+    property_name_pattern: str | None = None
     """What the name of a property may be, as a regular expression."""
-    deepest: int | None = None
-    most_properties: int | None = None
-    most_enum_values: int | None = None
+    max_depth: int | None = None
+    max_properties: int | None = None
+    max_enum_values: int | None = None
 
 
-OPENAI: Final = Dialect(provider="openai", needs_items=True)
+OPENAI: Final = Dialect(provider="openai", requires_items=True)
 OPENAI_STRICT: Final = Dialect(
     provider="openai",
     keywords=_SHAPE | _NUMBERS | {"$defs", "const", "pattern", "format", "minItems", "maxItems"},
     formats=_FORMATS,
-    closed=True,
-    all_required=True,
-    lone_refs=True,
-    look_around=False,
-    typed=True,
-    needs_items=True,
-    deepest=10,
-    most_properties=5_000,
-    most_enum_values=1_000,
+    requires_closed_objects=True,
+    requires_all_properties=True,
+    requires_lone_refs=True,
+    allows_lookaround=False,
+    requires_type=True,
+    requires_items=True,
+    max_depth=10,
+    max_properties=5_000,
+    max_enum_values=1_000,
 )
-ANTHROPIC: Final = Dialect(provider="anthropic", property_names=r"[A-Za-z0-9_.-]{1,64}")
+ANTHROPIC: Final = Dialect(provider="anthropic", property_name_pattern=r"[A-Za-z0-9_.-]{1,64}")
 ANTHROPIC_STRICT: Final = replace(
     ANTHROPIC,
     keywords=_SHAPE | {"$defs", "const", "format", "minItems"},
     formats=_FORMATS | {"uri"},
-    enums=(str, int, float, bool, type(None)),
-    closed=True,
-    most_items=False,
-    typed=True,
+    enum_types=(str, int, float, bool, type(None)),
+    requires_closed_objects=True,
+    allows_any_item_count=False,
+    requires_type=True,
 )
 GEMINI: Final = Dialect(
     provider="gemini",
     keywords=_SHAPE | {"$defs", "format", "prefixItems", "minItems", "maxItems", "minimum", "maximum"},
-    enums=(str, int, float),
-    lone_refs=True,
-    flat_root=False,
+    enum_types=(str, int, float),
+    requires_lone_refs=True,
+    requires_flat_root=False,
 )
 """Of `parametersJsonSchema`, which takes more than the older field `parameters`."""
-MCP: Final = Dialect(provider="mcp", flat_root=False)
+MCP: Final = Dialect(provider="mcp", requires_flat_root=False)

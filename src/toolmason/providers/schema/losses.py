@@ -30,7 +30,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class NarrowedSchema:
     """A schema as one provider takes it."""
 
     schema: dict[str, Any]
@@ -48,7 +48,7 @@ class Verdict:
 
     provider: str
     tool: str
-    narrowed: Narrowed
+    narrowed: NarrowedSchema
     alias: str | None = None
     """The name that is sent instead, where the tool's own is refused."""
 

@@ -9,26 +9,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-_LOCAL: Final = ("#/$defs/", "#/definitions/")
-_LEAST: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
-_MOST: Final = {"minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum"}
+_LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
+_UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
+_LOWER_BOUNDS: Final = {"minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum"}
 
-_BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_EXCLUSIVE_BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
-class Conflict(ValueError):
+class SchemaConflict(ValueError):
     """Two schemas that cannot be written as one."""
 
 
-def name_of(ref: Any) -> str | None:
+def get_definition_name(ref: Any) -> str | None:
     """Return the name of the definition that a reference means, where it means one of the schema's own."""
-    for prefix in _LOCAL:
+    for prefix in _LOCAL_PREFIXES:
         if isinstance(ref, str) and ref.startswith(prefix):
             return ref.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
     return None
 
 
-def pointed(root: Any, ref: Any) -> Any:
+def resolve_pointer(root: Any, ref: Any) -> Any:
     """Return the part of a schema that a reference points to, such as `#/properties/a`; nothing where there is none."""
     if not isinstance(ref, str) or not ref.startswith("#/"):
         return None
@@ -43,70 +43,70 @@ def pointed(root: Any, ref: Any) -> Any:
     return root
 
 
-def modern(node: Mapping[str, Any]) -> Mapping[str, Any]:
+def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema of an older draft as the current one writes it; one that is right comes back as it is."""
     if isinstance(node.get("items"), list):
         rest = {key: value for key, value in node.items() if key not in ("items", "additionalItems")}
-        more = {"items": node["additionalItems"]} if "additionalItems" in node else {}
-        node = {**rest, "prefixItems": node["items"], **more}
-    for bound, limit in _BOUNDS.items():
-        if isinstance(said := node.get(bound), bool):
-            rest = {key: value for key, value in node.items() if key != bound and not (said and key == limit)}
-            node = {**rest, bound: node[limit]} if said and limit in node else rest
+        additional_items = {"items": node["additionalItems"]} if "additionalItems" in node else {}
+        node = {**rest, "prefixItems": node["items"], **additional_items}
+    for bound, limit in _EXCLUSIVE_BOUNDS.items():
+        if isinstance(exclusive := node.get(bound), bool):
+            rest = {key: value for key, value in node.items() if key != bound and not (exclusive and key == limit)}
+            node = {**rest, bound: node[limit]} if exclusive and limit in node else rest
     return node
 
 
-def definitions_of(root: Mapping[str, Any]) -> dict[str, Any]:
+def get_definitions(root: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named schemas of a root, old spelling included."""
-    found: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
-        held = root.get(key)
-        if isinstance(held, Mapping):
-            found.update(held)
-    return found
+        value = root.get(key)
+        if isinstance(value, Mapping):
+            definitions.update(value)
+    return definitions
 
 
-def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_schemas(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one schema that says what all of them say.
 
     Raises:
         Conflict: there is none.
     """
-    whole: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            whole[key] = value if key not in whole or whole[key] == value else _both(key, whole[key], value)
-    return whole
+            merged[key] = value if key not in merged or merged[key] == value else _merge_keyword(key, merged[key], value)
+    return merged
 
 
-def _both(key: str, one: Any, other: Any) -> Any:
+def _merge_keyword(key: str, one: Any, other: Any) -> Any:
     if key == "properties":
-        shared = {name: merged([one[name], other[name]]) for name in one.keys() & other.keys()}
+        shared = {name: merge_schemas([one[name], other[name]]) for name in one.keys() & other.keys()}
         return {**one, **other, **shared}
     if key == "required":
         return [*one, *(name for name in other if name not in one)]
     if key in ("description", "title"):
         return f"{one} {other}" if key == "description" else one
-    if key in _LEAST:
+    if key in _UPPER_BOUNDS:
         return min(one, other)
-    if key in _MOST:
+    if key in _LOWER_BOUNDS:
         return max(one, other)
-    if key == "enum" and (kept := [value for value in one if value in other]):
-        return kept
-    if key == "type" and (kinds := [kind for kind in _kinds(one) if kind in _kinds(other)]):
+    if key == "enum" and (common := [value for value in one if value in other]):
+        return common
+    if key == "type" and (kinds := [kind for kind in _to_type_list(one) if kind in _to_type_list(other)]):
         return kinds[0] if len(kinds) == 1 else kinds
     if key == "additionalProperties" and isinstance(one, bool) and isinstance(other, bool):
         return one and other
     if key in ("default", "examples"):
         return other
-    raise Conflict(key)
+    raise SchemaConflict(key)
 
 
-def _kinds(said: Any) -> list[str]:
-    return said if isinstance(said, list) else [said]
+def _to_type_list(types: Any) -> list[str]:
+    return types if isinstance(types, list) else [types]
 
 
-def united(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one object that takes what any of the branches takes: their properties, required where all require."""
     properties: dict[str, Any] = dict(root.get("properties", {}))
     own = set(properties)
@@ -120,8 +120,8 @@ def united(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> di
                 properties[name] = {"anyOf": [*parts, *([] if part in parts else [part])]}
     shared = [name for name in properties if all(name in branch.get("required", ()) for branch in branches)]
     required = list(dict.fromkeys([*root.get("required", ()), *shared]))
-    kept = {key: value for key, value in root.items() if key not in ("anyOf", "oneOf", "$ref")}
-    whole = {**kept, "type": "object", "properties": properties}
+    other_keywords = {key: value for key, value in root.items() if key not in ("anyOf", "oneOf", "$ref")}
+    united = {**other_keywords, "type": "object", "properties": properties}
     if required:
-        whole["required"] = required
-    return whole
+        united["required"] = required
+    return united

@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolmason.providers.aliases import key_alias
+from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
-from toolmason.providers.schema.merge import Conflict, definitions_of, merged, modern, name_of, pointed, united
-from toolmason.providers.schema.sentences import SILENT, TOLD, described, sentence_of
+from toolmason.providers.schema.merge import SchemaConflict, get_definitions, merge_schemas, modernize, get_definition_name, resolve_pointer, unite_branches
+from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence
 
-_LOOK_AROUND: Final = re.compile(r"\(\?[=!<]")
-_KINDS: Final[tuple[tuple[type, str], ...]] = (
+_LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
+_JSON_TYPES: Final[tuple[tuple[type, str], ...]] = (
     (bool, "boolean"),
     (str, "string"),
     (int, "integer"),
@@ -26,332 +26,332 @@ _KINDS: Final[tuple[tuple[type, str], ...]] = (
     (dict, "object"),
     (list, "array"),
 )
-_ANYTHING: Final = ["string", "number", "boolean", "null"]
-_STRUCTURE: Final = frozenset(
+_ANY_SCALAR: Final = ["string", "number", "boolean", "null"]
+_STRUCTURE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "items", "prefixItems", "enum"}
     | {"const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "description"}
 )
-_DEEPEST: Final = 200
+_MAX_DEPTH: Final = 200
 """More levels than any schema has that is meant; a walk must end."""
 
 
-class Walk:
+class SchemaNarrower:
     """One schema on its way into one dialect."""
 
     def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
-        self.dialect, self._whole = dialect, root
-        self.definitions = definitions_of(root)
-        self._pointers: dict[str, str] = {}
+        self.dialect, self._root_schema = dialect, root
+        self.definitions = get_definitions(root)
+        self._pointer_names: dict[str, str] = {}
         self.losses: list[Loss] = []
-        self.used: dict[str, dict[str, Any]] = {}
-        self.keys: dict[str, str] = {}
+        self.used_definitions: dict[str, dict[str, Any]] = {}
+        self.key_aliases: dict[str, str] = {}
         """What is sent instead of the name of a property → that name."""
-        self.properties = self.enum_values = self.depth = 0
+        self.property_count = self.enum_value_count = self.max_depth = 0
 
-    def lose(self, path: str, what: str, *, meaning: bool = False) -> None:
+    def add_loss(self, path: str, what: str, *, changes_meaning: bool = False) -> None:
         """Take note of a loss."""
-        self.losses.append(Loss(path, what, meaning))
+        self.losses.append(Loss(path, what, changes_meaning))
 
-    def root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def narrow_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole schema in the dialect."""
-        top = self.flattened(schema)
+        top = self.flatten_root(schema)
         if top.get("type", "object") != "object":
-            self.lose("$", f"its schema is of type {top['type']!r}, not an object", meaning=True)
-        own = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
-        if self.dialect.typed and "properties" not in own:
-            self.lose("$", "any key goes here", meaning=True)
-        whole = self.node({**own, "type": "object", "properties": own.get("properties", {})}, "$", 0)
-        if self.used:
-            whole["$defs"] = self.used
-        self._measure()
-        return whole
+            self.add_loss("$", f"its schema is of type {top['type']!r}, not an object", changes_meaning=True)
+        own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
+        if self.dialect.requires_type and "properties" not in own_keywords:
+            self.add_loss("$", "any key goes here", changes_meaning=True)
+        narrowed = self.narrow_node({**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0)
+        if self.used_definitions:
+            narrowed["$defs"] = self.used_definitions
+        self._check_size()
+        return narrowed
 
-    def flattened(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def flatten_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the root with what it refers to in its place, and without alternatives where none may stand."""
         top = dict(schema)
-        for _ in range(_DEEPEST):
-            name = self.name_of(top.get("$ref"))
+        for _ in range(_MAX_DEPTH):
+            name = self.find_definition_name(top.get("$ref"))
             if name is None:
                 break
             top = {**self.definitions[name], **{key: value for key, value in top.items() if key != "$ref"}}
-        if not self.dialect.flat_root:
+        if not self.dialect.requires_flat_root:
             return top
         if "allOf" in top:
-            top = self._all_of(top, "$")
+            top = self._merge_all_of(top, "$")
         for key in ("anyOf", "oneOf"):
-            branches = [self._resolved(branch) for branch in top.get(key, ())]
+            branches = [self._resolve(branch) for branch in top.get(key, ())]
             if branches:
-                self.lose("$", f"`{key}` at the top is offered as one object")
-                needs = [branch.get("required", []) for branch in branches]
-                top = united({k: v for k, v in top.items() if k != key}, branches)
-                told = "One of these sets of keys is needed: " + "; ".join(", ".join(map(str, n)) for n in needs) + "."
-                top["description"] = described(top.get("description"), [told] if any(needs) else [])
+                self.add_loss("$", f"`{key}` at the top is offered as one object")
+                required_sets = [branch.get("required", []) for branch in branches]
+                top = unite_branches({k: v for k, v in top.items() if k != key}, branches)
+                sentence = "One of these sets of keys is needed: " + "; ".join(", ".join(map(str, n)) for n in required_sets) + "."
+                top["description"] = add_sentences(top.get("description"), [sentence] if any(required_sets) else [])
         for key in ("not", "enum", "const"):
             if key in top:
-                self.lose("$", f"`{key}` at the top is told in words")
-                top["description"] = described(top.get("description"), [sentence_of(key, top.pop(key))])
+                self.add_loss("$", f"`{key}` at the top is told in words")
+                top["description"] = add_sentences(top.get("description"), [make_sentence(key, top.pop(key))])
         return top
 
-    def name_of(self, ref: Any) -> str | None:
+    def find_definition_name(self, ref: Any) -> str | None:
         """Return the name of what a reference means; a part of the schema that has none is given one."""
-        name = name_of(ref)
+        name = get_definition_name(ref)
         if name is not None and name in self.definitions:
             return name
-        if ref in self._pointers:
-            return self._pointers[ref]
-        if (found := pointed(self._whole, ref)) is None:
+        if ref in self._pointer_names:
+            return self._pointer_names[ref]
+        if (found := resolve_pointer(self._root_schema, ref)) is None:
             return None
-        made = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
-        while made in self.definitions:
-            made += "_"
-        self._pointers[ref], self.definitions[made] = made, found
-        return made
+        new_name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
+        while new_name in self.definitions:
+            new_name += "_"
+        self._pointer_names[ref], self.definitions[new_name] = new_name, found
+        return new_name
 
-    def _resolved(self, branch: Any) -> dict[str, Any]:
-        found = dict(branch) if isinstance(branch, Mapping) else {}
-        for _ in range(_DEEPEST):
-            if (name := self.name_of(found.get("$ref"))) is None:
+    def _resolve(self, branch: Any) -> dict[str, Any]:
+        resolved = dict(branch) if isinstance(branch, Mapping) else {}
+        for _ in range(_MAX_DEPTH):
+            if (name := self.find_definition_name(resolved.get("$ref"))) is None:
                 break
-            meant, beside = self.definitions[name], {key: value for key, value in found.items() if key != "$ref"}
-            found = {**(meant if isinstance(meant, Mapping) else {}), **beside}
-        return found
+            target, siblings = self.definitions[name], {key: value for key, value in resolved.items() if key != "$ref"}
+            resolved = {**(target if isinstance(target, Mapping) else {}), **siblings}
+        return resolved
 
-    def node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
+    def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
         """Return one schema in the dialect, with everything in it."""
-        self.depth = max(self.depth, depth)
+        self.max_depth = max(self.max_depth, depth)
         if not isinstance(schema, Mapping):
             if schema is False:
-                self.lose(path, "nothing fits here, which cannot be said", meaning=True)
-            return self._untyped({}, path)
-        if depth > _DEEPEST:
-            self.lose("$", f"it is more than {_DEEPEST} levels deep", meaning=True)
-            return self._untyped({}, path)
+                self.add_loss(path, "nothing fits here, which cannot be said", changes_meaning=True)
+            return self._make_untyped({}, path)
+        if depth > _MAX_DEPTH:
+            self.add_loss("$", f"it is more than {_MAX_DEPTH} levels deep", changes_meaning=True)
+            return self._make_untyped({}, path)
         if "$ref" in schema:
-            return self._reference(schema, path, depth)
-        if "allOf" in schema and not self._keeps("allOf"):
-            schema = self._all_of(schema, path)
-        return self._plain(modern(schema), path, depth)
+            return self._narrow_reference(schema, path, depth)
+        if "allOf" in schema and not self._allows_keyword("allOf"):
+            schema = self._merge_all_of(schema, path)
+        return self._narrow_plain(modernize(schema), path, depth)
 
-    def _keeps(self, keyword: str) -> bool:
+    def _allows_keyword(self, keyword: str) -> bool:
         return self.dialect.keywords is None or keyword in self.dialect.keywords
 
-    def _reference(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        name = self.name_of(schema["$ref"])
+    def _narrow_reference(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+        name = self.find_definition_name(schema["$ref"])
         if schema["$ref"] != "#" and name is None:
-            self.lose(path, f"the reference {schema['$ref']!r} leads nowhere", meaning=True)
-            return self._untyped({}, path)
-        if name is not None and name not in self.used:
-            self.used[name] = {}
-            self.used[name].update(self.node(self.definitions[name], f"{path}<{name}>", depth))
+            self.add_loss(path, f"the reference {schema['$ref']!r} leads nowhere", changes_meaning=True)
+            return self._make_untyped({}, path)
+        if name is not None and name not in self.used_definitions:
+            self.used_definitions[name] = {}
+            self.used_definitions[name].update(self.narrow_node(self.definitions[name], f"{path}<{name}>", depth))
         pointer = {"$ref": "#" if name is None else f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"}
-        beside = {key: value for key, value in schema.items() if key != "$ref" and key not in SILENT}
-        if not beside:
+        siblings = {key: value for key, value in schema.items() if key != "$ref" and key not in ANNOTATION_KEYWORDS}
+        if not siblings:
             return pointer
-        told = [sentence_of(k, v) for k, v in beside.items() if k != "description" and (k, v) != ("default", None)]
-        for key in beside.keys() - TOLD - {"description"}:
-            self.lose(path, f"`{key}` beside a reference is told in words")
-        text = described(beside.get("description"), told)
-        around = {"anyOf": [pointer]} if self.dialect.lone_refs else pointer
-        return {**around, "description": text} if text else pointer
+        sentences = [make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)]
+        for key in siblings.keys() - UNENFORCED_KEYWORDS - {"description"}:
+            self.add_loss(path, f"`{key}` beside a reference is told in words")
+        text = add_sentences(siblings.get("description"), sentences)
+        wrapped = {"anyOf": [pointer]} if self.dialect.requires_lone_refs else pointer
+        return {**wrapped, "description": text} if text else pointer
 
-    def _all_of(self, schema: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
+    def _merge_all_of(self, schema: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
         parts = [{key: value for key, value in schema.items() if key != "allOf"}]
-        if depth > _DEEPEST // 4:
-            self.lose(path, "`allOf` within `allOf` does not end", meaning=True)
+        if depth > _MAX_DEPTH // 4:
+            self.add_loss(path, "`allOf` within `allOf` does not end", changes_meaning=True)
             return parts[0]
         for branch in schema["allOf"]:
-            part = self._resolved(branch)
-            parts.append(self._all_of(part, path, depth + 1) if "allOf" in part else part)
+            part = self._resolve(branch)
+            parts.append(self._merge_all_of(part, path, depth + 1) if "allOf" in part else part)
         if any("$ref" in part for part in parts):
-            self.lose(path, "a reference within `allOf` leads nowhere", meaning=True)
+            self.add_loss(path, "a reference within `allOf` leads nowhere", changes_meaning=True)
         try:
-            return merged(parts)
-        except (Conflict, TypeError, AttributeError) as conflict:
-            self.lose(path, f"`allOf` cannot be written as one schema: {conflict} differs", meaning=True)
+            return merge_schemas(parts)
+        except (SchemaConflict, TypeError, AttributeError) as conflict:
+            self.add_loss(path, f"`allOf` cannot be written as one schema: {conflict} differs", changes_meaning=True)
             return dict(parts[0])
 
-    def _plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+    def _narrow_plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+        narrowed: dict[str, Any] = {}
         sentences: list[str] = []
-        kind = schema.get("type", self._inferred(schema))
+        kind = schema.get("type", self._infer_type(schema))
         if kind is not None:
-            made["type"] = kind
+            narrowed["type"] = kind
         if "title" in schema and self.dialect.keywords is None:
-            made["title"] = schema["title"]
-        self._branches(schema, made, sentences, path, depth)
-        self._values(schema, made, sentences, path)
-        kinds = made.get("type")
+            narrowed["title"] = schema["title"]
+        self._narrow_branches(schema, narrowed, sentences, path, depth)
+        self._narrow_values(schema, narrowed, sentences, path)
+        kinds = narrowed.get("type")
         if kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
-            self._object(schema, made, path, depth)
+            self._narrow_object(schema, narrowed, path, depth)
         if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
-            self._array(schema, made, sentences, path, depth)
+            self._narrow_array(schema, narrowed, sentences, path, depth)
         for keyword, value in schema.items():
-            if keyword not in _STRUCTURE and keyword not in SILENT:
-                self._rule(keyword, value, made, sentences, path)
-        if text := described(schema.get("description"), sentences):
-            made["description"] = text
-        if "type" not in made and not made.keys() & {"anyOf", "allOf", "enum", "const", "$ref"}:
-            return self._untyped(made, path)
-        return made
+            if keyword not in _STRUCTURE_KEYWORDS and keyword not in ANNOTATION_KEYWORDS:
+                self._apply_keyword(keyword, value, narrowed, sentences, path)
+        if text := add_sentences(schema.get("description"), sentences):
+            narrowed["description"] = text
+        if "type" not in narrowed and not narrowed.keys() & {"anyOf", "allOf", "enum", "const", "$ref"}:
+            return self._make_untyped(narrowed, path)
+        return narrowed
 
-    def _branches(
-        self, schema: Mapping[str, Any], made: dict[str, Any], sentences: list[str], path: str, depth: int
+    def _narrow_branches(
+        self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str, depth: int
     ) -> None:
         branches = schema.get("anyOf") or schema.get("oneOf")
         if branches and all(isinstance(b, Mapping) and b.keys() <= {"required"} for b in branches):
-            self.lose(path, "the choice of required keys is told in words")
-            sentences.append(sentence_of("Required, one of", [b.get("required", []) for b in branches]))
+            self.add_loss(path, "the choice of required keys is told in words")
+            sentences.append(make_sentence("Required, one of", [b.get("required", []) for b in branches]))
         elif branches:
-            made["anyOf"] = [self.node(branch, path, depth) for branch in branches]
+            narrowed["anyOf"] = [self.narrow_node(branch, path, depth) for branch in branches]
         if schema.get("anyOf") and schema.get("oneOf"):
-            self._rule("oneOf", schema["oneOf"], made, sentences, path)
+            self._apply_keyword("oneOf", schema["oneOf"], narrowed, sentences, path)
         if "allOf" in schema:
-            made["allOf"] = [self.node(branch, path, depth) for branch in schema["allOf"]]
+            narrowed["allOf"] = [self.narrow_node(branch, path, depth) for branch in schema["allOf"]]
 
-    def _untyped(self, made: dict[str, Any], path: str) -> dict[str, Any]:
-        if not self.dialect.typed:
-            return made
-        self.lose(path, "anything goes here", meaning=True)
-        return {"type": list(_ANYTHING), **made}
+    def _make_untyped(self, narrowed: dict[str, Any], path: str) -> dict[str, Any]:
+        if not self.dialect.requires_type:
+            return narrowed
+        self.add_loss(path, "anything goes here", changes_meaning=True)
+        return {"type": list(_ANY_SCALAR), **narrowed}
 
     @staticmethod
-    def _inferred(schema: Mapping[str, Any]) -> Any:
+    def _infer_type(schema: Mapping[str, Any]) -> Any:
         if "properties" in schema:
             return "object"
         if "items" in schema or "prefixItems" in schema:
             return "array"
         values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-        kinds = list(dict.fromkeys(word for value in values for kind, word in _KINDS if type(value) is kind))
+        kinds = list(dict.fromkeys(word for value in values for kind, word in _JSON_TYPES if type(value) is kind))
         return (kinds[0] if len(kinds) == 1 else kinds) if kinds else None
 
-    def _values(self, schema: Mapping[str, Any], made: dict[str, Any], sentences: list[str], path: str) -> None:
-        if "const" in schema and self._keeps("const"):
-            made["const"] = schema["const"]
+    def _narrow_values(self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str) -> None:
+        if "const" in schema and self._allows_keyword("const"):
+            narrowed["const"] = schema["const"]
             return
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if not isinstance(values, list):
             return
-        self.enum_values += len(values)
-        kinds = self.dialect.enums
+        self.enum_value_count += len(values)
+        kinds = self.dialect.enum_types
         if kinds is None or all(type(value) in kinds for value in values):
-            made["enum"] = list(values)
+            narrowed["enum"] = list(values)
             return
-        rest = [value for value in values if type(value) in kinds]
-        if rest and all(type(value) in kinds or value is None for value in values):
-            said = made.get("type")
-            made["type"] = list(dict.fromkeys([*(said if isinstance(said, list) else [said]), "null"]))
-            made["enum"] = rest
+        allowed_values = [value for value in values if type(value) in kinds]
+        if allowed_values and all(type(value) in kinds or value is None for value in values):
+            declared_type = narrowed.get("type")
+            narrowed["type"] = list(dict.fromkeys([*(declared_type if isinstance(declared_type, list) else [declared_type]), "null"]))
+            narrowed["enum"] = allowed_values
         elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
-            sentences.append(sentence_of("enum", values))
-            self.lose(path, "the fixed values are told in words")
+            sentences.append(make_sentence("enum", values))
+            self.add_loss(path, "the fixed values are told in words")
 
-    def _object(self, schema: Mapping[str, Any], made: dict[str, Any], path: str, depth: int) -> None:
+    def _narrow_object(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
         properties = schema.get("properties") or {}
         required = [name for name in schema.get("required", ()) if name in properties]
-        self.properties += len(properties)
-        narrow: dict[str, Any] = {}
+        self.property_count += len(properties)
+        narrowed_properties: dict[str, Any] = {}
         for name, part in properties.items():
-            inner = self.node(part, f"{path}.{name}", depth + 1)
-            narrow[name] = inner if not self.dialect.all_required or name in required else nullable(inner)
-        narrow, required = self.taken(narrow), [self.key(name) for name in required]
-        more = schema.get("additionalProperties")
-        if "properties" in schema or self.dialect.needs_items:
-            made["properties"] = narrow
-        if self.dialect.all_required:
-            made["required"] = list(narrow)
+            inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
+            narrowed_properties[name] = inner if not self.dialect.requires_all_properties or name in required else make_nullable(inner)
+        narrowed_properties, required = self.alias_properties(narrowed_properties), [self.alias_key(name) for name in required]
+        additional = schema.get("additionalProperties")
+        if "properties" in schema or self.dialect.requires_items:
+            narrowed["properties"] = narrowed_properties
+        if self.dialect.requires_all_properties:
+            narrowed["required"] = list(narrowed_properties)
         elif required:
-            made["required"] = required
-        if not self.dialect.closed:
-            if more is not None:
-                made["additionalProperties"] = more if isinstance(more, bool) else self.node(more, f"{path}.*", depth)
+            narrowed["required"] = required
+        if not self.dialect.requires_closed_objects:
+            if additional is not None:
+                narrowed["additionalProperties"] = additional if isinstance(additional, bool) else self.narrow_node(additional, f"{path}.*", depth)
             if "patternProperties" in schema:
-                self.lose(path, "`patternProperties` is not enforced")
+                self.add_loss(path, "`patternProperties` is not enforced")
             return
-        made["additionalProperties"] = False
-        open_ended = more is not False and (bool(more) or more == {} or (not properties and path != "$"))
+        narrowed["additionalProperties"] = False
+        open_ended = additional is not False and (bool(additional) or additional == {} or (not properties and path != "$"))
         if open_ended or schema.get("patternProperties"):
-            self.lose(path, "any key goes here", meaning=True)
+            self.add_loss(path, "any key goes here", changes_meaning=True)
 
-    def key(self, name: Any) -> Any:
+    def alias_key(self, name: Any) -> Any:
         """Return the name of a property as it is sent."""
-        rule = self.dialect.property_names
+        rule = self.dialect.property_name_pattern
         if rule is None or not isinstance(name, str) or re.fullmatch(rule, name):
             return name
-        alias = key_alias(name)
-        self.keys[alias] = name
+        alias = make_key_alias(name)
+        self.key_aliases[alias] = name
         return alias
 
-    def taken(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def alias_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         """Return properties under names that the provider takes; one that is renamed says what it was."""
-        made: dict[str, Any] = {}
+        aliased: dict[str, Any] = {}
         for name, part in properties.items():
-            key, told = self.key(name), {}
+            key, added_description = self.alias_key(name), {}
             if key != name and isinstance(part, Mapping):
-                told = {"description": described(part.get("description"), [f"Stands for {name!r}."])}
-            made[key] = {**part, **told} if told else part
-        return made
+                added_description = {"description": add_sentences(part.get("description"), [f"Stands for {name!r}."])}
+            aliased[key] = {**part, **added_description} if added_description else part
+        return aliased
 
-    def _array(
-        self, schema: Mapping[str, Any], made: dict[str, Any], sentences: list[str], path: str, depth: int
+    def _narrow_array(
+        self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str, depth: int
     ) -> None:
-        inner, first = schema.get("items"), schema.get("prefixItems")
-        if first and self._keeps("prefixItems"):
-            made["prefixItems"] = [self.node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(first)]
-        elif first:
-            parts = [self.node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(first)]
+        items, prefix_items = schema.get("items"), schema.get("prefixItems")
+        if prefix_items and self._allows_keyword("prefixItems"):
+            narrowed["prefixItems"] = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)]
+        elif prefix_items:
+            parts = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)]
             kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
-            made["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-            sentences.append(f"Exactly {len(first)} items, in order.")
-            self.lose(path, "the order of its items is told in words")
+            narrowed["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+            sentences.append(f"Exactly {len(prefix_items)} items, in order.")
+            self.add_loss(path, "the order of its items is told in words")
             return
-        if isinstance(inner, Mapping) and (inner or not self.dialect.typed):
-            made["items"] = self.node(inner, f"{path}[*]", depth + 1)
-        elif not first and self.dialect.typed:
-            made["items"] = {"type": list(_ANYTHING)}
-            self.lose(path, "any item goes here", meaning=True)
-        elif not first and self.dialect.needs_items:
-            made["items"] = {}
+        if isinstance(items, Mapping) and (items or not self.dialect.requires_type):
+            narrowed["items"] = self.narrow_node(items, f"{path}[*]", depth + 1)
+        elif not prefix_items and self.dialect.requires_type:
+            narrowed["items"] = {"type": list(_ANY_SCALAR)}
+            self.add_loss(path, "any item goes here", changes_meaning=True)
+        elif not prefix_items and self.dialect.requires_items:
+            narrowed["items"] = {}
 
-    def _rule(self, keyword: str, value: Any, made: dict[str, Any], sentences: list[str], path: str) -> None:
-        if self._keeps(keyword) and self._takes(keyword, value):
-            made[keyword] = value
+    def _apply_keyword(self, keyword: str, value: Any, narrowed: dict[str, Any], sentences: list[str], path: str) -> None:
+        if self._allows_keyword(keyword) and self._accepts_value(keyword, value):
+            narrowed[keyword] = value
             return
         if (keyword, value) == ("default", None) or (keyword == "uniqueItems" and not value):
             return
-        sentences.append(sentence_of(keyword, value))
-        if keyword not in TOLD:
-            self.lose(path, f"`{keyword}` is told in words")
+        sentences.append(make_sentence(keyword, value))
+        if keyword not in UNENFORCED_KEYWORDS:
+            self.add_loss(path, f"`{keyword}` is told in words")
 
-    def _takes(self, keyword: str, value: Any) -> bool:
+    def _accepts_value(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
             return self.dialect.formats is None or value in self.dialect.formats
         if keyword == "pattern":
-            return self.dialect.look_around or not _LOOK_AROUND.search(str(value))
-        return self.dialect.most_items or keyword != "minItems" or value in (0, 1)
+            return self.dialect.allows_lookaround or not _LOOKAROUND.search(str(value))
+        return self.dialect.allows_any_item_count or keyword != "minItems" or value in (0, 1)
 
-    def _measure(self) -> None:
+    def _check_size(self) -> None:
         limits = self.dialect
-        for words, size, most in (
-            ("it is more than {:,} levels deep", self.depth, limits.deepest),
-            ("it has more than {:,} properties", self.properties, limits.most_properties),
-            ("it has more than {:,} enum values", self.enum_values, limits.most_enum_values),
+        for message, size, maximum in (
+            ("it is more than {:,} levels deep", self.max_depth, limits.max_depth),
+            ("it has more than {:,} properties", self.property_count, limits.max_properties),
+            ("it has more than {:,} enum values", self.enum_value_count, limits.max_enum_values),
         ):
-            if most is not None and size > most:
-                self.losses.insert(0, Loss("$", words.format(most), changes_meaning=True))
+            if maximum is not None and size > maximum:
+                self.losses.insert(0, Loss("$", message.format(maximum), changes_meaning=True))
 
 
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that also takes null, which then stands for "left out"."""
-    said = schema.get("type")
+    declared_type = schema.get("type")
     if "const" in schema or "$ref" in schema or "allOf" in schema:
         text = {"description": schema["description"]} if "description" in schema else {}
         inner = {key: value for key, value in schema.items() if key != "description"}
         return {"anyOf": [inner, {"type": "null"}], **text}
     if "anyOf" in schema:
-        has = any(branch.get("type") == "null" for branch in schema["anyOf"])
-        return schema if has else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    kinds = said if isinstance(said, list) else [] if said is None else [said]
-    made = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
+        has_null = any(branch.get("type") == "null" for branch in schema["anyOf"])
+        return schema if has_null else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    kinds = declared_type if isinstance(declared_type, list) else [] if declared_type is None else [declared_type]
+    nullable_schema = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
     if "enum" in schema and None not in schema["enum"]:
-        made["enum"] = [*schema["enum"], None]
-    return made
+        nullable_schema["enum"] = [*schema["enum"], None]
+    return nullable_schema

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-_LONGEST: Final = 200
-_SAID: Final[Mapping[str, str]] = {
+_MAX_VALUE_LENGTH: Final = 200
+_SENTENCES: Final[Mapping[str, str]] = {
     "const": "Always {}",
     "contains": "At least one item fits {}",
     "default": "Default: {}",
@@ -37,7 +37,7 @@ _SAID: Final[Mapping[str, str]] = {
     "propertyNames": "Keys fit {}",
     "uniqueItems": "No item twice",
 }
-SILENT: Final = frozenset(
+ANNOTATION_KEYWORDS: Final = frozenset(
     {
         "$schema",
         "$id",
@@ -53,25 +53,25 @@ SILENT: Final = frozenset(
     }
 )
 """What says nothing about which arguments fit."""
-TOLD: Final = frozenset({"default", "examples", "format"})
+UNENFORCED_KEYWORDS: Final = frozenset({"default", "examples", "format"})
 """What a sentence says as well as a keyword: nothing enforces it in either form."""
 
 
-def sentence_of(keyword: str, value: Any) -> str:
+def make_sentence(keyword: str, value: Any) -> str:
     """Return a rule in words; a long value is cut."""
     if type(value) is int:
-        return _SAID.get(keyword, f"{keyword}: {{}}").replace("{}", str(value)) + "."
-    said = value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
-    shown = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
-    return _SAID.get(keyword, f"{keyword}: {{}}").replace("{}", shown) + "."
+        return _SENTENCES.get(keyword, f"{keyword}: {{}}").replace("{}", str(value)) + "."
+    text = value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
+    truncated = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
+    return _SENTENCES.get(keyword, f"{keyword}: {{}}").replace("{}", truncated) + "."
 
 
-def described(text: Any, sentences: list[str]) -> str:
+def add_sentences(text: Any, sentences: list[str]) -> str:
     """Return a description with sentences added, each once."""
-    own = str(text).strip() if text else ""
-    if not own and len(sentences) == 1:
+    description = str(text).strip() if text else ""
+    if not description and len(sentences) == 1:
         return sentences[0]
-    more = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence not in own)
-    if not own or not more:
-        return own or more
-    return f"{own}{' ' if own.endswith(('.', '!', '?', ':')) else '. '}{more}"
+    added = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence not in description)
+    if not description or not added:
+        return description or added
+    return f"{description}{' ' if description.endswith(('.', '!', '?', ':')) else '. '}{added}"

@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from toolmason.build.check.static.imports import Names
+from toolmason.build.check.static.imports import ImportedNames
 
-Expand: TypeAlias = Callable[[ast.expr, Names], "tuple[ast.expr, Names] | None"]
+ExpandAlias: TypeAlias = Callable[[ast.expr, ImportedNames], "tuple[ast.expr, ImportedNames] | None"]
 """A name → the expression that it was assigned and the names around that, where the project shows it."""
 
 ANNOTATED: Final = frozenset({"typing.Annotated", "typing_extensions.Annotated"})
-OPTIONAL: Final = frozenset({"typing.Optional", "typing.Union", "typing_extensions.Union"})
+UNION_TYPES: Final = frozenset({"typing.Optional", "typing.Union", "typing_extensions.Union"})
 LITERAL: Final = frozenset({"typing.Literal", "typing_extensions.Literal"})
 INJECTED_TYPES: Final = frozenset({"toolmason.ToolContext", "toolmason.Config", "toolmason.ToolCall"})
-_DEEPEST: Final = 20
+_MAX_DEPTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hint:
+class ParsedAnnotation:
     """What an annotation says."""
 
-    core: ast.expr | None = None
+    type_node: ast.expr | None = None
     """The type, without its `Annotated`."""
-    names: Names = field(default_factory=Names)
+    imports: ImportedNames = field(default_factory=ImportedNames)
     """What the names in `core` stand for; an alias may come from another file."""
     texts: tuple[str, ...] = ()
     param: ast.Call | None = None
@@ -38,20 +38,20 @@ class Hint:
     """The `Field(...)` calls in it."""
     injected: bool = False
     """Whether it carries a marker of injection."""
-    whole: bool = True
+    is_complete: bool = True
     """Whether everything in it could be read; else a description or a marker may hide in it."""
 
-    def word(self, name: str) -> ast.expr | None:
+    def get_param_keyword(self, name: str) -> ast.expr | None:
         """Return what `Param(name=...)` says."""
-        return keyword_of(self.param, name)
+        return get_keyword(self.param, name)
 
 
-def keyword_of(call: ast.Call | None, name: str) -> ast.expr | None:
+def get_keyword(call: ast.Call | None, name: str) -> ast.expr | None:
     """Return the value of a keyword of a call."""
-    return next((word.value for word in call.keywords if word.arg == name), None) if call is not None else None
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None) if call is not None else None
 
 
-def constant(node: ast.expr | None) -> Any:
+def eval_literal(node: ast.expr | None) -> Any:
     """Return the value of a literal; `...` where it is none."""
     if node is None:
         return ...
@@ -61,13 +61,13 @@ def constant(node: ast.expr | None) -> Any:
         return ...
 
 
-def text_of(node: ast.expr | None) -> str | None:
+def eval_text(node: ast.expr | None) -> str | None:
     """Return a literal text; `None` where it is none."""
-    value = constant(node)
+    value = eval_literal(node)
     return value if isinstance(value, str) else None
 
 
-def parsed(node: ast.expr) -> ast.expr:
+def parse_string_annotation(node: ast.expr) -> ast.expr:
     """Return an annotation that is written as a text as the expression in it, at the place of the text."""
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         return node
@@ -80,24 +80,24 @@ def parsed(node: ast.expr) -> ast.expr:
     return inner
 
 
-def read_hint(node: ast.expr | None, names: Names, expand: Expand, depth: int = 0) -> Hint:
+def read_annotation(node: ast.expr | None, imports: ImportedNames, expand: ExpandAlias, depth: int = 0) -> ParsedAnnotation:
     """Read an annotation."""
     if node is None:
-        return Hint()
-    node = parsed(node)
-    if isinstance(node, ast.Subscript) and names.dotted(node.value) in ANNOTATED:
+        return ParsedAnnotation()
+    node = parse_string_annotation(node)
+    if isinstance(node, ast.Subscript) and imports.get_path(node.value) in ANNOTATED:
         inner, *rest = node.slice.elts if isinstance(node.slice, ast.Tuple) and node.slice.elts else [node.slice]
-        return _with_metadata(read_hint(inner, names, expand, depth + 1), rest, names, expand)
-    if isinstance(node, ast.Name | ast.Attribute) and depth < _DEEPEST and (behind := expand(node, names)) is not None:
-        return read_hint(*behind, expand, depth + 1)
-    return Hint(node, names, injected=_injected_type(node, names))
+        return _with_metadata(read_annotation(inner, imports, expand, depth + 1), rest, imports, expand)
+    if isinstance(node, ast.Name | ast.Attribute) and depth < _MAX_DEPTH and (expanded := expand(node, imports)) is not None:
+        return read_annotation(*expanded, expand, depth + 1)
+    return ParsedAnnotation(node, imports, injected=_is_injected_type(node, imports))
 
 
-def _with_metadata(hint: Hint, metadata: Iterable[ast.expr], names: Names, expand: Expand) -> Hint:
-    texts, fields, param, injected, whole = list(hint.texts), list(hint.fields), hint.param, hint.injected, hint.whole
+def _with_metadata(annotation: ParsedAnnotation, metadata: Iterable[ast.expr], imports: ImportedNames, expand: ExpandAlias) -> ParsedAnnotation:
+    texts, fields, param, injected, is_complete = list(annotation.texts), list(annotation.fields), annotation.param, annotation.injected, annotation.is_complete
     for part in metadata:
-        item, around = expand(part, names) or (part, names)
-        name = around.dotted(item.func if isinstance(item, ast.Call) else item)
+        item, item_imports = expand(part, imports) or (part, imports)
+        name = item_imports.get_path(item.func if isinstance(item, ast.Call) else item)
         last = name.rpartition(".")[2]
         if isinstance(item, ast.Constant):
             texts += [item.value] if isinstance(item.value, str) else []
@@ -108,30 +108,30 @@ def _with_metadata(hint: Hint, metadata: Iterable[ast.expr], names: Names, expan
         elif isinstance(item, ast.Call) and last == "Field":
             fields.append(item)
         else:
-            whole = whole and not isinstance(item, ast.Name | ast.Attribute | ast.JoinedStr | ast.BinOp)
-    return Hint(hint.core, hint.names, tuple(texts), param, tuple(fields), injected, whole)
+            is_complete = is_complete and not isinstance(item, ast.Name | ast.Attribute | ast.JoinedStr | ast.BinOp)
+    return ParsedAnnotation(annotation.type_node, annotation.imports, tuple(texts), param, tuple(fields), injected, is_complete)
 
 
-def _injected_type(node: ast.expr, names: Names) -> bool:
-    core = without_none(node, names)
-    head = core.value if isinstance(core, ast.Subscript) else core
-    return names.dotted(head) in INJECTED_TYPES
+def _is_injected_type(node: ast.expr, imports: ImportedNames) -> bool:
+    type_node = strip_none(node, imports)
+    head = type_node.value if isinstance(type_node, ast.Subscript) else type_node
+    return imports.get_path(head) in INJECTED_TYPES
 
 
-def without_none(node: ast.expr, names: Names) -> ast.expr:
+def strip_none(node: ast.expr, imports: ImportedNames) -> ast.expr:
     """Return `X` for `X | None` and `Optional[X]`."""
-    rest = [part for part in branches(node, names) if not is_none(part)]
+    rest = [part for part in split_union(node, imports) if not is_none(part)]
     return rest[0] if len(rest) == 1 else node
 
 
-def branches(node: ast.expr, names: Names) -> list[ast.expr]:
+def split_union(node: ast.expr, imports: ImportedNames) -> list[ast.expr]:
     """Return the branches of a union; the type itself where it is none."""
-    node = parsed(node)
+    node = parse_string_annotation(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return [*branches(node.left, names), *branches(node.right, names)]
-    if isinstance(node, ast.Subscript) and (head := names.dotted(node.value)) in OPTIONAL:
+        return [*split_union(node.left, imports), *split_union(node.right, imports)]
+    if isinstance(node, ast.Subscript) and (head := imports.get_path(node.value)) in UNION_TYPES:
         inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        both = [branch for part in inner for branch in branches(part, names)]
+        both = [branch for part in inner for branch in split_union(part, imports)]
         return [*both, ast.Constant(None)] if head.endswith("Optional") else both
     return [node]
 
@@ -141,67 +141,67 @@ def is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-_SCALARS: Final[dict[str, tuple[type, ...]]] = {
+_SCALAR_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "str": (str,),
     "int": (int,),
     "float": (float, int),
     "bool": (bool,),
     "bytes": (bytes, str),
 }
-_LISTS: Final = frozenset({"list", "set", "frozenset", "tuple", "typing.List", "typing.Set", "typing.Tuple"}) | {
+_SEQUENCE_TYPES: Final = frozenset({"list", "set", "frozenset", "tuple", "typing.List", "typing.Set", "typing.Tuple"}) | {
     f"{module}.{name}"
     for module in ("collections.abc", "typing")
     for name in ("Sequence", "MutableSequence", "Set", "MutableSet", "Iterable")
 }
-_MAPS: Final = frozenset({"dict", "typing.Dict"}) | {
+_MAPPING_TYPES: Final = frozenset({"dict", "typing.Dict"}) | {
     f"{module}.{name}" for module in ("collections.abc", "typing") for name in ("Mapping", "MutableMapping")
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class LiteralChecker:
     """Tells whether literal values fit types as written."""
 
-    expand: Expand
+    expand: ExpandAlias
 
-    def __call__(self, core: ast.expr, names: Names, value: Any, depth: int = 0) -> bool | None:
+    def __call__(self, type_node: ast.expr, imports: ImportedNames, value: Any, depth: int = 0) -> bool | None:
         """Tell whether a value fits; `None` where that cannot be known from the source."""
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return None
-        verdicts = [self._one(branch, names, value, depth) for branch in branches(core, names)]
-        return True if True in verdicts else None if None in verdicts else False
+        outcomes = [self._check_branch(branch, imports, value, depth) for branch in split_union(type_node, imports)]
+        return True if True in outcomes else None if None in outcomes else False
 
-    def _one(self, core: ast.expr, names: Names, value: Any, depth: int) -> bool | None:
-        if is_none(core):
+    def _check_branch(self, type_node: ast.expr, imports: ImportedNames, value: Any, depth: int) -> bool | None:
+        if is_none(type_node):
             return value is None
-        hint = read_hint(core, names, self.expand, depth)
-        if hint.core is None or hint.param is not None or not hint.whole:
+        annotation = read_annotation(type_node, imports, self.expand, depth)
+        if annotation.type_node is None or annotation.param is not None or not annotation.is_complete:
             return None
-        core, names = hint.core, hint.names
-        if len(branches(core, names)) > 1:
-            return self(core, names, value, depth + 1)
-        head, inner = (core.value, core.slice) if isinstance(core, ast.Subscript) else (core, None)
-        name = names.dotted(head)
+        type_node, imports = annotation.type_node, annotation.imports
+        if len(split_union(type_node, imports)) > 1:
+            return self(type_node, imports, value, depth + 1)
+        head, inner = (type_node.value, type_node.slice) if isinstance(type_node, ast.Subscript) else (type_node, None)
+        name = imports.get_path(head)
         if name in LITERAL and inner is not None:
             return _is_one_of(inner, value)
-        if name in _SCALARS:
-            kinds = _SCALARS[name]
+        if name in _SCALAR_TYPES:
+            kinds = _SCALAR_TYPES[name]
             return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-        if name in _LISTS:
-            return self._items(value, None if name in ("tuple", "typing.Tuple") else inner, names, depth)
-        return isinstance(value, dict) if name in _MAPS else None
+        if name in _SEQUENCE_TYPES:
+            return self._check_items(value, None if name in ("tuple", "typing.Tuple") else inner, imports, depth)
+        return isinstance(value, dict) if name in _MAPPING_TYPES else None
 
-    def _items(self, value: Any, inner: ast.expr | None, names: Names, depth: int) -> bool | None:
+    def _check_items(self, value: Any, inner: ast.expr | None, imports: ImportedNames, depth: int) -> bool | None:
         if not isinstance(value, list | tuple | set):
             return False
         if inner is None or isinstance(inner, ast.Tuple):
             return None if value else True
-        verdicts = [self(inner, names, item, depth + 1) for item in value]
-        return False if False in verdicts else None if None in verdicts else True
+        outcomes = [self(inner, imports, item, depth + 1) for item in value]
+        return False if False in outcomes else None if None in outcomes else True
 
 
 def _is_one_of(inner: ast.expr, value: Any) -> bool | None:
-    known = [constant(part) for part in (inner.elts if isinstance(inner, ast.Tuple) else [inner])]
+    known = [eval_literal(part) for part in (inner.elts if isinstance(inner, ast.Tuple) else [inner])]
     if value in known:
         return True
     return None if ... in known else False

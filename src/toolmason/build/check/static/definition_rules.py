@@ -14,21 +14,21 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final, get_type_hints
 
-from toolmason._core.catalog.catalog import BUILT_IN
-from toolmason._core.define.decorators import OptionWords, Param, ToolWords
-from toolmason.build.check.provider_limits import PARAMETER_NAME, refused_by
-from toolmason.build.check.rules import Finding, Place, finding
-from toolmason.build.check.static.annotations import Fit, constant, text_of
-from toolmason.build.check.static.declared import Declared
-from toolmason.build.check.static.parameters import Taken, docstring_of, documentation_of
+from toolmason._core.catalog.catalog import BUILT_IN_NAMES
+from toolmason._core.define.decorators import ToolOptionKeywords, Param, ToolKeywords
+from toolmason.build.check.provider_limits import PARAMETER_NAME_PATTERN, find_refusing_providers
+from toolmason.build.check.rules import Finding, SourceLocation, make_finding
+from toolmason.build.check.static.annotations import LiteralChecker, eval_literal, eval_text
+from toolmason.build.check.static.declared import DeclaredTool
+from toolmason.build.check.static.parameters import SourceParameter, get_docstring, read_docstring
 from toolmason.build.check.static.project import Project
-from toolmason.build.check.static.typenames import is_opaque, unsupported_in
+from toolmason.build.check.static.typenames import may_hide_description, find_unsupported
 
-_PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(:-)?"
-_PROMPT_WORDS: Final = frozenset({"name", "description", "role"})
-_TOOL_WORDS: Final = frozenset(get_type_hints(ToolWords)) | frozenset(get_type_hints(OptionWords))
-_PARAM_WORDS: Final = frozenset(item.name for item in fields(Param))
-_MAKER_WORDS: Final = frozenset({"input_schema", "params", "handler"})
+_PLACEHOLDER_PATTERN: Final = r"\$\$\{|\$\{([^{}$:]+)(:-)?"
+_PROMPT_OPTIONS: Final = frozenset({"name", "description", "role"})
+_TOOL_OPTIONS: Final = frozenset(get_type_hints(ToolKeywords)) | frozenset(get_type_hints(ToolOptionKeywords))
+_PARAM_OPTIONS: Final = frozenset(item.name for item in fields(Param))
+_FACTORY_OPTIONS: Final = frozenset({"input_schema", "params", "handler"})
 _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "extra": ("ignore", "forbid", "allow"),
     "runs_on": (None, "loop", "thread", "process"),
@@ -36,80 +36,80 @@ _CHOICES: Final[Mapping[str, tuple[object, ...]]] = {
     "role": ("user", "assistant", "system"),
     "on_error": ("message", "redact", "raise"),
 }
-_LEAST: Final[Mapping[str, int]] = {"max_concurrency": 1, "max_calls": 1, "max_result_bytes": 256}
+_MINIMUMS: Final[Mapping[str, int]] = {"max_concurrency": 1, "max_calls": 1, "max_result_bytes": 256}
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class CheckedTool:
     """One tool, as the rules see it."""
 
     project: Project
-    declared: Declared
+    declaration: DeclaredTool
 
     @cached_property
-    def parameters(self) -> tuple[Taken, ...]:
+    def parameters(self) -> tuple[SourceParameter, ...]:
         """The parameters, read when they are first asked for."""
-        return self.project.parameters(self.declared)
+        return self.project.get_parameters(self.declaration)
 
     @property
-    def sent(self) -> list[Taken]:
+    def model_parameters(self) -> list[SourceParameter]:
         """The parameters that the model fills."""
-        return [taken for taken in self.parameters if not taken.injected and taken.kind == "plain"]
+        return [parameter for parameter in self.parameters if not parameter.is_injected and parameter.kind == "plain"]
 
-    def place(self, node: Any) -> Place:
+    def get_location(self, node: Any) -> SourceLocation:
         """Return where a node stands; the tool's own place where it has none."""
-        return self.declared.source.place(node) if hasattr(node, "lineno") else self.declared.place
+        return self.declaration.source.get_location(node) if hasattr(node, "lineno") else self.declaration.location
 
-    def say(self, code: str, node: Any, message: str) -> Finding:
+    def make_finding(self, code: str, node: Any, message: str) -> Finding:
         """Return a finding about this tool."""
-        declared = self.declared
-        place = node if isinstance(node, Place) else self.place(node)
-        owner = declared.node.lineno if declared.node is not None else 0
-        return finding(code, place, message, tool=declared.shown, owner=owner)
+        declaration = self.declaration
+        location = node if isinstance(node, SourceLocation) else self.get_location(node)
+        def_line = declaration.node.lineno if declaration.node is not None else 0
+        return make_finding(code, location, message, tool=declaration.display_name, def_line=def_line)
 
 
-def check_definition(look: Look) -> Iterator[Finding]:
+def check_definition(tool: CheckedTool) -> Iterator[Finding]:
     """Yield what is wrong with one tool."""
-    yield from _texts(look)
-    yield from _options(look)
-    for taken in look.parameters:
-        yield from _signature(look, taken)
-        yield from _param(look, taken)
-    for taken in look.sent:
-        yield from _described(look, taken)
-        yield from _default(look, taken)
-    yield from _together(look)
+    yield from _check_texts(tool)
+    yield from _check_options(tool)
+    for parameter in tool.parameters:
+        yield from _check_type(tool, parameter)
+        yield from _check_param(tool, parameter)
+    for parameter in tool.model_parameters:
+        yield from _check_description(tool, parameter)
+        yield from _check_default(tool, parameter)
+    yield from _check_parameters(tool)
 
 
 # --- texts -------------------------------------------------------------------------------------
 
 
-def _texts(look: Look) -> Iterator[Finding]:
-    declared, node = look.declared, look.declared.node
-    given = declared.word("description")
-    empty = text_of(given) == "" or (isinstance(given, ast.Constant) and given.value is None)
-    written = declared.inherited_text or (given is not None and not empty) or not declared.closed
-    kind = declared.kind
+def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
+    declaration, node = tool.declaration, tool.declaration.node
+    given = declaration.get_keyword("description")
+    empty = eval_text(given) == "" or (isinstance(given, ast.Constant) and given.value is None)
+    has_description = declaration.inherits_description or (given is not None and not empty) or not declaration.has_all_keywords
+    kind = declaration.kind
     if node is None:
         if empty:
-            yield look.say("TM102", declared.place, f"{kind} {declared.shown!r} has no description")
+            yield tool.make_finding("TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description")
         return
-    if docstring_of(node) is None and (computed := _computed_text(node)) is not None:
-        yield look.say("TM115", computed, f"the docstring of {declared.shown!r} is computed, so it is no docstring")
-    elif not written and not documentation_of(declared).text.strip():
-        yield look.say("TM102", declared.place, f"{kind} {declared.shown!r} has no description")
-    names = {taken.name for taken in look.parameters} | {"self", "cls"}
-    if any(taken.kind == "keywords" for taken in look.parameters):
+    if get_docstring(node) is None and (computed := _find_computed_text(node)) is not None:
+        yield tool.make_finding("TM115", computed, f"the docstring of {declaration.display_name!r} is computed, so it is no docstring")
+    elif not has_description and not read_docstring(declaration).text.strip():
+        yield tool.make_finding("TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description")
+    parameter_names = {parameter.name for parameter in tool.parameters} | {"self", "cls"}
+    if any(taken.kind == "keywords" for taken in tool.parameters):
         return
-    for name in documentation_of(declared).parameters:
-        if name not in names and docstring_of(node) is not None:
-            near = get_close_matches(name, names, n=1)
-            hint = f"; did it mean {near[0]!r}?" if near else ""
-            message = f"the docstring of {declared.shown!r} describes {name!r}, which is no parameter{hint}"
-            yield look.say("TM118", node.body[0], message)
+    for name in read_docstring(declaration).parameters:
+        if name not in parameter_names and get_docstring(node) is not None:
+            matches = get_close_matches(name, parameter_names, n=1)
+            hint = f"; did it mean {matches[0]!r}?" if matches else ""
+            message = f"the docstring of {declaration.display_name!r} describes {name!r}, which is no parameter{hint}"
+            yield tool.make_finding("TM118", node.body[0], message)
 
 
-def _computed_text(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
+def _find_computed_text(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
     first = node.body[0]
     if not isinstance(first, ast.Expr):
         return None
@@ -121,36 +121,36 @@ def _computed_text(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | N
         text = value.left
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         text = value.func.value
-    return value if isinstance(text, ast.JoinedStr) or text_of(text) is not None else None
+    return value if isinstance(text, ast.JoinedStr) or eval_text(text) is not None else None
 
 
 # --- options -----------------------------------------------------------------------------------
 
 
-def _options(look: Look) -> Iterator[Finding]:
-    declared = look.declared
-    known = _PROMPT_WORDS if declared.kind == "prompt" else _TOOL_WORDS | (_MAKER_WORDS if declared.maker else set())
-    if declared.inherited is not None:
+def _check_options(tool: CheckedTool) -> Iterator[Finding]:
+    declaration = tool.declaration
+    known = _PROMPT_OPTIONS if declaration.kind == "prompt" else _TOOL_OPTIONS | (_FACTORY_OPTIONS if declaration.made_by_factory else set())
+    if declaration.inherited_name is not None:
         return  # the words stand at what it overrides, and are told there
-    for name, word in declared.words.items():
+    for name, keyword in declaration.keywords.items():
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield look.say("TM116", word, f"@{declared.kind} has no option {name!r}{hint}")
-        elif (wrong := _wrong_value(name, constant(word.value))) is not None:
-            yield look.say("TM117", word, f"{name}={ast.unparse(word.value)}: {wrong}")
-    taken = declared.name is not None and declared.name.casefold() in BUILT_IN and declared.kind == "tool"
-    if taken and declared.closed and not declared.says("overrides_builtin"):
-        yield look.say("TM122", declared.place, f"{declared.name!r} is the name of a built-in tool")
+            matches = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {matches[0]!r}?" if matches else ""
+            yield tool.make_finding("TM116", keyword, f"@{declaration.kind} has no option {name!r}{hint}")
+        elif (wrong := _find_option_problem(name, eval_literal(keyword.value))) is not None:
+            yield tool.make_finding("TM117", keyword, f"{name}={ast.unparse(keyword.value)}: {wrong}")
+    is_builtin = declaration.name is not None and declaration.name.casefold() in BUILT_IN_NAMES and declaration.kind == "tool"
+    if is_builtin and declaration.has_all_keywords and not declaration.is_true("overrides_builtin"):
+        yield tool.make_finding("TM122", declaration.location, f"{declaration.name!r} is the name of a built-in tool")
 
 
-def _wrong_value(name: str, value: Any) -> str | None:
+def _find_option_problem(name: str, value: Any) -> str | None:
     if value is ...:
         return None
     if name in _CHOICES and value not in _CHOICES[name]:
         return "give " + ", ".join(repr(choice) for choice in _CHOICES[name])
-    if name in _LEAST and (not isinstance(value, int) or value < _LEAST[name]) and value is not None:
-        return f"give {_LEAST[name]} or more, or leave it out"
+    if name in _MINIMUMS and (not isinstance(value, int) or value < _MINIMUMS[name]) and value is not None:
+        return f"give {_MINIMUMS[name]} or more, or leave it out"
     if name == "timeout" and value is not None and not (isinstance(value, int | float) and value > 0):
         return "give seconds above 0, or None for no time-out"
     if name == "name" and isinstance(value, str) and not value.strip():
@@ -161,144 +161,144 @@ def _wrong_value(name: str, value: Any) -> str | None:
 # --- one parameter -----------------------------------------------------------------------------
 
 
-def _signature(look: Look, taken: Taken) -> Iterator[Finding]:
-    if taken.kind == "args":
-        yield look.say("TM105", taken.node, f"`*{taken.name}` cannot be called by name")
+def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    if parameter.kind == "args":
+        yield tool.make_finding("TM105", parameter.node, f"`*{parameter.name}` cannot be called by name")
         return
-    if not taken.typed:
-        if taken.kind == "plain" and taken.name != "project_dir":
-            yield look.say("TM103", taken.node, f"parameter {taken.name!r} has no type")
+    if not parameter.has_annotation:
+        if parameter.kind == "plain" and parameter.name != "project_dir":
+            yield tool.make_finding("TM103", parameter.node, f"parameter {parameter.name!r} has no type")
         return
-    for name in _typing_only(look.declared, taken):
-        message = f"the type of {taken.name!r} names {name!r}, which is imported only for type checkers"
-        yield look.say("TM124", taken.node.annotation, message)
+    for name in _find_typing_only_names(tool.declaration, parameter):
+        message = f"the type of {parameter.name!r} names {name!r}, which is imported only for type checkers"
+        yield tool.make_finding("TM124", parameter.node.annotation, message)
         return
-    if taken.injected or taken.hint.word("schema") is not None or taken.hint.core is None:
+    if parameter.is_injected or parameter.annotation.get_param_keyword("schema") is not None or parameter.annotation.type_node is None:
         return
-    if bad := unsupported_in(taken.hint.core, taken.hint.names, look.project):
-        yield look.say(
-            "TM104", taken.node.annotation, f"parameter {taken.name!r} is of type `{bad}`, which has no JSON Schema"
+    if bad := find_unsupported(parameter.annotation.type_node, parameter.annotation.imports, tool.project):
+        yield tool.make_finding(
+            "TM104", parameter.node.annotation, f"parameter {parameter.name!r} is of type `{bad}`, which has no JSON Schema"
         )
 
 
-def _typing_only(declared: Declared, taken: Taken) -> Iterator[str]:
-    annotation = taken.node.annotation
+def _find_typing_only_names(declaration: DeclaredTool, parameter: SourceParameter) -> Iterator[str]:
+    annotation = parameter.node.annotation
     for part in ast.walk(annotation) if annotation is not None else ():
-        if isinstance(part, ast.Name) and part.id in declared.names.typing_only:
+        if isinstance(part, ast.Name) and part.id in declaration.imports.typing_only:
             yield part.id
         elif isinstance(part, ast.Constant) and isinstance(part.value, str):
             words = set(re.findall(r"\w+", part.value)) if part is annotation else set()
-            yield from sorted(words & declared.names.typing_only.keys())
+            yield from sorted(words & declaration.imports.typing_only.keys())
 
 
-def _param(look: Look, taken: Taken) -> Iterator[Finding]:
-    call = taken.hint.param
+def _check_param(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    call = parameter.annotation.param
     if call is None:
         return
-    for word in call.keywords:
-        if word.arg is not None and word.arg not in _PARAM_WORDS:
-            near = get_close_matches(word.arg, _PARAM_WORDS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield look.say("TM116", word, f"Param has no option {word.arg!r}{hint}")
-    if taken.injected:
-        yield look.say("TM120", taken.node, f"parameter {taken.name!r} is injected, so `Param(...)` has no effect")
-    elif constant(taken.hint.word("required")) is True and taken.value is not None:
-        message = f"parameter {taken.name!r} is required and has the default {ast.unparse(taken.value)}"
-        yield look.say("TM109", taken.node, message)
+    for keyword in call.keywords:
+        if keyword.arg is not None and keyword.arg not in _PARAM_OPTIONS:
+            matches = get_close_matches(keyword.arg, _PARAM_OPTIONS, n=1)
+            hint = f"; did you mean {matches[0]!r}?" if matches else ""
+            yield tool.make_finding("TM116", keyword, f"Param has no option {keyword.arg!r}{hint}")
+    if parameter.is_injected:
+        yield tool.make_finding("TM120", parameter.node, f"parameter {parameter.name!r} is injected, so `Param(...)` has no effect")
+    elif eval_literal(parameter.annotation.get_param_keyword("required")) is True and parameter.default_value is not None:
+        message = f"parameter {parameter.name!r} is required and has the default {ast.unparse(parameter.default_value)}"
+        yield tool.make_finding("TM109", parameter.node, message)
 
 
-def _described(look: Look, taken: Taken) -> Iterator[Finding]:
-    text = taken.description
-    flat = constant(look.declared.word("flatten")) not in (..., None, False)
-    if text is None and taken.typed and not flat and not is_opaque(taken.hint, look.project):
-        yield look.say("TM101", taken.node, f"parameter {taken.name!r} of {look.declared.shown!r} has no description")
-    elif text and _squeezed(text) in {_squeezed(taken.name), f"the{_squeezed(taken.name)}", _squeezed(taken.label)}:
-        yield look.say("TM403", taken.node, f"the description of {taken.name!r} only repeats its name: {text!r}")
+def _check_description(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    text = parameter.description
+    is_flattened = eval_literal(tool.declaration.get_keyword("flatten")) not in (..., None, False)
+    if text is None and parameter.has_annotation and not is_flattened and not may_hide_description(parameter.annotation, tool.project):
+        yield tool.make_finding("TM101", parameter.node, f"parameter {parameter.name!r} of {tool.declaration.display_name!r} has no description")
+    elif text and _normalize(text) in {_normalize(parameter.name), f"the{_normalize(parameter.name)}", _normalize(parameter.model_name)}:
+        yield tool.make_finding("TM403", parameter.node, f"the description of {parameter.name!r} only repeats its name: {text!r}")
 
 
-def _squeezed(text: str) -> str:
+def _normalize(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
-def _default(look: Look, taken: Taken) -> Iterator[Finding]:
-    value, core = taken.value, taken.hint.core
-    template = constant(taken.hint.word("template")) is True
+def _check_default(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    value, type_node = parameter.default_value, parameter.annotation.type_node
+    template = eval_literal(parameter.annotation.get_param_keyword("template")) is True
     if template:
-        yield from _template(look, taken)
+        yield from _check_template(tool, parameter)
         return
-    if value is None or core is None or taken.hint.word("schema") is not None:
+    if value is None or type_node is None or parameter.annotation.get_param_keyword("schema") is not None:
         return
-    literal = constant(value)
-    if literal is None and taken.hint.word("default") is not None:
+    literal = eval_literal(value)
+    if literal is None and parameter.annotation.get_param_keyword("default") is not None:
         return  # `Param(default=None)` says "left out", whatever the type
-    if literal is not ... and Fit(look.project.expand)(core, taken.hint.names, literal) is False:
-        message = f"the default {ast.unparse(value)} of parameter {taken.name!r} does not fit `{ast.unparse(core)}`"
-        yield look.say("TM110", value, message)
+    if literal is not ... and LiteralChecker(tool.project.expand_alias)(type_node, parameter.annotation.imports, literal) is False:
+        message = f"the default {ast.unparse(value)} of parameter {parameter.name!r} does not fit `{ast.unparse(type_node)}`"
+        yield tool.make_finding("TM110", value, message)
 
 
-def _template(look: Look, taken: Taken) -> Iterator[Finding]:
-    text = text_of(taken.value)
-    if taken.value is None or (text is None and constant(taken.value) is not ...):
-        yield look.say("TM112", taken.node, f"parameter {taken.name!r} is a template, and its default is no text")
+def _check_template(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
+    text = eval_text(parameter.default_value)
+    if parameter.default_value is None or (text is None and eval_literal(parameter.default_value) is not ...):
+        yield tool.make_finding("TM112", parameter.node, f"parameter {parameter.name!r} is a template, and its default is no text")
         return
-    sent = [other.name for other in look.sent]
-    known = {*sent[: sent.index(taken.name)], "project_dir"}
-    for match in re.finditer(_PLACEHOLDER, text or ""):
+    model_names = [other.name for other in tool.model_parameters]
+    known = {*model_names[: model_names.index(parameter.name)], "project_dir"}
+    for match in re.finditer(_PLACEHOLDER_PATTERN, text or ""):
         name, fallback = match.groups()
         if name is not None and fallback is None and name not in known:
-            why = "which stands after it" if name in sent else "which is no parameter"
-            message = f"the template of {taken.name!r} names {name!r}, {why}"
-            yield look.say("TM111", taken.value, message)
+            problem = "which stands after it" if name in model_names else "which is no parameter"
+            message = f"the template of {parameter.name!r} names {name!r}, {problem}"
+            yield tool.make_finding("TM111", parameter.default_value, message)
 
 
 # --- all parameters ----------------------------------------------------------------------------
 
 
-def _together(look: Look) -> Iterator[Finding]:
-    declared = look.declared
+def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
+    declaration = tool.declaration
     labels: dict[str, str] = {}
-    for taken in look.sent:
-        other = labels.setdefault(taken.label, taken.name)
-        if other != taken.name:
-            message = f"parameters {other!r} and {taken.name!r} are both called {taken.label!r}"
-            yield look.say("TM119", taken.node, message)
-    if declared.inherited is not None or declared.node is None:
+    for parameter in tool.model_parameters:
+        other = labels.setdefault(parameter.model_name, parameter.name)
+        if other != parameter.name:
+            message = f"parameters {other!r} and {parameter.name!r} are both called {parameter.model_name!r}"
+            yield tool.make_finding("TM119", parameter.node, message)
+    if declaration.inherited_name is not None or declaration.node is None:
         return
-    names = {taken.name for taken in look.parameters if taken.kind == "plain"}
-    lock = text_of(declared.word("lock"))
-    open_ended = any(taken.kind == "keywords" for taken in look.parameters)
-    if lock is not None and lock not in names and not open_ended:
-        near = get_close_matches(lock, names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        yield look.say("TM113", declared.words["lock"], f"lock={lock!r} names no parameter of {declared.shown!r}{hint}")
-    if declared.says("flatten") and len(look.sent) != 1:
-        message = f"flatten=True needs exactly one parameter that the model fills; there are {len(look.sent)}"
-        yield look.say("TM121", declared.words["flatten"], message)
+    parameter_names = {taken.name for taken in tool.parameters if taken.kind == "plain"}
+    lock = eval_text(declaration.get_keyword("lock"))
+    open_ended = any(taken.kind == "keywords" for taken in tool.parameters)
+    if lock is not None and lock not in parameter_names and not open_ended:
+        matches = get_close_matches(lock, parameter_names, n=1)
+        hint = f"; did you mean {matches[0]!r}?" if matches else ""
+        yield tool.make_finding("TM113", declaration.keywords["lock"], f"lock={lock!r} names no parameter of {declaration.display_name!r}{hint}")
+    if declaration.is_true("flatten") and len(tool.model_parameters) != 1:
+        message = f"flatten=True needs exactly one parameter that the model fills; there are {len(tool.model_parameters)}"
+        yield tool.make_finding("TM121", declaration.keywords["flatten"], message)
 
 
-LONGEST_DESCRIPTION: Final = 1024
+MAX_DESCRIPTION_CHARS: Final = 1024
 
 
-def check_names(look: Look, longest: int = LONGEST_DESCRIPTION) -> Iterator[Finding]:
+def check_names(tool: CheckedTool, max_chars: int = MAX_DESCRIPTION_CHARS) -> Iterator[Finding]:
     """Yield the names and texts of one tool that some provider refuses."""
-    declared = look.declared
-    if declared.kind == "prompt":
+    declaration = tool.declaration
+    if declaration.kind == "prompt":
         return
-    if declared.name and declared.inherited is None and (refusing := refused_by(declared.name)):
-        yield look.say(
-            "TM201", declared.words.get("name"), f"the name {declared.name!r} is refused by {', '.join(refusing)}"
+    if declaration.name and declaration.inherited_name is None and (providers := find_refusing_providers(declaration.name)):
+        yield tool.make_finding(
+            "TM201", declaration.keywords.get("name"), f"the name {declaration.name!r} is refused by {', '.join(providers)}"
         )
-    for taken in look.sent:
-        if not re.fullmatch(PARAMETER_NAME, taken.label):
-            yield look.say("TM202", taken.node, f"the parameter name {taken.label!r} is refused by anthropic")
-    given = declared.word("description")
-    text = text_of(given) if given is not None else documentation_of(declared).text
-    if text is not None and len(text) > longest:
-        message = f"the description of {declared.shown!r} has {len(text):,} characters; {longest:,} are the most"
-        yield look.say("TM203", given if given is not None else declared.place, message)
-    for taken in look.sent:
-        if taken.description and len(taken.description) > longest:
+    for parameter in tool.model_parameters:
+        if not re.fullmatch(PARAMETER_NAME_PATTERN, parameter.model_name):
+            yield tool.make_finding("TM202", parameter.node, f"the parameter name {parameter.model_name!r} is refused by anthropic")
+    given = declaration.get_keyword("description")
+    text = eval_text(given) if given is not None else read_docstring(declaration).text
+    if text is not None and len(text) > max_chars:
+        message = f"the description of {declaration.display_name!r} has {len(text):,} characters; {max_chars:,} are the most"
+        yield tool.make_finding("TM203", given if given is not None else declaration.location, message)
+    for parameter in tool.model_parameters:
+        if parameter.description and len(parameter.description) > max_chars:
             message = (
-                f"the description of {taken.name!r} has {len(taken.description):,} characters; {longest:,} are the most"
+                f"the description of {parameter.name!r} has {len(parameter.description):,} characters; {max_chars:,} are the most"
             )
-            yield look.say("TM203", taken.node, message)
+            yield tool.make_finding("TM203", parameter.node, message)

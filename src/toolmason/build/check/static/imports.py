@@ -13,8 +13,8 @@ from typing import Final
 
 from toolmason.build.check.static.source_file import Source
 
-OURS: Final = "toolmason"
-_KNOWN: Final = frozenset(
+PACKAGE: Final = "toolmason"
+_PUBLIC_NAMES: Final = frozenset(
     {
         "Config",
         "Inject",
@@ -35,7 +35,7 @@ _KNOWN: Final = frozenset(
 
 COMPOUND: Final = (ast.If, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.Match)
 """Statements that hold other statements, and open no scope."""
-_HOLDERS: Final = (
+_STATEMENT_HOLDERS: Final = (
     *COMPOUND,
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -46,54 +46,54 @@ _HOLDERS: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Names:
+class ImportedNames:
     """What the names of one file stand for, as dotted paths."""
 
-    meaning: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
     typing_only: dict[str, str] = field(default_factory=dict)
     """Names that exist for type checkers alone."""
 
-    def dotted(self, node: ast.expr | None) -> str:
+    def get_path(self, node: ast.expr | None) -> str:
         """Return the dotted path that an expression names; an empty text where it names none."""
         if isinstance(node, ast.Name):
-            return canonical(self.meaning.get(node.id) or self.typing_only.get(node.id) or node.id)
-        if isinstance(node, ast.Attribute) and (head := self.dotted(node.value)):
-            return canonical(f"{head}.{node.attr}")
+            return to_public_path(self.paths.get(node.id) or self.typing_only.get(node.id) or node.id)
+        if isinstance(node, ast.Attribute) and (head := self.get_path(node.value)):
+            return to_public_path(f"{head}.{node.attr}")
         return ""
 
 
-def canonical(path: str) -> str:
+def to_public_path(path: str) -> str:
     """Return a name of ours by its public path, wherever it was imported from."""
     parts = path.split(".")
-    if parts[0] != OURS or "experimental" in parts[1:-1]:
+    if parts[0] != PACKAGE or "experimental" in parts[1:-1]:
         return path
-    for at in range(len(parts) - 1, 0, -1):
-        if parts[at] in _KNOWN:
-            return ".".join([OURS, *parts[at:]])
+    for index in range(len(parts) - 1, 0, -1):
+        if parts[index] in _PUBLIC_NAMES:
+            return ".".join([PACKAGE, *parts[index:]])
     return path
 
 
-def read_names(source: Source) -> Names:
+def read_imports(source: Source) -> ImportedNames:
     """Read the imports of a file, wherever they stand in it."""
-    names = Names()
-    for node, typing_only in _imports(source.tree.body, typing_only=False):
-        held = names.typing_only if typing_only else names.meaning
-        held.update(_bound(node, source))
-    for name in names.meaning.keys() & names.typing_only.keys():
-        del names.typing_only[name]
-    return names
+    imports = ImportedNames()
+    for node, typing_only in _find_imports(source.tree.body, typing_only=False):
+        target = imports.typing_only if typing_only else imports.paths
+        target.update(_find_bindings(node, source))
+    for name in imports.paths.keys() & imports.typing_only.keys():
+        del imports.typing_only[name]
+    return imports
 
 
-def _imports(body: Iterable[ast.AST], *, typing_only: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+def _find_imports(body: Iterable[ast.AST], *, typing_only: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, typing_only
         elif isinstance(node, ast.If):
-            yield from _imports(node.body, typing_only=typing_only or _is_type_checking(node.test))
-            yield from _imports(node.orelse, typing_only=typing_only)
-        elif isinstance(node, _HOLDERS):
+            yield from _find_imports(node.body, typing_only=typing_only or _is_type_checking(node.test))
+            yield from _find_imports(node.orelse, typing_only=typing_only)
+        elif isinstance(node, _STATEMENT_HOLDERS):
             for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-                yield from _imports(getattr(node, part, ()), typing_only=typing_only)
+                yield from _find_imports(getattr(node, part, ()), typing_only=typing_only)
 
 
 def _is_type_checking(test: ast.expr) -> bool:
@@ -101,25 +101,25 @@ def _is_type_checking(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def _bound(node: ast.Import | ast.ImportFrom, source: Source) -> Iterator[tuple[str, str]]:
+def _find_bindings(node: ast.Import | ast.ImportFrom, source: Source) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             head = alias.name.partition(".")[0]
             yield (alias.asname, alias.name) if alias.asname else (head, head)
         return
-    base = _base(node, source)
+    base = _resolve_base(node, source)
     for alias in node.names:
         if alias.name == "*":
-            if base.split(".")[0] == OURS:
-                yield from ((name, f"{OURS}.{name}") for name in sorted(_KNOWN))
+            if base.split(".")[0] == PACKAGE:
+                yield from ((name, f"{PACKAGE}.{name}") for name in sorted(_PUBLIC_NAMES))
             continue
         yield alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name
 
 
-def _base(node: ast.ImportFrom, source: Source) -> str:
+def _resolve_base(node: ast.ImportFrom, source: Source) -> str:
     if not node.level:
         return node.module or ""
     parts = source.module.split(".") if source.module else []
-    above = node.level - 1 if source.is_package else node.level
-    kept = parts[: len(parts) - above] if above <= len(parts) else []
-    return ".".join([*kept, *([node.module] if node.module else [])])
+    levels_up = node.level - 1 if source.is_package else node.level
+    base_parts = parts[: len(parts) - levels_up] if levels_up <= len(parts) else []
+    return ".".join([*base_parts, *([node.module] if node.module else [])])

@@ -11,49 +11,49 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from toolmason._core.define.docstrings import Docstring, read
-from toolmason.build.check.static.annotations import Expand, Hint, keyword_of, read_hint, text_of
-from toolmason.build.check.static.declared import Declared, FunctionNode
+from toolmason._core.define.docstrings import Docstring, parse_docstring
+from toolmason.build.check.static.annotations import ExpandAlias, ParsedAnnotation, get_keyword, read_annotation, eval_text
+from toolmason.build.check.static.declared import DeclaredTool, FunctionNode
 
-Kind: TypeAlias = Literal["plain", "args", "keywords"]
+ParameterKind: TypeAlias = Literal["plain", "args", "keywords"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class SourceParameter:
     """One parameter, as the source shows it."""
 
     name: str
     node: ast.arg
-    kind: Kind
-    hint: Hint
+    kind: ParameterKind
+    annotation: ParsedAnnotation
     default: ast.expr | None = None
     """The Python default, where it is not a `Field(...)`."""
-    documented: str | None = None
+    docstring_text: str | None = None
 
     @property
-    def typed(self) -> bool:
+    def has_annotation(self) -> bool:
         """Whether it has an annotation."""
         return self.node.annotation is not None
 
     @property
-    def injected(self) -> bool:
+    def is_injected(self) -> bool:
         """Whether the application fills it."""
-        return self.hint.injected or self.name == "project_dir"
+        return self.annotation.injected or self.name == "project_dir"
 
     @property
-    def label(self) -> str:
+    def model_name(self) -> str:
         """What the model calls it."""
-        return text_of(self.hint.word("name")) or self.name
+        return eval_text(self.annotation.get_param_keyword("name")) or self.name
 
     @property
-    def value(self) -> ast.expr | None:
+    def default_value(self) -> ast.expr | None:
         """What stands in when the model leaves it out; `None` where nothing does."""
-        written = self.hint.word("default") or self.default
+        written = self.annotation.get_param_keyword("default") or self.default
         if written is not None:
             return written
-        for call in self.hint.fields:
+        for call in self.annotation.fields:
             for name in ("default", "default_factory"):
-                if (found := keyword_of(call, name)) is not None:
+                if (found := get_keyword(call, name)) is not None:
                     return found
             if call.args and not (isinstance(call.args[0], ast.Constant) and call.args[0].value is ...):
                 return call.args[0]
@@ -62,64 +62,64 @@ class Taken:
     @property
     def description(self) -> str | None:
         """Its description; an empty text where one is given that the source does not tell."""
-        fields = [keyword_of(call, "description") for call in self.hint.fields]
-        for node in (self.hint.word("description"), *fields):
-            if node is not None and (text := text_of(node)) != "" and not _is_none(node):
+        fields = [get_keyword(call, "description") for call in self.annotation.fields]
+        for node in (self.annotation.get_param_keyword("description"), *fields):
+            if node is not None and (text := eval_text(node)) != "" and not _is_none(node):
                 return "" if text is None else text
-        found = next((text for text in (*self.hint.texts, self.documented) if text), None)
-        return "" if found is None and not self.hint.whole else found
+        found = next((text for text in (*self.annotation.texts, self.docstring_text) if text), None)
+        return "" if found is None and not self.annotation.is_complete else found
 
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def docstring_of(node: FunctionNode) -> str | None:
+def get_docstring(node: FunctionNode) -> str | None:
     """Return the docstring of a function."""
     return ast.get_docstring(node, clean=False)
 
 
-def documentation_of(declared: Declared) -> Docstring:
+def read_docstring(declaration: DeclaredTool) -> Docstring:
     """Return what the docstring of a tool says."""
-    return _documentation(docstring_of(declared.node) if declared.node is not None else None)
+    return _parse_docstring(get_docstring(declaration.node) if declaration.node is not None else None)
 
 
 @lru_cache(maxsize=64)
-def _documentation(text: str | None) -> Docstring:
+def _parse_docstring(text: str | None) -> Docstring:
     # Each family of rules asks for the texts of the same tool.
-    return read(text)
+    return parse_docstring(text)
 
 
-def parameters_of(declared: Declared, expand: Expand) -> tuple[Taken, ...]:
+def read_parameters(declaration: DeclaredTool, expand: ExpandAlias) -> tuple[SourceParameter, ...]:
     """Return the parameters of a declaration, without the object or class that a method gets."""
-    if declared.node is None:
+    if declaration.node is None:
         return ()
-    texts = documentation_of(declared).parameters
-    found = list(_arguments(declared.node))
-    if declared.binding in ("instance", "class") and found and found[0][1] == "plain":
-        del found[0]
-    return tuple(_taken(declared, node, kind, default, texts, expand) for node, kind, default in found)
+    descriptions = read_docstring(declaration).parameters
+    arguments = list(_list_arguments(declaration.node))
+    if declaration.binding in ("instance", "class") and arguments and arguments[0][1] == "plain":
+        del arguments[0]
+    return tuple(_make_parameter(declaration, node, kind, default, descriptions, expand) for node, kind, default in arguments)
 
 
-def _arguments(node: FunctionNode) -> Iterator[tuple[ast.arg, Kind, ast.expr | None]]:
-    given = node.args
-    before = [*given.posonlyargs, *given.args]
-    padding = [None] * (len(before) - len(given.defaults))
-    for argument, default in zip(before, [*padding, *given.defaults], strict=True):
+def _list_arguments(node: FunctionNode) -> Iterator[tuple[ast.arg, ParameterKind, ast.expr | None]]:
+    args = node.args
+    positional = [*args.posonlyargs, *args.args]
+    padding = [None] * (len(positional) - len(args.defaults))
+    for argument, default in zip(positional, [*padding, *args.defaults], strict=True):
         yield argument, "plain", default
-    if given.vararg is not None:
-        yield given.vararg, "args", None
-    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+    if args.vararg is not None:
+        yield args.vararg, "args", None
+    for argument, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
         yield argument, "plain", default
-    if given.kwarg is not None:
-        yield given.kwarg, "keywords", None
+    if args.kwarg is not None:
+        yield args.kwarg, "keywords", None
 
 
-def _taken(
-    declared: Declared, node: ast.arg, kind: Kind, default: ast.expr | None, texts: Mapping[str, str], expand: Expand
-) -> Taken:
-    hint = read_hint(node.annotation, declared.names, expand)
-    if isinstance(default, ast.Call) and declared.names.dotted(default.func).rpartition(".")[2] == "Field":
-        hint = Hint(hint.core, hint.names, hint.texts, hint.param, (*hint.fields, default), hint.injected, hint.whole)
+def _make_parameter(
+    declaration: DeclaredTool, node: ast.arg, kind: ParameterKind, default: ast.expr | None, descriptions: Mapping[str, str], expand: ExpandAlias
+) -> SourceParameter:
+    annotation = read_annotation(node.annotation, declaration.imports, expand)
+    if isinstance(default, ast.Call) and declaration.imports.get_path(default.func).rpartition(".")[2] == "Field":
+        annotation = ParsedAnnotation(annotation.type_node, annotation.imports, annotation.texts, annotation.param, (*annotation.fields, default), annotation.injected, annotation.is_complete)
         default = None
-    return Taken(node.arg, node, kind, hint, default, texts.get(node.arg))
+    return SourceParameter(node.arg, node, kind, annotation, default, descriptions.get(node.arg))

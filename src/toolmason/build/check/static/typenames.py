@@ -11,12 +11,12 @@ import builtins
 import sys
 from typing import Final
 
-from toolmason.build.check.static.annotations import ANNOTATED, LITERAL, Hint, parsed
-from toolmason.build.check.static.declared import ClassFacts
-from toolmason.build.check.static.imports import Names
+from toolmason.build.check.static.annotations import ANNOTATED, LITERAL, ParsedAnnotation, parse_string_annotation
+from toolmason.build.check.static.declared import ClassDeclaration
+from toolmason.build.check.static.imports import ImportedNames
 from toolmason.build.check.static.project import Project
 
-UNSUPPORTED: Final = frozenset(
+UNSUPPORTED_TYPES: Final = frozenset(
     {
         "BaseException",
         "Exception",
@@ -82,43 +82,43 @@ UNSUPPORTED: Final = frozenset(
         "typing.TextIO",
     }
 )
-_OPAQUE_NOT: Final = frozenset({"pydantic", "decimal", "datetime", "uuid", "pathlib", "enum"})
+_KNOWN_PACKAGES: Final = frozenset({"pydantic", "decimal", "datetime", "uuid", "pathlib", "enum"})
 _SCHEMA_HOOKS: Final = frozenset({"__get_pydantic_core_schema__", "__get_validators__", "__pydantic_core_schema__"})
 
 
-def unsupported_in(node: ast.expr, names: Names, project: Project) -> str:
+def find_unsupported(node: ast.expr, imports: ImportedNames, project: Project) -> str:
     """Return the part of a type that has no JSON Schema, as it is written; an empty text where there is none."""
-    node = parsed(node)
+    node = parse_string_annotation(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return unsupported_in(node.left, names, project) or unsupported_in(node.right, names, project)
+        return find_unsupported(node.left, imports, project) or find_unsupported(node.right, imports, project)
     if isinstance(node, ast.Subscript):
-        head = names.dotted(node.value)
-        if head in UNSUPPORTED:
+        head = imports.get_path(node.value)
+        if head in UNSUPPORTED_TYPES:
             return ast.unparse(node)
         if head in LITERAL or head in ("type", "typing.Type"):
             return ""
         inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts = inner[:1] if head in ANNOTATED else inner
-        return next(filter(None, (unsupported_in(part, names, project) for part in parts)), "")
+        return next(filter(None, (find_unsupported(part, imports, project) for part in parts)), "")
     if isinstance(node, ast.Name | ast.Attribute):
-        if names.dotted(node) in UNSUPPORTED:
+        if imports.get_path(node) in UNSUPPORTED_TYPES:
             return ast.unparse(node)
-        found = project.class_at(node, names)
-        return ast.unparse(node) if found is not None and _is_plain(found) else ""
+        found = project.find_class(node, imports)
+        return ast.unparse(node) if found is not None and _has_no_schema(found) else ""
     return ""
 
 
-def _is_plain(cls: ClassFacts) -> bool:
+def _has_no_schema(cls: ClassDeclaration) -> bool:
     """Tell whether a class has nothing that pydantic could make a schema from."""
-    bare = not (cls.node.bases or cls.node.keywords or cls.node.decorator_list)
-    return bare and not (_SCHEMA_HOOKS & cls.members.keys())
+    is_bare = not (cls.node.bases or cls.node.keywords or cls.node.decorator_list)
+    return is_bare and not (_SCHEMA_HOOKS & cls.members.keys())
 
 
-def is_opaque(hint: Hint, project: Project) -> bool:
+def may_hide_description(annotation: ParsedAnnotation, project: Project) -> bool:
     """Tell whether a type may hide a description: a name of another package that the project does not show."""
-    if hint.core is None or not isinstance(hint.core, ast.Name | ast.Attribute):
+    if annotation.type_node is None or not isinstance(annotation.type_node, ast.Name | ast.Attribute):
         return False
-    path = hint.names.dotted(hint.core)
+    path = annotation.imports.get_path(annotation.type_node)
     head = path.partition(".")[0]
-    known = hasattr(builtins, path) or head in sys.stdlib_module_names or head in _OPAQUE_NOT
-    return not known and project.class_at(hint.core, hint.names) is None
+    known = hasattr(builtins, path) or head in sys.stdlib_module_names or head in _KNOWN_PACKAGES
+    return not known and project.find_class(annotation.type_node, annotation.imports) is None
