@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/hops.py [--cost]
 
-A frame is a Python function of the package that is entered; a coroutine that resumes is entered again. A hop is a frame in
+A frame is an entered Python function of the package; a coroutine that resumes is entered again. A hop is a frame in
 another module than the frame before. Both are counted in the calling thread, after the flow has run twice.
 """
 
@@ -60,7 +60,9 @@ def _coroutines_above(frame: FrameType | None) -> int:
     count = 0
     while frame is not None:
         code: CodeType = frame.f_code
-        count += code.co_filename.startswith(PACKAGE) and bool(code.co_flags & 0x280)  # a coroutine, or an async generator
+        count += code.co_filename.startswith(PACKAGE) and bool(
+            code.co_flags & 0x280
+        )  # a coroutine, or an async generator
         frame = frame.f_back
     return count
 
@@ -158,7 +160,13 @@ class _Anthropic(BaseHTTPRequestHandler):
         last = body["messages"][-1]["content"]
         done = isinstance(last, list) and any(block["type"] == "tool_result" for block in last)
         block = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1, "b": 2}}
-        answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}
+        answer = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
         answer |= {"content": [{"type": "text", "text": "3"} if done else block]}
         data = json.dumps(answer | {"stop_reason": "end_turn" if done else "tool_use"}).encode()
         self.send_response(200)

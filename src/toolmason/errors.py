@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolmason._pickling import make_picklable, make_cause_picklable, rebuild
+from toolmason._pickling import make_cause_picklable, make_picklable, rebuild
 from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above

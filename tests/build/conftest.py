@@ -30,7 +30,8 @@ class Folder:
         """Return what is found in one file, as `line:column code`."""
         self.write({"app.py": text})
         return [
-            f"{found.location.line}:{found.location.column} {found.code}" for found in self.check("app.py", **how).findings
+            f"{found.location.line}:{found.location.column} {found.code}"
+            for found in self.check("app.py", **how).findings
         ]
 
     def codes(self, text: str, **how) -> list[str]:

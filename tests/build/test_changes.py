@@ -303,7 +303,9 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS)
 def test_no_schema_differs_from_its_copy(schema):
-    assert [found for found in compare_schemas({"x": 1, **schema}, copy.deepcopy(schema)) if found.effect != "words"] == []
+    assert [
+        found for found in compare_schemas({"x": 1, **schema}, copy.deepcopy(schema)) if found.effect != "words"
+    ] == []
 
 
 @given(SCHEMAS, SCHEMAS)

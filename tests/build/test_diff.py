@@ -14,7 +14,8 @@ def listing(name="find", *, schema=None, output=None, description="Find.", title
 
 def told(old, new):
     return [
-        (diff.name, diff.status, [change.message for change in diff.changes], diff.breaking) for diff in compare(old, new)
+        (diff.name, diff.status, [change.message for change in diff.changes], diff.breaking)
+        for diff in compare(old, new)
     ]
 
 

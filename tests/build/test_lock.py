@@ -5,7 +5,7 @@ import json
 import pytest
 
 from toolmason import Tool, ToolDefinition
-from toolmason.build.compare.listing import Listing, parse_listings, listings_of
+from toolmason.build.compare.listing import Listing, listings_of, parse_listings
 from toolmason.build.compare.lock_file import Lock, approve, compare, forget, load, parse, retarget, write
 from toolmason.errors import ConfigError
 

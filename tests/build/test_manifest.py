@@ -102,7 +102,8 @@ def test_the_bytes_are_the_same_in_every_process_and_folder(make_package, tmp_pa
     elsewhere = tmp_path / "another" / "place"
     elsewhere.mkdir(parents=True)
     (elsewhere / "shop").symlink_to(tmp_path / "shop")
-    code = "import sys; from toolmason.build.manifest.package_manifest import build; sys.stdout.buffer.write(build('shop').data)"
+    imports = "import sys; from toolmason.build.manifest.package_manifest import build"
+    code = f"{imports}; sys.stdout.buffer.write(build('shop').data)"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(elsewhere)}
 
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=60)

@@ -8,7 +8,7 @@ import pytest
 
 from house.source import ROOT
 from toolmason import Toolbox
-from toolmason.build.check.rules import RULES, UNUSED_IGNORE, parse_codes, make_index_page
+from toolmason.build.check.rules import RULES, UNUSED_IGNORE, make_index_page, parse_codes
 from toolmason.errors import ConfigError, DefinitionError
 
 PAGES = ROOT / "docs" / "reference" / "rules"

@@ -200,11 +200,12 @@ box = {box}
 @pytest.mark.parametrize(
     "source",
     [
-        "from toolmason.extend import ⟦TM125⟧shadow\n",
+        "from toolmason.experimental import ⟦TM125⟧shadow\n",
         "from toolmason import experimental\n⟦TM125⟧experimental.shadow()\n",
         "import toolmason as tw\n⟦TM125⟧tw.experimental.shadow()\n",
-        "from toolmason.extend import allow_experimental, shadow\nallow_experimental()\n",
-        "import toolmason as tw\ntw.experimental.allow_experimental()\ntw.experimental.shadow()\n",
+        "from toolmason.experimental import shadow\n"
+        "from toolmason.extend import allow_experimental\nallow_experimental()\n",
+        "import toolmason as tw\ntw.extend.allow_experimental()\ntw.experimental.shadow()\n",
         "from toolmason.extend import experimental\n@experimental\ndef f(): ...\n",
         "from elsewhere.experimental import shadow\n",
     ],
@@ -214,4 +215,4 @@ def test_experimental_api_is_allowed_before_it_is_used(folder, source):
 
 
 def test_a_setting_allows_experimental_api(folder):
-    assert folder.codes("from toolmason.extend import shadow\n", experimental=True) == []
+    assert folder.codes("from toolmason.experimental import shadow\n", experimental=True) == []

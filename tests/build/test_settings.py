@@ -101,7 +101,9 @@ def test_the_policy_on_descriptions_may_be_a_switch(write, value, policy):
 
 
 def test_the_command_line_goes_over_the_file():
-    settings = override_settings(CheckSettings(budget=5), budget=7, select=("TM1,TM2",), ignore=(), exclude=("a", "b,c"))
+    settings = override_settings(
+        CheckSettings(budget=5), budget=7, select=("TM1,TM2",), ignore=(), exclude=("a", "b,c")
+    )
 
     assert (settings.budget, settings.exclude) == (7, ("a", "b", "c"))
     assert settings.select == {code for code in RULES if code[2] in "12"}

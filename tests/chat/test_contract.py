@@ -22,7 +22,7 @@ from toolmason import (
 )
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.events import CallFinished, CallStarted, StepFinished
-from toolmason.chat.loop import ToolLoop, ModelTurn, before_loop
+from toolmason.chat.loop import ModelTurn, ToolLoop, before_loop
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError, DefinitionError, LimitExceeded
 from toolmason.models import ModelReply, ModelRequest

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from toolmason.chat.durable.process_identity import is_dead, get_process_identity
+from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 
 
 def test_this_process_is_there():

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from toolmason import Allow, Chat, Limits, Message, SqliteMemory, Toolbox, WindowMemory, tool
-from toolmason.chat.durable.journal import NotExecuted, SqliteRuntime, Completed
+from toolmason.chat.durable.journal import Completed, NotExecuted, SqliteRuntime
 from toolmason.chat.durable.process_identity import get_process_identity
 from toolmason.errors import ConfigError, ModelError, RunTaken
 from toolmason.models.scripted import ScriptedModel

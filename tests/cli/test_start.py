@@ -43,7 +43,7 @@ def test_the_root_loads_nothing_until_a_name_is_used():
     assert done.stdout.split() == ["False", "False"]
 
 
-@pytest.mark.parametrize("name", ["converters", "errors", "experimental", "lowlevel", "resolvers"])
+@pytest.mark.parametrize("name", ["chat", "converters", "errors", "extend", "mcp", "models", "providers", "testing"])
 def test_a_public_module_is_there_without_an_import_of_its_own(name):
     program = f"import toolmason\nprint(toolmason.{name}.__name__)"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason._core.call.approval_text import format_arguments, escape_hidden
+from toolmason._core.call.approval_text import escape_hidden, format_arguments
 
 
 def test_short_arguments_are_shown_as_they_are():

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from house.source import ROOT
-from toolmason.mcp_client.server_options import ServerSpec, ServerOptions
+from toolmason.mcp_client.server_options import ServerOptions, ServerSpec
 
 PAGE = ROOT / "docs" / "reference" / "mcp-servers.md"
 

@@ -124,7 +124,9 @@ async def test_a_packed_stream_is_not_read_as_one():
 async def test_a_stream_is_passed_on_as_it_comes():
     body = Endless(1)
 
-    response = await BoundedTransport(Answering(body, content_type="text/event-stream"), HOME).handle_async_request(reading())
+    response = await BoundedTransport(Answering(body, content_type="text/event-stream"), HOME).handle_async_request(
+        reading()
+    )
 
     assert body.given == 0
     assert await response.aread() == PIECE

@@ -10,7 +10,15 @@ from mcp_types import CallToolResult, Tool
 from pydantic_core import to_json
 
 from toolmason import Toolbox
-from toolmason.mcp_client.calls.output_checks import INLINE_STEPS, CheckBudget, OutputChecker, BudgetExceeded, _surely_matches, find_error, make_validator
+from toolmason.mcp_client.calls.output_checks import (
+    INLINE_STEPS,
+    BudgetExceeded,
+    CheckBudget,
+    OutputChecker,
+    _surely_matches,
+    find_error,
+    make_validator,
+)
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 
 ENOUGH = CheckBudget(10_000, math.inf)

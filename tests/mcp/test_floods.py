@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason.mcp_client.transport.framing import UnreadableMessage, prune, parse_message
+from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_message, prune
 
 DEEP = b"[" * 130 + b"]" * 130
 

@@ -300,7 +300,7 @@ async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_wa
     async with Toolbox(McpServer.http("web", server.url, timeout=5)) as box, asyncio.timeout(30):
         await box.list()
         box.watch(heard.append)
-        await box._gateway().subscribe(frozenset({"config://app"}))
+        await box.__gateway__().subscribe(frozenset({"config://app"}))
         while cutting.streams < 2:  # noqa: ASYNC110 - a server in another thread has no event of ours
             await asyncio.sleep(0.02)
         missed = heard.count("config://app")

@@ -101,7 +101,9 @@ async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
         hers = await box.call("pay", context={"token": "alice"})
         his = await box.call("pay", context={"token": "bob"})
         shown = [tool.name for tool in box.tools]
-        listed = {name: [tool.name for tool in await box.for_identity({"token": name}).list()] for name in ("alice", "bob")}
+        listed = {
+            name: [tool.name for tool in await box.for_identity({"token": name}).list()] for name in ("alice", "bob")
+        }
 
     assert hers.text == "paid"
     assert his.error.code == "unknown_tool"
@@ -270,7 +272,7 @@ async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
     async with Toolbox(at(office), context={"token": "alice"}) as box:
         view = box.for_identity({"tenant": "acme"})
         await view.list()
-        behind = view._gateway()
+        behind = view.__gateway__()
         behind.forward_server_requests()
         await behind.subscribe(frozenset({"shop://hours"}))
         health = await view.health()

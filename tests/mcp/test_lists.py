@@ -155,7 +155,7 @@ async def test_t4_one_bad_prompt_or_resource_is_left_out_and_the_others_are_used
         async with Toolbox(McpServer.http("raw", server.url)) as box:
             prompts = [prompt.name for prompt in box.prompts]
             resources = [link.uri for link in box.resources]
-            templates = [entry["uriTemplate"] for entry in box._gateway().templates]
+            templates = [entry["uriTemplate"] for entry in box.__gateway__().templates]
 
     assert (prompts, resources, templates) == (["good"], ["note://good"], ["note://{name}"])
     assert [caplog.text.count(f"its {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]

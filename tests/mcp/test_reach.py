@@ -6,7 +6,7 @@ import pytest
 from adversaries.raw_http import served
 from toolmason.mcp_client.oauth import client_credentials
 from toolmason.mcp_client.transport.http import BoundedTransport
-from toolmason.mcp_client.transport.ssrf import resolve_allowed, classify_address
+from toolmason.mcp_client.transport.ssrf import classify_address, resolve_allowed
 
 PUBLIC = "93.184.216.34"
 LOOPBACK = [
@@ -56,7 +56,9 @@ def test_a_public_address_is_public_however_it_is_written():
 async def test_t8_a_name_is_looked_up_once_and_that_address_is_asked():
     with served("plain") as other:
         port = other.url.split(":")[2].split("/")[0]
-        async with httpx2.AsyncClient(transport=BoundedTransport(httpx2.AsyncHTTPTransport(), "http://127.0.0.1:1/mcp")) as web:
+        async with httpx2.AsyncClient(
+            transport=BoundedTransport(httpx2.AsyncHTTPTransport(), "http://127.0.0.1:1/mcp")
+        ) as web:
             answer = await web.get(f"http://localhost:{port}/elsewhere")
 
     assert answer.status_code == 405

@@ -12,7 +12,15 @@ from mcp.shared.auth import OAuthClientMetadata
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox
 from toolmason.errors import DefinitionError
-from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, LineSplitter, LineTooLong, UnreadableMessage, find_id, prune, parse_message
+from toolmason.mcp_client.transport.framing import (
+    MAX_LINE_BYTES,
+    LineSplitter,
+    LineTooLong,
+    UnreadableMessage,
+    find_id,
+    parse_message,
+    prune,
+)
 from toolmason.mcp_client.transport.sanitize import find_hidden_character, find_tool_problem
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolmason"

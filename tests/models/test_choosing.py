@@ -5,7 +5,7 @@ import pytest
 from models.writers import BrokenGenerator, ScriptedGenerator
 from toolmason import ToolDefinition
 from toolmason.models import ToolChoice
-from toolmason_local.choose_tool import filter_allowed, choose_tool, shortlist
+from toolmason_local.choose_tool import choose_tool, filter_allowed, shortlist
 
 
 def made(name, description):

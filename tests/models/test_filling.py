@@ -39,7 +39,9 @@ def test_a_number_that_does_not_fit_is_not_taken():
 def test_a_text_is_written_in_words_of_the_request():
     writer = ScriptedGenerator('"Brno"')
 
-    arguments = fill_arguments(writer, made({"city": {**TEXT, "description": "Which city"}}), "The weather in Brno, please")
+    arguments = fill_arguments(
+        writer, made({"city": {**TEXT, "description": "Which city"}}), "The weather in Brno, please"
+    )
 
     assert arguments == {"city": "Brno"}
     assert writer.prompts[0].endswith("Request: The weather in Brno, please\ncity (Which city): ")
@@ -73,16 +75,25 @@ def test_lists_are_read_as_written_gathered_or_asked_for():
     numbers = {"type": "array", "items": {"type": "number"}}
     words = {"type": "array", "items": TEXT}
 
-    assert fill_arguments(BrokenGenerator(), made({"a": numbers, "b": numbers}), "from [1, 2] and [3, 4]") == {"a": [1, 2], "b": [3, 4]}
+    assert fill_arguments(BrokenGenerator(), made({"a": numbers, "b": numbers}), "from [1, 2] and [3, 4]") == {
+        "a": [1, 2],
+        "b": [3, 4],
+    }
     assert fill_arguments(BrokenGenerator(), made({"values": numbers}), "of 3, 4.5 and 7") == {"values": [3, 4.5, 7]}
-    assert fill_arguments(ScriptedGenerator('["red", "blue", "red"]'), made({"c": words}), "red and blue") == {"c": ["red", "blue"]}
-    assert fill_arguments(ScriptedGenerator("[{}]"), made({"o": {"type": "array", "items": {"type": "object"}}}), "any") == {"o": [{}]}
+    assert fill_arguments(ScriptedGenerator('["red", "blue", "red"]'), made({"c": words}), "red and blue") == {
+        "c": ["red", "blue"]
+    }
+    assert fill_arguments(
+        ScriptedGenerator("[{}]"), made({"o": {"type": "array", "items": {"type": "object"}}}), "any"
+    ) == {"o": [{}]}
 
 
 def test_objects_are_filled_in_part_by_part():
     budget = {"type": "object", "properties": {"min": WHOLE, "max": WHOLE}, "required": ["min", "max"]}
 
-    assert fill_arguments(BrokenGenerator(), made({"budget": budget}), "between 3 and 5") == {"budget": {"min": 3, "max": 5}}
+    assert fill_arguments(BrokenGenerator(), made({"budget": budget}), "between 3 and 5") == {
+        "budget": {"min": 3, "max": 5}
+    }
 
 
 def test_references_are_followed():
@@ -105,7 +116,9 @@ def test_whatever_the_model_writes_the_arguments_fit(answer):
 
 
 def test_a_model_that_did_not_come_to_an_end_is_not_believed():
-    assert fill_arguments(ScriptedGenerator('"Br"', '"B"', whole=False), made({"city": TEXT}), "in Brno") == {"city": ""}
+    assert fill_arguments(ScriptedGenerator('"Br"', '"B"', whole=False), made({"city": TEXT}), "in Brno") == {
+        "city": ""
+    }
 
 
 def test_arguments_that_cannot_be_are_not_made():

@@ -1,6 +1,14 @@
 """Grammars that let a model write nothing else; llama.cpp itself reads them in `test_local`."""
 
-from toolmason_local.grammars import MAX_LIST_ITEMS, MAX_STRING_CHARS, make_choice_grammar, limit_lengths, format_literal, make_phrase_grammar, make_phrase_list_grammar
+from toolmason_local.grammars import (
+    MAX_LIST_ITEMS,
+    MAX_STRING_CHARS,
+    format_literal,
+    limit_lengths,
+    make_choice_grammar,
+    make_phrase_grammar,
+    make_phrase_list_grammar,
+)
 
 
 def test_a_terminal_escapes_what_would_end_it():

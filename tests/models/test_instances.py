@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolmason_local.smallest_values import NO_VALUE, is_valid, resolve, find_smallest
+from toolmason_local.smallest_values import NO_VALUE, find_smallest, is_valid, resolve
 
 SCHEMAS = {
     "default": {"type": "integer", "default": 7},

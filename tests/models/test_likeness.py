@@ -3,7 +3,14 @@
 import pytest
 
 from toolmason import ToolDefinition
-from toolmason.models.lexical.similarity import weigh_stems, get_synonyms, score_similarity, get_properties, stem, extract_stems
+from toolmason.models.lexical.similarity import (
+    extract_stems,
+    get_properties,
+    get_synonyms,
+    score_similarity,
+    stem,
+    weigh_stems,
+)
 
 PRICE = ToolDefinition(
     "quote_price",

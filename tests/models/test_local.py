@@ -13,7 +13,7 @@ from toolmason import Chat, Message, RemoteMcp, Toolbox, ToolDefinition, WebSear
 from toolmason.chat.search import Search
 from toolmason.errors import ConfigError, ModelError
 from toolmason.models import CallClosed, CallOpened, Finished, Model, ModelRequest, TextDelta
-from toolmason_local.engine import LlamaEngine, GenerationStopped, get_engine
+from toolmason_local.engine import GenerationStopped, LlamaEngine, get_engine
 from toolmason_local.grammars import make_choice_grammar, make_phrase_grammar, make_phrase_list_grammar
 from toolmason_local.weights import find_weights
 from toolmason_local.writer import GenerationLimits

@@ -2,7 +2,14 @@
 
 import pytest
 
-from toolmason.models.lexical.extraction import find_choices, find_codes, find_lists, find_numbers, find_quoted, expand_name
+from toolmason.models.lexical.extraction import (
+    expand_name,
+    find_choices,
+    find_codes,
+    find_lists,
+    find_numbers,
+    find_quoted,
+)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from models.test_transport import all_of
 from toolmason import model
 from toolmason.errors import ModelError
 from toolmason.models import ModelRequest
-from toolmason.models.http.redaction import find_secrets, redact_error, redact
+from toolmason.models.http.redaction import find_secrets, redact, redact_error
 
 KEY = "sk-SECRET-0123456789abcdef"
 FAILED = {

@@ -7,7 +7,7 @@ import pytest
 from toolmason import model
 from toolmason.errors import ConfigError
 from toolmason_local import local_model, weights
-from toolmason_local.weights import PATH_VARIABLE, is_installed, find_weights
+from toolmason_local.weights import PATH_VARIABLE, find_weights, is_installed
 
 
 @pytest.fixture

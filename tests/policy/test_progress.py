@@ -10,7 +10,7 @@ import pytest
 from policy import process_tools
 from toolmason import Toolbox, ToolContext, tool
 from toolmason._core.run.progress import Reporter
-from toolmason.extend import ProgressReport, EngineSettings
+from toolmason.extend import EngineSettings, ProgressReport
 
 BOUND = 5.0
 

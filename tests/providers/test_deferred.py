@@ -74,7 +74,9 @@ def test_what_anthropic_found_goes_back_as_it_came():
     ]
     made = codec("anthropic")
     request = ModelRequest("Cancel A-17", BOX, None, {"defer": ["orders.cancel"]})
-    reply = made.decode({"content": found, "stop_reason": "tool_use", "usage": {}}, made.fit_request_tools(request).names)
+    reply = made.decode(
+        {"content": found, "stop_reason": "tool_use", "usage": {}}, made.fit_request_tools(request).names
+    )
 
     again = ModelRequest([*request.messages, reply.message], BOX, None, request.options)
     body = made.encode(again, "m")

@@ -55,7 +55,7 @@ async def test_t18_the_oldest_events_and_streams_go_first(monkeypatch: pytest.Mo
 
 async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name():
     events = ReplayBuffer()
-    bob, alice = replay.of_session(), replay.of_session()
+    bob, alice = events.make_store(), events.make_store()
     before = await bob.store_event("5", None)
     heard = await alice.store_event("5", "for alice")
 
@@ -66,7 +66,7 @@ async def test_t16_a_session_cannot_look_into_anothers_stream_of_the_same_name()
 async def test_t18_a_session_that_floods_loses_its_own_streams(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("toolmason.mcp_server.http.replay.MAX_STREAMS_PER_SESSION", 3)
     events = ReplayBuffer()
-    quiet, loud = replay.of_session(), replay.of_session()
+    quiet, loud = events.make_store(), events.make_store()
     kept = await quiet.store_event("1", None)
     first, *_ = [await loud.store_event(str(number), None) for number in range(5)]
 

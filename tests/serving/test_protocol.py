@@ -15,8 +15,8 @@ from toolmason._core.values.content import ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample
-from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, make_schema, get_level_name
-from toolmason.mcp_server.encode import passthrough, without_hop_fields, make_resource_entry, make_tool_entry
+from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, get_level_name, make_schema
+from toolmason.mcp_server.encode import make_resource_entry, make_tool_entry, passthrough, without_hop_fields
 from toolmason.mcp_server.lists import find_completions
 
 ASKS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}

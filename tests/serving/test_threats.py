@@ -340,7 +340,9 @@ async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client()
     async def nothing(message: Any) -> None:
         return None
 
-    await peers.track_sessions("10.0.0.1", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
+    await peers.track_sessions("10.0.0.1", scope, nothing)(
+        {"type": "http.response.start", "status": 200, "headers": []}
+    )
 
     assert peers.has_room("10.0.0.1", [])
 

@@ -12,7 +12,7 @@ import pytest
 from serving.shelf import ACCEPT, Answer, Running, eventually, running
 from toolmason import Toolbox, tool
 from toolmason.mcp_server.http.session_quota import SessionQuota
-from toolmason.mcp_server.in_flight import RequestCancelled, InFlight, get_cancelled_id, get_request_id
+from toolmason.mcp_server.in_flight import InFlight, RequestCancelled, get_cancelled_id, get_request_id
 
 
 class Room:

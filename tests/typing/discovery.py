@@ -5,10 +5,10 @@ from typing import assert_type
 from toolmason import Config, Toolbox, discover, scan, supported_for, tool
 from toolmason.extend import (
     DryRun,
+    EngineSettings,
     EntryPointResolver,
     ImportResolver,
     ServerSettings,
-    EngineSettings,
     StaticResolver,
     WebSearchSettings,
     allow_experimental,

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from toolmason._core.values.messages import Message
     from toolmason._core.values.policy import Limits
     from toolmason.chat.chat import Chat
-    from toolmason.chat.durable.effects import NotExecuted, Completed
+    from toolmason.chat.durable.effects import Completed, NotExecuted
     from toolmason.chat.durable.journal import EffectRecord, RunRecord, SqliteRuntime
     from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Done, Event, StepFinished
-    from toolmason.chat.loop import Advisor, NextStep, ToolLoop, ModelTurn, before_loop, inside_loop
+    from toolmason.chat.loop import Advisor, ModelTurn, NextStep, ToolLoop, before_loop, inside_loop
     from toolmason.chat.memory import Memory, SqliteMemory, WindowMemory
     from toolmason.chat.reply import Reply, Step
     from toolmason.chat.search import Search
@@ -27,12 +27,14 @@ __all__ = [
     "CallProgress",
     "CallStarted",
     "Chat",
+    "Completed",
     "Done",
     "EffectRecord",
     "Event",
     "Limits",
     "Memory",
     "Message",
+    "ModelTurn",
     "NextStep",
     "NotExecuted",
     "ProgressReport",
@@ -46,9 +48,7 @@ __all__ = [
     "TextDelta",
     "ThoughtDelta",
     "ToolLoop",
-    "ModelTurn",
     "Usage",
-    "Completed",
     "WindowMemory",
     "before_loop",
     "inside_loop",

@@ -27,11 +27,11 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
 from toolmason.chat.durable.runtime import NO_JOURNAL, MemoryRuntime, Runtime
 from toolmason.chat.events import Done, Event
-from toolmason.chat.loop import Advisor, ToolLoop, ModelTurn, chain, get_placement
+from toolmason.chat.loop import Advisor, ModelTurn, ToolLoop, chain, get_placement
 from toolmason.chat.memory import Memory, split_new_messages
-from toolmason.chat.reply import RunFinish, Reply
+from toolmason.chat.reply import Reply, RunFinish
 from toolmason.chat.resume import ResumedRun, verify_decisions
-from toolmason.chat.run import ExecuteRule, RunPlan, Run, make_limit_error
+from toolmason.chat.run import ExecuteRule, Run, RunPlan, make_limit_error
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError
@@ -353,7 +353,9 @@ class Chat:
             await run.record(prepared.new_messages)
         # What was cut off before is closed first: providers refuse a call without a result.
         repaired = repair(run.messages)
-        request = ModelRequest(await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, policy.options)
+        request = ModelRequest(
+            await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, policy.options
+        )
         turn = ModelTurn(request, 1, run.plan.conversation, run)
         if prepared.resumed is None:
             run.messages[:] = repaired
@@ -386,7 +388,9 @@ class _PreparedRun:
 
 def _refuse_path(option: str, given: Any, class_name: str) -> None:
     if isinstance(given, str | PurePath):
-        raise ConfigError(f"{option}={str(given)!r} is a path. Give what keeps it, such as {class_name}({str(given)!r}).")
+        raise ConfigError(
+            f"{option}={str(given)!r} is a path. Give what keeps it, such as {class_name}({str(given)!r})."
+        )
 
 
 MessageInput: TypeAlias = str | Message | Iterable[Message]

@@ -29,7 +29,7 @@ from toolmason.chat.durable.runtime import RunExecution
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn, replace_messages
 from toolmason.chat.memory import Memory
-from toolmason.chat.reply import RunFinish, Reply, Step
+from toolmason.chat.reply import Reply, RunFinish, Step
 from toolmason.errors import ApprovalRequired, ConfigError, LimitExceeded, ToolCancelled, UnknownOutcome, UnknownTool
 from toolmason.models.protocol import Model
 
@@ -104,7 +104,8 @@ class Run:
             return
         if recorded["asked"] != [message.to_dict() for message in new]:
             raise ConfigError(
-                f"The run {self.plan.run_id!r} was begun with another message. Send the same again, or name another run."
+                f"The run {self.plan.run_id!r} was begun with another message. "
+                "Send the same again, or name another run."
             )
         self.load_history([Message.from_dict(message) for message in recorded["before"]])
 
@@ -121,8 +122,12 @@ class Run:
         model = self.plan.model
         if self.offered_tools[0] is not turn.request.tools:
             self.offered_tools = (turn.request.tools, frozenset(tool.name for tool in turn.request.tools))
-        effect = RunEffect(self.plan.run_id, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)})
-        reply: ModelReply = await self.execution.perform(effect, lambda: self._call_model(turn.request), REPLY_SERIALIZER)
+        effect = RunEffect(
+            self.plan.run_id, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)}
+        )
+        reply: ModelReply = await self.execution.perform(
+            effect, lambda: self._call_model(turn.request), REPLY_SERIALIZER
+        )
         reply = self._assign_call_ids(reply)
         self.turns = turn.number
         self.usage += reply.usage
@@ -194,7 +199,9 @@ class Run:
             self.finish = "calls" if reply.calls else "stop"
         self._emit(StepFinished(self.turns, reply))
 
-    async def handle_results(self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]) -> ModelTurn | None:
+    async def handle_results(
+        self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]
+    ) -> ModelTurn | None:
         """Go on with the results of a turn."""
         pending = tuple(r.error.request for r in results if isinstance(r.error, ApprovalRequired))
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
@@ -212,7 +219,9 @@ class Run:
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one; a choice that was forced holds once."""
-        request = replace_messages(turn.request, await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request))
+        request = replace_messages(
+            turn.request, await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request)
+        )
         return ModelTurn(request, turn.number + 1, turn.conversation, self)
 
     def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
@@ -264,7 +273,11 @@ class Run:
             raise
 
     async def run_decided_calls(
-        self, number: int, message: Message, pending_requests: Mapping[str, ApprovalRequest], decisions: Mapping[str, Decision]
+        self,
+        number: int,
+        message: Message,
+        pending_requests: Mapping[str, ApprovalRequest],
+        decisions: Mapping[str, Decision],
     ) -> list[ToolResult]:
         """Run the calls of a turn that were decided about; what was not keeps waiting."""
         results: list[ToolResult] = []

@@ -22,7 +22,7 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason.build.check.provider_limits import estimate_tokens
-from toolmason.chat.loop import NextStep, ModelTurn, replace_messages
+from toolmason.chat.loop import ModelTurn, NextStep, replace_messages
 from toolmason.errors import ConfigError
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.models.protocol import Model

@@ -41,7 +41,11 @@ class RequestTools:
     def __init__(self, box: Toolbox, toolbox_options: tuple[Any, Any], tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes that were made for this request alone, and end with it."""
-        self._chat_toolbox, self._toolbox_options, self._names = box, toolbox_options, [item for item in _to_sequence(tools) if isinstance(item, str)]
+        self._chat_toolbox, self._toolbox_options, self._names = (
+            box,
+            toolbox_options,
+            [item for item in _to_sequence(tools) if isinstance(item, str)],
+        )
         self.box = self._select(tools)
         if added is not None:
             self.box = self.box | self._wrap_sources(added)

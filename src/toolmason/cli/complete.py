@@ -110,7 +110,9 @@ def _complete_tools(target: str | None, incomplete: str) -> list[CompletionItem[
     ]
 
 
-def _complete_parameters(target: str | None, name: str, given: tuple[str, ...], incomplete: str) -> list[CompletionItem[str]]:
+def _complete_parameters(
+    target: str | None, name: str, given: tuple[str, ...], incomplete: str
+) -> list[CompletionItem[str]]:
     box = _load_quietly(target)
     if box is None or name not in box:
         return []
@@ -122,7 +124,9 @@ def _complete_parameters(target: str | None, name: str, given: tuple[str, ...], 
         return [CompletionItem(f"{key}={word}") for word in words if word.startswith(value)]
     given_keys = {re.split(r":?=", word, maxsplit=1)[0] for word in given}
     return [
-        CompletionItem(f"{key}=", help=str(property_schema.get("description") or "") if isinstance(property_schema, dict) else "")
+        CompletionItem(
+            f"{key}=", help=str(property_schema.get("description") or "") if isinstance(property_schema, dict) else ""
+        )
         for key, property_schema in properties.items()
         if key.startswith(incomplete) and key not in given_keys
     ]
@@ -136,7 +140,13 @@ def _list_values(property_schema: Any, schema: dict[str, Any]) -> Iterator[str]:
         property_schema = schema.get("$defs", {}).get(str(property_schema["$ref"]).removeprefix("#/$defs/"), {})
     if property_schema.get("type") == "boolean":
         yield from ("true", "false")
-    yield from (str(value) for value in (*property_schema.get("enum", ()), *([property_schema["const"]] if "const" in property_schema else ())))
+    yield from (
+        str(value)
+        for value in (
+            *property_schema.get("enum", ()),
+            *([property_schema["const"]] if "const" in property_schema else ()),
+        )
+    )
     for branch in (*property_schema.get("anyOf", ()), *property_schema.get("oneOf", ())):
         yield from _list_values(branch, schema)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 from pydantic_core import from_json
 
-from toolmason._core.catalog.discovery import load_target, add_current_folder_to_path
+from toolmason._core.catalog.discovery import add_current_folder_to_path, load_target
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.define.tool import Tool
@@ -118,7 +118,7 @@ def load_servers(target: str) -> list[McpServer]:
     candidates = vars(found).values() if isinstance(found, ModuleType) else (found,)
     servers: dict[str, McpServer] = {}
     for candidate in candidates:
-        sources = candidate._gateway().server_specs if isinstance(candidate, Toolbox) else (candidate,)
+        sources = candidate.__gateway__().server_specs if isinstance(candidate, Toolbox) else (candidate,)
         servers.update({source.name: source for source in sources if isinstance(source, McpServer)})
     return list(servers.values())
 
@@ -190,7 +190,9 @@ def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapp
         _check_parameter(name, schema)
         converted = _parse_json(value, word) if name != key else _convert_argument(name, value, schema, arguments)
         if name in seen and not isinstance(converted, list):
-            raise click.UsageError(f"{name!r} is given twice: as {arguments[name]!r} and as {converted!r}. Give it once.")
+            raise click.UsageError(
+                f"{name!r} is given twice: as {arguments[name]!r} and as {converted!r}. Give it once."
+            )
         seen.add(name)
         arguments[name] = converted
     return arguments
@@ -238,7 +240,11 @@ def get_json_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
         return get_json_types(root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/")), root)
     branches = schema.get("anyOf") or schema.get("oneOf") or ()
     declared_type = schema.get("type", ())
-    return {declared_type} if isinstance(declared_type, str) else set(declared_type).union(*(get_json_types(branch, root) for branch in branches))
+    return (
+        {declared_type}
+        if isinstance(declared_type, str)
+        else set(declared_type).union(*(get_json_types(branch, root) for branch in branches))
+    )
 
 
 def _parse_json(text: str, word: str) -> Any:

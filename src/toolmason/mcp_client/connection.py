@@ -20,14 +20,14 @@ from typing_extensions import override
 
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
 from toolmason._core.define.mcp_client import UpstreamCaller, as_upstream_caller
-from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, Watcher
+from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
 from toolmason.errors import RemoteError, ToolmasonError
-from toolmason.mcp_client.calls.remote_tools import RemoteTool, to_embedded_resource, select_context
+from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, to_embedded_resource
 from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, ping
 from toolmason.mcp_client.calls.tasks import PendingTasks
 from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
-from toolmason.mcp_client.lists.fetch_lists import ServerListsMixin, ServerLists, fetch_lists
+from toolmason.mcp_client.lists.fetch_lists import ServerLists, ServerListsMixin, fetch_lists
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool
@@ -98,7 +98,11 @@ class Connection(ServerListsMixin):
             self.pool.record_health(ok=False)
             needs_auth = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(
-                ok=False, error=format_reason_with_stderr(error), tools=len(self.tools), since=self.pool.since, needs_auth=needs_auth
+                ok=False,
+                error=format_reason_with_stderr(error),
+                tools=len(self.tools),
+                since=self.pool.since,
+                needs_auth=needs_auth,
             )
         self.pool.record_health(ok=True)
         return Health(ok=True, latency=latency, tools=len(self.tools), since=self.pool.since)
@@ -150,7 +154,9 @@ class Connection(ServerListsMixin):
             RemoteError: the server cannot be had, or refused the call.
         """
         meta = select_context(context, self.server.send_context)
-        request = ToolRequest(tool.remote_name, arguments, context, meta, self._get_caller(context), self._pending_tasks)
+        request = ToolRequest(
+            tool.remote_name, arguments, context, meta, self._get_caller(context), self._pending_tasks
+        )
         retry_safe = tool.options.is_repeatable
         return await self._run("call", request, retry_safe=retry_safe, context=context, tool=tool.remote_name)
 
@@ -193,7 +199,10 @@ class Connection(ServerListsMixin):
             except ToolmasonError:
                 raise
             except Exception as error:
-                loss, expired = find_connection_loss(error), session.transport is not None and session.transport.session_expired
+                loss, expired = (
+                    find_connection_loss(error),
+                    session.transport is not None and session.transport.session_expired,
+                )
                 if loss is None and not expired:
                     raise await self._make_error(phase, error, tool) from error
                 stderr, is_unusable = session.last_stderr_line, not session.usable
@@ -248,7 +257,9 @@ class Connection(ServerListsMixin):
                 return self.list_cache
         key, evicted = make_identity_key(headers), []
         with self._lock:
-            cache = self._identity_caches.pop(key, None) or ListCache(self.server, lambda: self._fetch_as(headers), _ignore_change)
+            cache = self._identity_caches.pop(key, None) or ListCache(
+                self.server, lambda: self._fetch_as(headers), _ignore_change
+            )
             self._identity_caches[key] = cache  # the last one used is the last one to go
             while len(self._identity_caches) > MAX_IDENTITIES:
                 evicted.append(self._identity_caches.pop(next(iter(self._identity_caches))))
@@ -266,7 +277,9 @@ class Connection(ServerListsMixin):
         seconds = self.server.timeout
         try:
             async with asyncio.timeout(seconds):
-                return await fetch_lists(client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt)
+                return await fetch_lists(
+                    client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt
+                )
         except TimeoutError:
             # Not asked again at once: it would cost the same time once more.
             reason = f"no answer within timeout of {seconds:g} s"

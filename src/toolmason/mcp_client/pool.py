@@ -32,7 +32,10 @@ class SessionPool:
     """The connections to one server; `begin` makes a new one for some headers, `begun` is done with each first."""
 
     def __init__(
-        self, name: str, make_session: Callable[[Mapping[str, str]], UpstreamSession], on_open: Callable[[UpstreamSession], Awaitable[None]]
+        self,
+        name: str,
+        make_session: Callable[[Mapping[str, str]], UpstreamSession],
+        on_open: Callable[[UpstreamSession], Awaitable[None]],
     ) -> None:
         self.name, self._make_session, self._on_open = name, make_session, on_open
         self.sessions: dict[str, UpstreamSession] = {}
@@ -82,7 +85,11 @@ class SessionPool:
             raise RemoteError(self.name, error.phase, reason, stderr=error.stderr, retryable=True)
 
     async def _open(
-        self, key: str, headers: Mapping[str, str], old: UpstreamSession | None, opening: concurrent.futures.Future[UpstreamSession]
+        self,
+        key: str,
+        headers: Mapping[str, str],
+        old: UpstreamSession | None,
+        opening: concurrent.futures.Future[UpstreamSession],
     ) -> None:
         if old is not None:
             self._close_session(old)
@@ -97,9 +104,13 @@ class SessionPool:
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
             self._close_session(session)
             if close_count != self._close_count:
-                self._finish_opening(key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed meanwhile"))
+                self._finish_opening(
+                    key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed meanwhile")
+                )
                 return
-            remote_error = error if isinstance(error, RemoteError) else RemoteError(self.name, "connect", format_reason(error))
+            remote_error = (
+                error if isinstance(error, RemoteError) else RemoteError(self.name, "connect", format_reason(error))
+            )
             self._record_failure(remote_error)
             self._finish_opening(key, opening, error=remote_error)
         except BaseException:

@@ -18,7 +18,13 @@ from pydantic import ValidationError
 from toolmason.errors import RemoteError, ToolmasonError, clip
 from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
 
-_CONNECTION_ERRORS: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError, httpx2.HTTPError)
+_CONNECTION_ERRORS: Final = (
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+    anyio.EndOfStream,
+    OSError,
+    httpx2.HTTPError,
+)
 
 
 _NO_BACK_CHANNEL: Final = "has no back-channel for server-initiated requests"

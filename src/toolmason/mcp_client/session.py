@@ -25,7 +25,7 @@ from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.callbacks import make_callbacks
 from toolmason.mcp_client.calls.forwarding import ForwardedRequests, send_raw
 from toolmason.mcp_client.calls.tasks import TasksExtension
-from toolmason.mcp_client.remote_errors import ConnectionLost, format_reason, find_root_cause
+from toolmason.mcp_client.remote_errors import ConnectionLost, find_root_cause, format_reason
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.http import BoundedTransport, open_http_streams
 from toolmason.mcp_client.transport.sanitize import Sanitizer
@@ -43,7 +43,9 @@ FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.2, 30.0
 class UpstreamSession:
     """A connection that is open, or was."""
 
-    def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers, headers: Mapping[str, str], on_change: OnChange) -> None:
+    def __init__(
+        self, server: ServerSpec, handlers: ServerRequestHandlers, headers: Mapping[str, str], on_change: OnChange
+    ) -> None:
         self.server, self.handlers, self.headers, self.on_change = server, handlers, headers, on_change
         self.sanitizer = Sanitizer(server.name)
         self.server_process: ServerProcess | None = None
@@ -82,7 +84,9 @@ class UpstreamSession:
         """
         seconds = self.server.connect_timeout
         # A context of its own: what the first caller has set must not be seen by all who follow.
-        self._task = self.loop.create_task(self._run_connection(), name=f"toolmason-mcp-{self.server.name}", context=Context())
+        self._task = self.loop.create_task(
+            self._run_connection(), name=f"toolmason-mcp-{self.server.name}", context=Context()
+        )
         # Not a shield: what happens to a connection that nobody waits for any more is nobody's news.
         await asyncio.wait((self._ready,), timeout=seconds)
         if not self._ready.done():
@@ -119,7 +123,11 @@ class UpstreamSession:
 
     def _make_connect_error(self, error: BaseException) -> RemoteError:
         status = None if self.transport is None else self.transport.error_status
-        reason = format_reason(error) if self.server_process is None or not self.server_process.ended else self.server_process.exit_reason
+        reason = (
+            format_reason(error)
+            if self.server_process is None or not self.server_process.ended
+            else self.server_process.exit_reason
+        )
         if status in (401, 403) or isinstance(error, OAuthFlowError):
             detail = "" if not isinstance(error, OAuthFlowError) else f": {reason}"
             reason = f"the server wants authorization (HTTP {status or 401}){detail}"
@@ -144,7 +152,11 @@ class UpstreamSession:
             async with self._connect_http(use_sse=False) as client:
                 yield client
         except BaseException:
-            if self.client is not None or self.transport is None or self.transport.error_status not in _SSE_FALLBACK_STATUSES:
+            if (
+                self.client is not None
+                or self.transport is None
+                or self.transport.error_status not in _SSE_FALLBACK_STATUSES
+            ):
                 raise
             async with self._connect_http(use_sse=True) as client:
                 yield client
@@ -152,7 +164,9 @@ class UpstreamSession:
     @asynccontextmanager
     async def _connect_http(self, *, use_sse: bool) -> AsyncGenerator[Any]:
         issuer = getattr(self.server.auth, "issuer", None)
-        self.transport = BoundedTransport(httpx2.AsyncHTTPTransport(verify=_get_ssl_context()), self.server.url or "", issuer)
+        self.transport = BoundedTransport(
+            httpx2.AsyncHTTPTransport(verify=_get_ssl_context()), self.server.url or "", issuer
+        )
         streams = open_http_streams(self.server, self.sanitizer, self.transport, self.headers, use_sse=use_sse)
         async with self._make_client(streams, "legacy" if use_sse else self.server.era) as client:
             yield client
@@ -245,7 +259,9 @@ class UpstreamSession:
             self._subscription_task.cancel()
         if uris:
             started = self.loop.create_future()
-            self._subscription_task = self.loop.create_task(self._listen_for_updates(client, uris, started), context=Context())
+            self._subscription_task = self.loop.create_task(
+                self._listen_for_updates(client, uris, started), context=Context()
+            )
             await started
 
     async def _listen_for_updates(self, client: Any, uris: frozenset[str], started: asyncio.Future[None]) -> None:

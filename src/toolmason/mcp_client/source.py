@@ -19,9 +19,9 @@ from typing_extensions import Unpack
 from toolmason._core.config.config import Config
 from toolmason._core.config.layers import read_toml_table
 from toolmason._core.config.mcp_json import TABLE_KEYS, ServerSettings, parse_mcp_servers, read_mcp_json
-from toolmason._core.remote.protocol import ServerRequestHandlers, Remote
+from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.mcp_client.server_options import AuthCallback, ServerSpec, ServerOptions
+from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,9 @@ class McpServer(ServerSpec):
         return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_normalize_options(options))
 
     @classmethod
-    def of(cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]) -> McpServer:
+    def of(
+        cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]
+    ) -> McpServer:
         """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition.
 
         With `auth=`, each identity has a session of its own; the server is told nothing of it.
@@ -112,7 +114,11 @@ def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[
         path = Path(config)
         if path.suffix == ".json":
             return read_mcp_json(path, os.environ)
-        table_servers = parse_mcp_servers(tables, str(path), os.environ) if (tables := _select_tables(read_toml_table(path))) else ()
+        table_servers = (
+            parse_mcp_servers(tables, str(path), os.environ)
+            if (tables := _select_tables(read_toml_table(path)))
+            else ()
+        )
         return Config.load(path, environ={}).servers + table_servers
     if tables := _select_tables(config):
         other_keys = {key: value for key, value in config.items() if key not in tables}
@@ -127,7 +133,9 @@ def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of servers, as an `mcp.json` has them."""
     # The first name means nothing else, so that whatever stands there is looked at.
     return {
-        name: data[name] for name in TABLE_KEYS if name in data and (name == TABLE_KEYS[0] or isinstance(data[name], Mapping))
+        name: data[name]
+        for name in TABLE_KEYS
+        if name in data and (name == TABLE_KEYS[0] or isinstance(data[name], Mapping))
     }
 
 

@@ -16,18 +16,24 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolmason._core.call.approval import Allow, ApprovalRequest
-from toolmason._core.call.approval_text import format_arguments, escape_hidden
+from toolmason._core.call.approval_text import escape_hidden, format_arguments
 from toolmason._core.call.failures import make_error_fields
-from toolmason._core.call.long_results import set_result_owner, reset_result_owner
+from toolmason._core.call.long_results import reset_result_owner, set_result_owner
 from toolmason._core.define.context import CLIENT_KEY
 from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
 from toolmason.mcp_client.remote_errors import is_from_server
-from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, ContinuesAsTask, NeedsInput
-from toolmason.mcp_server.encode import passthrough, encode_call_result, make_error_result, is_json_serializable, get_remote_name
-from toolmason.mcp_server.lists import ToolTraits, ToolboxLists
+from toolmason.mcp_server.client_requests import ClientProxy, ContinuesAsTask, MissingCapability, NeedsInput
+from toolmason.mcp_server.encode import (
+    encode_call_result,
+    get_remote_name,
+    is_json_serializable,
+    make_error_result,
+    passthrough,
+)
+from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
 from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_binding
 from toolmason.mcp_server.structured import with_structured_content
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask, TaskStore, TooManyTasks
@@ -105,11 +111,15 @@ class CallHandler:
             answers = {key: value for key, value in answers.items() if key != APPROVAL_KEY}
         client.answers.update({key: value for key, value in (answers or {}).items() if isinstance(value, Mapping)})
 
-    def make_input_required(self, client: ClientProxy, method: str, name: str, arguments: Any, owner: str) -> dict[str, Any]:
+    def make_input_required(
+        self, client: ClientProxy, method: str, name: str, arguments: Any, owner: str
+    ) -> dict[str, Any]:
         """Return the answer that asks for input, for a request that is not a call."""
         return self._make_input_required(client, make_binding(method, name, arguments, owner))
 
-    def restore_answers(self, params: Mapping[str, Any], info: RequestInfo, method: str, name: str, arguments: Any) -> None:
+    def restore_answers(
+        self, params: Mapping[str, Any], info: RequestInfo, method: str, name: str, arguments: Any
+    ) -> None:
         """Take over what was answered in earlier rounds of a request that is not a call."""
         self._restore_answers(params, info, make_binding(method, name, arguments, info.owner))
 
@@ -155,7 +165,11 @@ class CallHandler:
             MCPError: there is no such tool.
         """
         encoded = self.encode(result, traits)
-        return encoded if result.error is not None or is_json_serializable(encoded) else self.make_unwritable_result(result.name)
+        return (
+            encoded
+            if result.error is not None or is_json_serializable(encoded)
+            else self.make_unwritable_result(result.name)
+        )
 
     def make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
         """Return the result of a call that was told to raise: nobody catches it here, and its words are not shown.
@@ -188,7 +202,9 @@ class CallHandler:
                 return make_error_result(make_error_fields(result.error, "redact")["text"])
         encoded = encode_call_result(result, structured=traits is not None and traits.structured)
         if traits is not None and traits.structured and "structuredContent" not in encoded and not encoded["isError"]:
-            return with_structured_content(encoded, self.box[result.name], result) if result.name in self.box else encoded
+            return (
+                with_structured_content(encoded, self.box[result.name], result) if result.name in self.box else encoded
+            )
         return encoded
 
     async def _ask_approval(
@@ -230,12 +246,20 @@ class CallHandler:
         except TooManyTasks:
             raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.") from None
         original = info.client
-        client = ClientProxy(original.capabilities, dict(original.answers), send_questions=task.ask, upstream_state=original.upstream_state, has_signed_state=original.has_signed_state)
+        client = ClientProxy(
+            original.capabilities,
+            dict(original.answers),
+            send_questions=task.ask,
+            upstream_state=original.upstream_state,
+            has_signed_state=original.has_signed_state,
+        )
         task_info = RequestInfo(client, modern=True, principal=info.principal, owner=info.owner)
         self.tasks.start(task, self._finish(task, name, arguments, traits, task_info))
         return {"resultType": "task", **task.to_dict()}
 
-    async def _finish(self, task: ServedTask, name: str, arguments: Any, traits: ToolTraits | None, info: RequestInfo) -> None:
+    async def _finish(
+        self, task: ServedTask, name: str, arguments: Any, traits: ToolTraits | None, info: RequestInfo
+    ) -> None:
         try:
             result = await self._run(name, arguments, traits, info)
         except MCPError as error:
@@ -268,7 +292,9 @@ def _make_progress_callback(client: ClientProxy, progress_token: Any) -> OnProgr
     def report(progress: ProgressReport) -> None:
         params = {"progressToken": progress_token, "progress": progress.done, "total": progress.total}
         fields = {**params, "message": progress.message}
-        client.queue_notification("notifications/progress", {key: value for key, value in fields.items() if value is not None})
+        client.queue_notification(
+            "notifications/progress", {key: value for key, value in fields.items() if value is not None}
+        )
 
     return report
 

@@ -28,7 +28,11 @@ MAX_QUEUED_NOTIFICATIONS: Final = 1000
 """How many notifications wait for a slow client; the oldest go first."""
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CAPABILITY_BY_QUESTION: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
-_CAPABILITY_BY_METHOD: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+_CAPABILITY_BY_METHOD: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
 
 
 class NeedsInput(Abort):
@@ -126,7 +130,9 @@ class ClientProxy:
             if not self.supports(_CAPABILITY_BY_QUESTION[type(question)]):
                 raise MissingCapability(_CAPABILITY_BY_QUESTION[type(question)])
         requests = {key: _make_request(question) for key, question in questions.items()}
-        missing = {key: requests[key] for key, question in questions.items() if not self._has_valid_answer(key, question)}
+        missing = {
+            key: requests[key] for key, question in questions.items() if not self._has_valid_answer(key, question)
+        }
         if missing and self.send_questions is None:
             self.pending_questions = missing
             raise NeedsInput("the call waits for input")
@@ -258,7 +264,11 @@ def _make_request(question: Question) -> dict[str, Any]:
     if isinstance(question, Roots):
         return {"method": "roots/list"}
     messages = question.messages
-    message_list = [{"role": "user", "content": {"type": "text", "text": messages}}] if isinstance(messages, str) else list(messages)
+    message_list = (
+        [{"role": "user", "content": {"type": "text", "text": messages}}]
+        if isinstance(messages, str)
+        else list(messages)
+    )
     params = {"messages": message_list, "maxTokens": question.max_tokens}
     if question.system is not None:
         params["systemPrompt"] = question.system
@@ -305,4 +315,7 @@ def matches_schema(content: Any, schema: Mapping[str, Any] | None) -> bool:
 def get_level_name(level: int) -> str:
     """Return MCP's word for a level of Python's logging."""
     thresholds = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
-    return next((level_name for threshold, level_name in thresholds if level >= threshold), "info" if level >= logging.INFO else "debug")
+    return next(
+        (level_name for threshold, level_name in thresholds if level >= threshold),
+        "info" if level >= logging.INFO else "debug",
+    )

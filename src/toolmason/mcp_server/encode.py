@@ -71,7 +71,11 @@ def _make_hints(tool: Tool) -> dict[str, Any]:
 def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition of a server behind us, as it came but for what the application has changed."""
     definition, upstream = tool.definition, tool.root.definition
-    entry = {**upstream_entry, "name": tool.name, "inputSchema": {"type": "object", **upstream_entry.get("inputSchema", {})}}
+    entry = {
+        **upstream_entry,
+        "name": tool.name,
+        "inputSchema": {"type": "object", **upstream_entry.get("inputSchema", {})},
+    }
     if definition.description != upstream.description:
         entry["description"] = definition.description
     if definition.title != upstream.title:
@@ -156,8 +160,13 @@ def encode_call_result(result: ToolResult, *, structured: bool) -> dict[str, Any
 def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
     """Return a result with all that its server said of it, where nothing of it was cut or changed on the way."""
     blocks, encoded_blocks = reply.get("content"), encoded["content"]
-    is_unchanged = isinstance(blocks, list) and len(blocks) == len(encoded_blocks) and all(map(_is_subset, encoded_blocks, blocks))
-    if not (is_unchanged or (encoded["isError"] and _join_texts(blocks) in (encoded_blocks[0].get("text"), *_get_error_texts(result)))):
+    is_unchanged = (
+        isinstance(blocks, list) and len(blocks) == len(encoded_blocks) and all(map(_is_subset, encoded_blocks, blocks))
+    )
+    if not (
+        is_unchanged
+        or (encoded["isError"] and _join_texts(blocks) in (encoded_blocks[0].get("text"), *_get_error_texts(result)))
+    ):
         return encoded
     whole = {**encoded, "content": blocks}
     if "structuredContent" in reply and (encoded["isError"] or reply["structuredContent"] == result.structured):

@@ -36,7 +36,7 @@ from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonErro
 from toolmason.mcp_client.remote_errors import is_from_server
 from toolmason.mcp_server.call_tool import CallHandler, RequestInfo, get_trace_context
 from toolmason.mcp_server.client_requests import Answers, ClientProxy, MissingCapability, NeedsInput
-from toolmason.mcp_server.encode import without_hop_fields, encode_contents, encode_messages
+from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import MAX_COMPLETIONS, InvalidCursor, find_completions
 from toolmason.mcp_server.subscriptions import Subscriptions
@@ -60,7 +60,12 @@ class _Handlers:
     """One method for each method of the protocol; each takes what the SDK gives to all of them."""
 
     def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
-        self.call_handler, self.subscriptions, self.lists, self.box = call_handler, subscriptions, call_handler.lists, call_handler.box
+        self.call_handler, self.subscriptions, self.lists, self.box = (
+            call_handler,
+            subscriptions,
+            call_handler.lists,
+            call_handler.box,
+        )
 
     # --- tools -------------------------------------------------------------------------------------
 
@@ -87,9 +92,13 @@ class _Handlers:
     def _make_request_info(self, ctx: Any, name: str) -> RequestInfo:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         capabilities = ctx.session.client_capabilities
-        capability_data = {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
+        capability_data = (
+            {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
+        )
         meta = (ctx.params or {}).get("_meta") or {}
-        level = meta.get(LOG_LEVEL_META_KEY) if modern else self.subscriptions.log_levels.get(_get_session_id(ctx), "info")
+        level = (
+            meta.get(LOG_LEVEL_META_KEY) if modern else self.subscriptions.log_levels.get(_get_session_id(ctx), "info")
+        )
         client = ClientProxy(
             capability_data,
             send_questions=None if modern or not ctx.session.can_send_request else _make_asker(ctx),
@@ -101,7 +110,9 @@ class _Handlers:
         identity = _get_identity(ctx)
         context = {**get_trace_context(meta), **identity}
         session = "" if modern else _get_session_id(ctx)
-        return RequestInfo(client, modern=modern, principal=context, owner=identity.owner, session_id=session, progress_token=True)
+        return RequestInfo(
+            client, modern=modern, principal=context, owner=identity.owner, session_id=session, progress_token=True
+        )
 
     # --- prompts and completions -------------------------------------------------------------------
 
@@ -146,7 +157,7 @@ class _Handlers:
         request = {key: value for key, value in ctx.params.items() if key != "_meta"}
         context = ToolContext[Any](**self._make_context(self._make_request_info(ctx, "completion")))
         try:
-            found = await self.box._gateway().complete(request, context)
+            found = await self.box.__gateway__().complete(request, context)
         except RemoteError as error:
             raise _make_error(error, "The completion") from None
         return None if found is None else without_hop_fields(found)
@@ -175,7 +186,11 @@ class _Handlers:
             raise MCPError(code, "There is no such resource.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is foreign code
             raise _make_error(error, f"The resource {uri!r}") from None
-        if (reply := info.client.upstream_reply) is not None and reply[:2] == ("resources/read", uri) and not self._owns(uri):
+        if (
+            (reply := info.client.upstream_reply) is not None
+            and reply[:2] == ("resources/read", uri)
+            and not self._owns(uri)
+        ):
             return without_hop_fields(reply[2])
         return {"contents": [encode_contents(part) for part in found if isinstance(part, EmbeddedResource)]}
 
@@ -183,7 +198,9 @@ class _Handlers:
         return any(item.match_uri(uri) is not None for item in self.box.own_resources)
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
-        if not self.subscriptions.subscribe(str(params.uri), _get_session_id(ctx), ctx.session, _get_identity(ctx).owner):
+        if not self.subscriptions.subscribe(
+            str(params.uri), _get_session_id(ctx), ctx.session, _get_identity(ctx).owner
+        ):
             raise MCPError(INTERNAL_ERROR, "There are too many subscriptions. Try again later.")
         await self.subscriptions.sync_upstream()
         return {}

@@ -15,7 +15,13 @@ from typing import Any, Final
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.policy import Inherit
-from toolmason.mcp_server.encode import make_resource_entry, get_mcp_options, make_prompt_entry, make_template_entry, make_tool_entry
+from toolmason.mcp_server.encode import (
+    get_mcp_options,
+    make_prompt_entry,
+    make_resource_entry,
+    make_template_entry,
+    make_tool_entry,
+)
 
 PAGE_SIZE: Final = 1000
 MAX_COMPLETIONS: Final = 100
@@ -68,7 +74,7 @@ class ToolboxLists:
         self.tools = list(map(make_tool_entry, tools))
         self.traits = {tool.name: _make_traits(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(make_prompt_entry, self.box.prompts))
-        gateway, own_resources = self.box._gateway(), {item.uri: item for item in self.box.own_resources}
+        gateway, own_resources = self.box.__gateway__(), {item.uri: item for item in self.box.own_resources}
         listed = {uri: dict(entry) for uri, entry in gateway.resources.items() if uri not in own_resources}
         self.resources = [listed.get(link.uri) or make_resource_entry(link) for link in self.box.resources]
         self.templates = [make_template_entry(item) for item in own_resources.values() if item.parameters]
@@ -135,6 +141,8 @@ def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[
     property_schema = schema.get("properties", {}).get(name, {})
     if "$ref" in property_schema:
         property_schema = schema.get("$defs", {}).get(str(property_schema["$ref"]).removeprefix("#/$defs/"), {})
-    values = property_schema.get("enum") or ([property_schema["const"]] if "const" in property_schema else property_schema.get("examples") or [])
+    values = property_schema.get("enum") or (
+        [property_schema["const"]] if "const" in property_schema else property_schema.get("examples") or []
+    )
     texts = [str(value) for value in values if value is not None]
     return [text for text in texts if text.casefold().startswith(prefix.casefold())]

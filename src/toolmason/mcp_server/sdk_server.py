@@ -59,9 +59,11 @@ def make_server(
     `private`: what is listed may depend on who asks. `key`: signs what clients keep for us between two rounds.
     `redact`: failures lose their words, where a tool does not say otherwise.
     """
-    box._gateway().forward_server_requests()
+    box.__gateway__().forward_server_requests()
     lists = ToolboxLists(box, page_size)
-    handlers = _Handlers(CallHandler(box, lists, StateSigner() if key is None else StateSigner(key), redact=redact), Subscriptions(lists))
+    handlers = _Handlers(
+        CallHandler(box, lists, StateSigner() if key is None else StateSigner(key), redact=redact), Subscriptions(lists)
+    )
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
     listen_handler = ListenHandler(handlers.subscriptions.bus)
     server = ToolboxServer(
@@ -88,7 +90,11 @@ def make_server(
         on_subscriptions_listen=handlers.make_listener(listen_handler),
         on_completion=_add_result_type(handlers.complete),
     )
-    server.call_handler, server.subscriptions, server.listen_handler = handlers.call_handler, handlers.subscriptions, listen_handler
+    server.call_handler, server.subscriptions, server.listen_handler = (
+        handlers.call_handler,
+        handlers.subscriptions,
+        listen_handler,
+    )
     server.extensions[EXTENSION_ID] = {}
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, _add_result_type(handlers.set_level))
     server.add_notification_handler("notifications/initialized", NotificationParams, handlers.on_initialized)

@@ -146,7 +146,10 @@ class Subscriptions:
         if not owner:
             return True  # over stdio there is one client
         others = [known for known, known_owner in self._owners.items() if known_owner == owner and known != session_id]
-        while sum(len(listeners.keys() & {session_id, *others}) for listeners in self.subscribers.values()) >= MAX_PER_OWNER:
+        while (
+            sum(len(listeners.keys() & {session_id, *others}) for listeners in self.subscribers.values())
+            >= MAX_PER_OWNER
+        ):
             if not others:
                 return False
             self._owners.pop(others[0])
@@ -159,7 +162,7 @@ class Subscriptions:
         """Have the servers behind us tell of what somebody here has subscribed to, and of nothing else."""
         own_uris = {item.uri for item in self.lists.box.own_resources}
         wanted_uris = {uri for uri, listeners in self.subscribers.items() if listeners} | {*self._listened_uris}
-        await self.lists.box._gateway().subscribe(frozenset(wanted_uris - own_uris))
+        await self.lists.box.__gateway__().subscribe(frozenset(wanted_uris - own_uris))
 
     @asynccontextmanager
     async def listen(self, uris: Iterable[str]) -> AsyncGenerator[None]:

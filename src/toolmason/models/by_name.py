@@ -80,7 +80,9 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
     if provider == "scripted":
         return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
     codec_factory = _make_codec_factory(provider, options.get("tool_mode", "native"))
-    return RemoteModel(f"{provider}:{model_name}", codec_factory, _make_sender(provider, model_name, options), options.get("options"))
+    return RemoteModel(
+        f"{provider}:{model_name}", codec_factory, _make_sender(provider, model_name, options), options.get("options")
+    )
 
 
 def _from_plugin(kind: str, name: str, rest: str, options: ModelOptions) -> Model:

@@ -181,6 +181,8 @@ def _extract_rest(text: str, tool: ToolDefinition) -> str:
     """Return what a text says beyond the tool itself."""
     tool_stems = set(_extract_stems(_describe_tool(tool)))
     words = [
-        word for word in _WORD.findall(text) if word.casefold() not in _STOP_WORDS and _stem(word.casefold()) not in tool_stems
+        word
+        for word in _WORD.findall(text)
+        if word.casefold() not in _STOP_WORDS and _stem(word.casefold()) not in tool_stems
     ]
     return " ".join(words) or text.strip()

@@ -97,7 +97,9 @@ def load_script(path: str) -> ScriptedModel:
     turns = _parse_file(text, file)
     if not isinstance(turns, list):
         raise ConfigError(f"The script {path!r} is not a list. Write one item for each turn.")
-    return ScriptedModel([_parse_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}")
+    return ScriptedModel(
+        [_parse_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}"
+    )
 
 
 def _parse_file(text: str, file: Path) -> Any:

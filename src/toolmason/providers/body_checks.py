@@ -95,7 +95,9 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
     if isinstance(choice, Mapping):
         choice_body = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), Mapping) else choice
         chosen_tools = (choice_body or {}).get("tools") or [choice]
-        chosen_names += [(part.get("function") or part).get("name") for part in chosen_tools if isinstance(part, Mapping)]
+        chosen_names += [
+            (part.get("function") or part).get("name") for part in chosen_tools if isinstance(part, Mapping)
+        ]
     for name in chosen_names:
         if name is not None and name not in names:
             yield Flaw("tool_choice", "choice", f"{name!r} is chosen, and not offered")

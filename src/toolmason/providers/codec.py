@@ -25,7 +25,7 @@ from toolmason.providers.native_tools import deduplicate, format_native_tool
 from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
 from toolmason.providers.schema.losses import NarrowedSchema, Verdict
 from toolmason.providers.schema.strict import check_strict
-from toolmason.providers.tool_set import EncodedMessages, ToolSet, ProviderRules, make_tool_set
+from toolmason.providers.tool_set import EncodedMessages, ProviderRules, ToolSet, make_tool_set
 
 Body = dict[str, Any]
 
@@ -61,7 +61,10 @@ class Format(ABC):
 
     def format_tools(self, tool_set: ToolSet) -> list[Body]:
         """Return what goes into the field `tools`."""
-        own = [self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name)) for tool, narrowed in tool_set.tools]
+        own = [
+            self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name))
+            for tool, narrowed in tool_set.tools
+        ]
         return own + self.format_native_tools(tool_set)
 
     def format_native_tools(self, tool_set: ToolSet) -> list[Body]:
@@ -166,7 +169,14 @@ class Codec(Format):
             raise ConfigError('tool_choice="required", and there are no tools. Offer some, or leave it out.')
         return tool_set
 
-    def encode(self, request: ModelRequest, model: str, *, stream: bool = False, encoded_messages: EncodedMessages | None = None) -> Body:
+    def encode(
+        self,
+        request: ModelRequest,
+        model: str,
+        *,
+        stream: bool = False,
+        encoded_messages: EncodedMessages | None = None,
+    ) -> Body:
         """Return the body of a request. Calls without results, and the like, are put in order first.
 
         With `kept`, parts of the body are shared with those of earlier requests; do not change it then.
@@ -175,7 +185,11 @@ class Codec(Format):
         messages = request.messages if is_valid else repair(request.messages)
         repaired_request = ModelRequest(messages, (), request.tool_choice, request.options)
         tool_set = self.fit_request_tools(request)
-        body = self.build_body(repaired_request, tool_set if encoded_messages is None else replace(tool_set, encoded_messages=encoded_messages), model)
+        body = self.build_body(
+            repaired_request,
+            tool_set if encoded_messages is None else replace(tool_set, encoded_messages=encoded_messages),
+            model,
+        )
         deferred_option = request.options.get("defer") or ()
         if deferred := frozenset([deferred_option] if isinstance(deferred_option, str) else deferred_option):
             body = self._defer_tools(body, deferred, request)
@@ -191,10 +205,13 @@ class Codec(Format):
         names = self.fit_request_tools(request).names
         deferred_aliases = {names.get_alias(name) for name in deferred if name not in forced}
         tools = [
-            {**tool, "defer_loading": True} if tool.get("name") in deferred_aliases else tool for tool in body.get("tools", ())
+            {**tool, "defer_loading": True} if tool.get("name") in deferred_aliases else tool
+            for tool in body.get("tools", ())
         ]
         return (
-            {**body, "tools": [dict(self.search_tool), *tools]} if any("defer_loading" in tool for tool in tools) else body
+            {**body, "tools": [dict(self.search_tool), *tools]}
+            if any("defer_loading" in tool for tool in tools)
+            else body
         )
 
     def decode(self, body: Any, names: Any = None) -> ModelReply:
@@ -250,7 +267,12 @@ class Replay:
         format_call: Callable[[ToolCall], Body],
         format_text: Callable[[str], Body],
     ) -> None:
-        self.parse_call, self.parse_text, self.format_call, self.format_text = parse_call, parse_text, format_call, format_text
+        self.parse_call, self.parse_text, self.format_call, self.format_text = (
+            parse_call,
+            parse_text,
+            format_call,
+            format_text,
+        )
 
     def iter_items(self, message: Message, state: list[Any] | None, text: str) -> Iterator[Body]:
         """Yield the items of a message, in order."""
@@ -261,7 +283,12 @@ class Replay:
         for item in provider_items:
             original_call, item_text = self.parse_call(item), self.parse_text(item)
             if original_call is not None:
-                call = remaining_calls.pop(to_wire_id(original_call.id) if original_call.id else _find_first_id(remaining_calls, original_call), None)
+                call = remaining_calls.pop(
+                    to_wire_id(original_call.id)
+                    if original_call.id
+                    else _find_first_id(remaining_calls, original_call),
+                    None,
+                )
                 if call is not None:
                     yield dict(item) if have_same_arguments(call, original_call) else {**item, **self.format_call(call)}
             elif item_text is None or text_unchanged:

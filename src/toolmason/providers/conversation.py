@@ -129,7 +129,9 @@ def is_unavailable(result: ToolResult) -> bool:
 
 def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
     if found is None:
-        error = ToolCallError(f"The result of {call.name} is not available. It may or may not have run.", tool=call.name)
+        error = ToolCallError(
+            f"The result of {call.name} is not available. It may or may not have run.", tool=call.name
+        )
         return ToolResult(call.id, call.name, error=error, attempts=0)
     if (found.call_id, found.name) == (call.id, call.name):
         return found

@@ -12,7 +12,7 @@ from typing import Any, Final
 from toolmason._core.values.provider_tools import AnyNativeTool, NativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError, UnsupportedProvider
 
-__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "format_anthropic_servers", "deduplicate", "format_native_tool"]
+__all__ = ["NativeTool", "RemoteMcp", "WebSearch", "deduplicate", "format_anthropic_servers", "format_native_tool"]
 
 _SEARCH_TYPES: Final = {
     "openai": (

@@ -64,7 +64,9 @@ def definitions(
 ) -> list[dict[str, Any]]:
     """Return tools as a provider takes them; see `Toolbox.definitions`."""
     provider_format = get_format(provider)
-    return provider_format.format_tools(provider_format.fit_tools(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy))
+    return provider_format.format_tools(
+        provider_format.fit_tools(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy)
+    )
 
 
 def verdict(tool: ToolDefinition, provider: str, strict: Strict = "auto") -> Verdict:

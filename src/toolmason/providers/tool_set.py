@@ -78,7 +78,9 @@ class ToolSet:
 
     def encode(self, message: Message, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
         """Return how a message is written: as it was before, or as it is made now."""
-        return tuple(make()) if self.encoded_messages is None else self.encoded_messages.encode(message, self.names, make)
+        return (
+            tuple(make()) if self.encoded_messages is None else self.encoded_messages.encode(message, self.names, make)
+        )
 
     def only(self, wanted: Sequence[str]) -> ToolSet:
         """Return an offer of these tools alone."""
@@ -100,7 +102,12 @@ _tool_sets: OrderedDict[tuple[Any, ...], tuple[tuple[ToolDefinition, ...], ToolS
 
 
 def make_tool_set(
-    definitions: tuple[ToolDefinition, ...], native: tuple[AnyNativeTool, ...], rules: ProviderRules, strict: Strict, *, lossy: bool
+    definitions: tuple[ToolDefinition, ...],
+    native: tuple[AnyNativeTool, ...],
+    rules: ProviderRules,
+    strict: Strict,
+    *,
+    lossy: bool,
 ) -> ToolSet:
     """Return the tools as a provider wants them.
 

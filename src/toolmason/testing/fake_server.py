@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from typing_extensions import Unpack
 
-from toolmason._core.remote.protocol import ServerRequestHandlers, Remote
+from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
 from toolmason.mcp_client.server_options import ServerOptions
@@ -54,7 +54,9 @@ class FakeMcpServer:
         if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
             raise ConfigError(f"A server has no fault {unknown[0]!r}. There are: {', '.join(MCP_FAULTS)}.")
         if start not in _START_MODES or listing not in _LISTING_MODES:
-            raise ConfigError(f"start={start!r}, listing={listing!r}: give one of {_START_MODES}, and one of {_LISTING_MODES}.")
+            raise ConfigError(
+                f"start={start!r}, listing={listing!r}: give one of {_START_MODES}, and one of {_LISTING_MODES}."
+            )
         self._log = _get_log_dir() / f"{next(_log_numbers)}.jsonl"
         plan = {
             "tools": {tool: _describe_tool(tool, answer) for tool, answer in tools.items()},

@@ -100,7 +100,9 @@ def _cut_json(model: FaultyModel, request: ModelRequest) -> ModelReply:
 
 
 def _invent_name(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return _make_calls_reply(model.make_call(request, name=model.rng.choice(["do_everything", "", "search.web", "x" * 200])))
+    return _make_calls_reply(
+        model.make_call(request, name=model.rng.choice(["do_everything", "", "search.web", "x" * 200]))
+    )
 
 
 def _same_id(model: FaultyModel, request: ModelRequest) -> ModelReply:
@@ -111,7 +113,9 @@ def _same_id(model: FaultyModel, request: ModelRequest) -> ModelReply:
 def _repeat_last_calls(model: FaultyModel, request: ModelRequest) -> ModelReply:
     last = next((message.calls for message in reversed(request.messages) if message.calls), ())
     return (
-        _make_calls_reply(*(ToolCall(model.make_id(), call.name, call.arguments) for call in last)) if last else _make_valid_calls(model, request)
+        _make_calls_reply(*(ToolCall(model.make_id(), call.name, call.arguments) for call in last))
+        if last
+        else _make_valid_calls(model, request)
     )
 
 

@@ -34,9 +34,16 @@ from toolmason.models.protocol import Model
 FORMAT: Final = "toolmason-recording"
 VERSION: Final = 1
 REDACTED: Final = "[redacted]"
-SECRET_KEYS: Final = re.compile(r"(?i)(api[_-]?key|authorization|passw(or)?d|passphrase|secret|token|cookie|private[_-]?key)$")
+SECRET_KEYS: Final = re.compile(
+    r"(?i)(api[_-]?key|authorization|passw(or)?d|passphrase|secret|token|cookie|private[_-]?key)$"
+)
 """Fields whose values are never written down: by the end of their names, such as `client_secret`."""
-SECRET_PATTERNS: Final = (r"\bsk-[\w-]{8,}", r"(?i)\bbearer\s+[\w.~+/=-]{8,}", r"\bgh[pousr]_\w{20,}", r"\bAKIA[A-Z0-9]{16}\b")
+SECRET_PATTERNS: Final = (
+    r"\bsk-[\w-]{8,}",
+    r"(?i)\bbearer\s+[\w.~+/=-]{8,}",
+    r"\bgh[pousr]_\w{20,}",
+    r"\bAKIA[A-Z0-9]{16}\b",
+)
 """What is never written down, wherever it stands."""
 
 RecordingMode = Literal["auto", "record", "replay"]
@@ -77,10 +84,19 @@ class Recording:
             self._write()
             return result
         # Calls that ran side by side come in any order.
-        found = next((recorded for recorded in self._calls if self._find_difference(_get_request(recorded), recorded_call) is None), None)
+        found = next(
+            (
+                recorded
+                for recorded in self._calls
+                if self._find_difference(_get_request(recorded), recorded_call) is None
+            ),
+            None,
+        )
         if found is None:
             similar = next((kept for kept in self._calls if kept["name"] == call.name), None)
-            raise self._make_mismatch_error(f"call of {call.name}", None if similar is None else _get_request(similar), recorded_call)
+            raise self._make_mismatch_error(
+                f"call of {call.name}", None if similar is None else _get_request(similar), recorded_call
+            )
         self._calls.remove(found)
         return load_result({**found["result"], "call_id": call.id})
 
@@ -159,7 +175,10 @@ class Recording:
         return text if redacted == data else json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
 
     def _find_difference(self, recorded: Any, current: Any) -> tuple[str, Any, Any] | None:
-        return next((d for d in find_differences(recorded, current) if not any(_matches_path(d[0], p) for p in self.ignore)), None)
+        return next(
+            (d for d in find_differences(recorded, current) if not any(_matches_path(d[0], p) for p in self.ignore)),
+            None,
+        )
 
     def _make_mismatch_error(self, label: str, recorded: Any, current: Any) -> Abort:
         found = None if recorded is None else self._find_difference(recorded, current)

@@ -46,7 +46,9 @@ def filter_allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -
     return [] if choice.mode == "none" else [tool for tool in tools if not choice.names or tool.name in choice.names]
 
 
-def choose_tool(writer: TextGenerator, text: str, tools: Sequence[ToolDefinition], *, required: bool = False) -> ToolDefinition | None:
+def choose_tool(
+    writer: TextGenerator, text: str, tools: Sequence[ToolDefinition], *, required: bool = False
+) -> ToolDefinition | None:
     """Return the tool that a text asks for; with `must`, always one of them.
 
     A model that cannot be asked leaves it to the words.
@@ -69,12 +71,15 @@ def shortlist(text: str, tools: Sequence[ToolDefinition]) -> list[Candidate]:
     return [candidate for candidate in scored if candidate.score > scored[0].score - _TIE_MARGIN][:_MAX_CANDIDATES]
 
 
-def _decide_with_model(writer: TextGenerator, text: str, candidates: Sequence[Candidate], *, required: bool) -> ToolDefinition | None:
+def _decide_with_model(
+    writer: TextGenerator, text: str, candidates: Sequence[Candidate], *, required: bool
+) -> ToolDefinition | None:
     request_text = escape_special_tokens(text[-_MAX_TEXT_CHARS:])
     baseline = writer.score_text("User request:", request_text)
     gains = [writer.score_text(_make_prompt(candidate.tool), request_text) - baseline for candidate in candidates]
     scores = [
-        (one.score + _MODEL_WEIGHT * gain, -index) for index, (one, gain) in enumerate(zip(candidates, gains, strict=True))
+        (one.score + _MODEL_WEIGHT * gain, -index)
+        for index, (one, gain) in enumerate(zip(candidates, gains, strict=True))
     ]
     place = -max(scores)[1]
     if required or candidates[place].score >= CERTAIN_SCORE or gains[place] > _MIN_GAIN:

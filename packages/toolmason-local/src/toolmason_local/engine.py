@@ -19,7 +19,7 @@ from toolmason._core.toolbox.exchange import Usage
 from toolmason.errors import ModelError, clip, safe_str
 from toolmason_local.grammars import format_literal
 from toolmason_local.weights import INSTALL
-from toolmason_local.writer import GenerationLimits, Completion
+from toolmason_local.writer import Completion, GenerationLimits
 
 CONTEXT_TOKENS: Final = 4096
 """Tokens that a prompt and its answer may have."""
@@ -93,7 +93,9 @@ class LlamaSession:
         self._server, self._is_cancelled = server, is_cancelled
         self.usage = Usage()
 
-    def generate(self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None) -> Completion:
+    def generate(
+        self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
+    ) -> Completion:
         """Go on with a prompt, token by token.
 
         Raises:

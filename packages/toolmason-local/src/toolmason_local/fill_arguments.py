@@ -16,10 +16,18 @@ from pydantic_core import from_json
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.errors import ModelError
-from toolmason.models.lexical.extraction import FoundNumber, find_choices, find_codes, find_lists, find_numbers, find_quoted, expand_name
-from toolmason.models.lexical.similarity import get_properties, stem, extract_stems
-from toolmason_local.grammars import make_choice_grammar, limit_lengths, make_phrase_grammar, make_phrase_list_grammar
-from toolmason_local.smallest_values import NO_VALUE, is_valid, resolve, find_smallest, with_definitions
+from toolmason.models.lexical.extraction import (
+    FoundNumber,
+    expand_name,
+    find_choices,
+    find_codes,
+    find_lists,
+    find_numbers,
+    find_quoted,
+)
+from toolmason.models.lexical.similarity import extract_stems, get_properties, stem
+from toolmason_local.grammars import limit_lengths, make_choice_grammar, make_phrase_grammar, make_phrase_list_grammar
+from toolmason_local.smallest_values import NO_VALUE, find_smallest, is_valid, resolve, with_definitions
 from toolmason_local.writer import GenerationLimits, TextGenerator, escape_special_tokens
 
 _EXAMPLES: Final = """\
@@ -47,7 +55,8 @@ def fill_arguments(writer: TextGenerator, tool: ToolDefinition, text: str) -> di
     A value that the model fails to write is replaced like one that does not fit.
     """
     schema, text = tool.input_schema, text[-_MAX_TEXT_CHARS:]
-    header = f"Function: {escape_special_tokens(tool.name)}: {_shorten_note(tool.description)}\nRequest: {escape_special_tokens(text)}\n"
+    function = f"Function: {escape_special_tokens(tool.name)}: {_shorten_note(tool.description)}"
+    header = f"{function}\nRequest: {escape_special_tokens(text)}\n"
     form = _ArgumentForm(writer, schema, text, _EXAMPLES + header, find_numbers(text), find_lists(text))
     values = form.fill_object(schema, 0)
     if is_valid(values, schema):
@@ -128,7 +137,11 @@ class _ArgumentForm:
             return part["const"]
         if isinstance(choices := part.get("enum"), list) and choices:
             named = find_choices(self.text, choices)
-            return named[0] if len(named) == 1 else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar(named or choices)))
+            return (
+                named[0]
+                if len(named) == 1
+                else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar(named or choices)))
+            )
         kind = part.get("type")
         if kind in ("integer", "number"):
             return self.find_number(name, part, is_integer=kind == "integer")
@@ -145,7 +158,9 @@ class _ArgumentForm:
 
     def find_number(self, name: str, part: Mapping[str, Any], *, is_integer: bool) -> Any:
         usable = [
-            found for found in self.numbers if is_valid(_to_number(found), part) and (found.value.is_integer() or not is_integer)
+            found
+            for found in self.numbers
+            if is_valid(_to_number(found), part) and (found.value.is_integer() or not is_integer)
         ]
         if not usable:
             return part["default"] if "default" in part else self.ask_with_schema(name, part)
@@ -172,14 +187,20 @@ class _ArgumentForm:
         name_stems = set(extract_stems(name))
         if name_stems and name_stems <= self.text_stems:
             return True
-        return part["default"] if "default" in part else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar([True, False])))
+        return (
+            part["default"]
+            if "default" in part
+            else self.ask_model(name, part, GenerationLimits(grammar=make_choice_grammar([True, False])))
+        )
 
     def find_string(self, name: str, part: Mapping[str, Any], *, is_only_string: bool) -> Any:
         marked = find_quoted(self.text) or find_codes(self.text)
         if is_only_string and len(marked) == 1 and is_valid(marked[0], part):
             self.remaining_text = self.remaining_text.replace(marked[0], " ", 1)
             return marked[0]
-        grammar = make_phrase_grammar(escape_special_tokens(self.remaining_text)) or make_phrase_grammar(escape_special_tokens(self.text))
+        grammar = make_phrase_grammar(escape_special_tokens(self.remaining_text)) or make_phrase_grammar(
+            escape_special_tokens(self.text)
+        )
         value = NO_VALUE if grammar is None else self.ask_model(name, part, GenerationLimits(grammar=grammar))
         if not isinstance(value, str):
             return self.ask_with_schema(name, part)
@@ -206,7 +227,9 @@ class _ArgumentForm:
 
     def ask_with_schema(self, name: str, part: Mapping[str, Any]) -> Any:
         """Return whatever the model writes under the schema."""
-        return self.ask_model(name, part, GenerationLimits(schema=limit_lengths(with_definitions(part, self.root)), max_tokens=128))
+        return self.ask_model(
+            name, part, GenerationLimits(schema=limit_lengths(with_definitions(part, self.root)), max_tokens=128)
+        )
 
     def ask_model(self, name: str, part: Mapping[str, Any], limits: GenerationLimits) -> Any:
         try:

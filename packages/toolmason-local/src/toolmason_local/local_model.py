@@ -32,7 +32,7 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
-from toolmason_local.choose_tool import filter_allowed, choose_tool
+from toolmason_local.choose_tool import choose_tool, filter_allowed
 from toolmason_local.engine import LlamaSession, get_engine
 from toolmason_local.fill_arguments import fill_arguments
 from toolmason_local.smallest_values import is_valid
@@ -100,7 +100,9 @@ class LocalModel:
             queue.put_nowait(None)
 
         engine = get_engine(self.path)
-        future = loop.run_in_executor(engine.thread, lambda: self._run_turn(request, engine.start_session(cancelled.is_set), emit_text))
+        future = loop.run_in_executor(
+            engine.thread, lambda: self._run_turn(request, engine.start_session(cancelled.is_set), emit_text)
+        )
         future.add_done_callback(on_done)
         try:
             while (event := await queue.get()) is not None:
@@ -127,7 +129,9 @@ class LocalModel:
             (tool for tool in tools if tool.name == _FIND_TOOLS and is_valid({"query": text}, tool.input_schema)), None
         )
         useful = [tool for tool in tools if tool is not search_tool]
-        tool = _choose_tool(writer, text, useful, request.messages, required=required) or (None if searched else search_tool)
+        tool = _choose_tool(writer, text, useful, request.messages, required=required) or (
+            None if searched else search_tool
+        )
         if tool is None:
             return _generate_reply(request, writer, on_text)
         arguments: Any = {"query": text} if tool is search_tool else fill_arguments(writer, tool, text)
@@ -174,7 +178,9 @@ def _generate_reply(request: ModelRequest, writer: LlamaSession, on_text: OnText
 
 def _format_conversation(messages: Sequence[Message]) -> str:
     system = next((message.text for message in messages if message.role == "system"), _SYSTEM)
-    turns = [_format_message(message.role, message.text) for message in messages if message.role != "system" and message.text]
+    turns = [
+        _format_message(message.role, message.text) for message in messages if message.role != "system" and message.text
+    ]
     history = ""
     for turn in reversed(turns):
         if len(history) + len(turn) > _MAX_TALK_CHARS:

@@ -29,7 +29,10 @@ def resolve(given: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     part: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     for _ in range(_MAX_DEPTH):
         if isinstance(reference := part.get("$ref"), str):
-            part = {**_resolve_reference(reference, root), **{key: part[key] for key in ("description", "default") if key in part}}
+            part = {
+                **_resolve_reference(reference, root),
+                **{key: part[key] for key in ("description", "default") if key in part},
+            }
             continue
         branches = part.get("anyOf") or part.get("oneOf")
         if not isinstance(branches, list) or "type" in part:
@@ -74,7 +77,11 @@ def _list_candidates(part: Mapping[str, Any], root: Mapping[str, Any], depth: in
     kind = part.get("type")
     if kind == "string":
         min_length = part.get("minLength", 0)
-        candidates += ["", "x" * (min_length if isinstance(min_length, int) and min_length < _MAX_TEXT_CHARS else 1), *_FORMAT_EXAMPLES]
+        candidates += [
+            "",
+            "x" * (min_length if isinstance(min_length, int) and min_length < _MAX_TEXT_CHARS else 1),
+            *_FORMAT_EXAMPLES,
+        ]
     elif kind in ("integer", "number"):
         candidates += [0, 1, *_list_numbers_near_bounds(part)]
     elif kind == "array":

@@ -31,7 +31,9 @@ class GenerationLimits:
 class TextGenerator(Protocol):
     """A small language model: it goes on with a text, and tells how likely a text is."""
 
-    def generate(self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None) -> Completion:
+    def generate(
+        self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
+    ) -> Completion:
         """Go on with a prompt; `told` gets each piece as it comes.
 
         Raises:

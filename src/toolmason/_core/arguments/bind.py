@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
-from toolmason._core.arguments.problems import count_problems, get_details, reject, describe_value, make_problems
+from toolmason._core.arguments.problems import count_problems, describe_value, get_details, make_problems, reject
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.values.policy import EngineSettings
@@ -37,7 +37,10 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     What does not depend on the call is worked out here, once: this is the hottest path there is.
     """
     validate, validate_strict = inputs.validate_json, inputs.validate_strict
-    needs_bounds_check, has_decimals = inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers, inputs.has_decimals
+    needs_bounds_check, has_decimals = (
+        inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers,
+        inputs.has_decimals,
+    )
     max_bytes, max_search_bytes = settings.argument_bytes, settings.duplicate_key_bytes
 
     def bind(raw: Arguments) -> Bound:
@@ -78,7 +81,9 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
         try:
             return bind(str(raw, "utf-8"))
         except UnicodeDecodeError as error:
-            reject(tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes")
+            reject(
+                tool, "$", f"the arguments are not UTF-8: byte {error.start} is {error.reason}", "UTF-8 text", "bytes"
+            )
     try:
         mapping: dict[str, Any] = dict(raw or {})
     except (TypeError, ValueError):
@@ -109,7 +114,11 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
         message = f"the arguments are over the limit argument_bytes of {settings.argument_bytes}"
         reject(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
     max_depth = settings.json_depth
-    if inputs.unbounded_depth and raw.count("[") + raw.count("{") > max_depth and measure_nesting(raw, max_depth) > max_depth:
+    if (
+        inputs.unbounded_depth
+        and raw.count("[") + raw.count("{") > max_depth
+        and measure_nesting(raw, max_depth) > max_depth
+    ):
         message = f"the arguments are nested deeper than the limit json_depth of {max_depth}"
         reject(tool, "$", message, f"at most {max_depth} levels", "more")
     if inputs.has_fixed_numbers and ("true" in raw or "false" in raw):
@@ -137,7 +146,8 @@ def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
     repairer.repair(data, inputs.schema)
     if repairer.boolean_paths:
         problems = [
-            ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean") for path in repairer.boolean_paths
+            ArgumentProblem(path, "a boolean is not a number", "one of the values", "boolean")
+            for path in repairer.boolean_paths
         ]
         raise InvalidArguments(problems, tool=tool)
 
@@ -317,7 +327,8 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
     if isinstance(data, str) and data.lstrip().startswith("{"):
         hint_text = "; this is a JSON text inside a JSON text: send the object itself"
     raise InvalidArguments(
-        [ArgumentProblem("$", f"the arguments must be a JSON object{hint_text}", "object", describe_value(data))], tool=tool
+        [ArgumentProblem("$", f"the arguments must be a JSON object{hint_text}", "object", describe_value(data))],
+        tool=tool,
     )
 
 

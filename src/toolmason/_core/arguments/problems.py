@@ -51,7 +51,9 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
         first = problems_by_path.setdefault(problem.path, problem)
         if first is not problem and problem.expected not in first.expected.split(" or "):
             expected = f"{first.expected} or {problem.expected}"
-            problems_by_path[problem.path] = ArgumentProblem(problem.path, f"expected {expected}", expected, problem.got)
+            problems_by_path[problem.path] = ArgumentProblem(
+                problem.path, f"expected {expected}", expected, problem.got
+            )
     return list(problems_by_path.values())
 
 

@@ -92,12 +92,17 @@ class ArgumentRepairer:
     def _repair_object(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         properties = schema.get("properties", {})
         additional = schema.get("additionalProperties")
-        return {key: self.repair(item, properties.get(key, additional), f"{path}.{key}", depth + 1) for key, item in value.items()}
+        return {
+            key: self.repair(item, properties.get(key, additional), f"{path}.{key}", depth + 1)
+            for key, item in value.items()
+        }
 
     def _repair_array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
         prefix_items, other_items = schema.get("prefixItems", ()), schema.get("items")
         return [
-            self.repair(item, prefix_items[index] if index < len(prefix_items) else other_items, f"{path}[{index}]", depth + 1)
+            self.repair(
+                item, prefix_items[index] if index < len(prefix_items) else other_items, f"{path}[{index}]", depth + 1
+            )
             for index, item in enumerate(value)
         ]
 

@@ -23,19 +23,28 @@ from toolmason._core.call.approval import (
     MAX_EDIT_ROUNDS,
     Allow,
     ApprovalRequest,
+    ApprovalVerdict,
     Decision,
     Deny,
-    ApprovalVerdict,
-    request_verdict,
     get_identity,
-    needs_approval,
     make_preview,
+    needs_approval,
+    request_verdict,
     rule_requires_approval,
 )
 from toolmason._core.call.failures import make_error_fields
 from toolmason._core.call.held_slots import HeldSlots, Stop
 from toolmason._core.call.limits import RateLimiter, RunState, fingerprint, to_json_like
-from toolmason._core.call.pipeline import CLOCK_SLACK, CallOptions, CallRunner, read_iterator, run_attempts, make_failure, make_reporter, make_bind_failure
+from toolmason._core.call.pipeline import (
+    CLOCK_SLACK,
+    CallOptions,
+    CallRunner,
+    make_bind_failure,
+    make_failure,
+    make_reporter,
+    read_iterator,
+    run_attempts,
+)
 from toolmason._core.call.render import NeedsIteration
 from toolmason._core.call.route import Route, cap_timeout
 from toolmason._core.call.shared_state import Middleware, NextCall, SharedCallState
@@ -111,14 +120,20 @@ class Pipeline:
         try:
             values, repairs = self.route.bind(call.arguments)
         except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-            return self._make_result(call, make_bind_failure(self.route, error, self.call_options), started, replace(state, attempt=0))
+            return self._make_result(
+                call, make_bind_failure(self.route, error, self.call_options), started, replace(state, attempt=0)
+            )
         try:
             call, values = await self._admit(call, values)
         except _ReturnNow as return_now:
             return return_now.result
         except BaseException as error:  # noqa: BLE001 - rules, approvers and validators are foreign code
             is_call_error = isinstance(error, ToolCallError)
-            fields = make_error_fields(error, self.route.on_error) if is_call_error else make_failure(self.route, error, self.call_options)  # type: ignore[arg-type]
+            fields = (
+                make_error_fields(error, self.route.on_error)
+                if is_call_error
+                else make_failure(self.route, error, self.call_options)
+            )  # type: ignore[arg-type]
             return self._make_result(call, fields, started, replace(state, attempt=0))
         try:
             fields = await self._run_with_slots(set_call(state, call), call, values)
@@ -175,7 +190,9 @@ class Pipeline:
             call, arguments = replace(call, arguments=edited), get_effective_arguments(self.route, edited)
             if is_signed or is_unchanged:
                 return call, values
-        raise ApprovalDenied(self.route.name, f"its arguments were edited {MAX_EDIT_ROUNDS} times and still need approval")
+        raise ApprovalDenied(
+            self.route.name, f"its arguments were edited {MAX_EDIT_ROUNDS} times and still need approval"
+        )
 
     async def _get_verdict(
         self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
@@ -200,18 +217,28 @@ class Pipeline:
         signed_request = self.shared.signer.sign_request(request)
         if self.shared.approver is None:
             raise ApprovalRequired(self.route.name, signed_request)
-        remaining = None if self.call_options.batch_deadline is None else max(0.0, self.call_options.batch_deadline - monotonic())
+        remaining = (
+            None
+            if self.call_options.batch_deadline is None
+            else max(0.0, self.call_options.batch_deadline - monotonic())
+        )
         try:
             async with asyncio.timeout(remaining):
                 return await request_verdict(self.shared.approver, signed_request), False
         except TimeoutError:
-            raise ToolTimeout(self.route.name, self.call_options.batch_timeout, limit=self.call_options.limit_name) from None
+            raise ToolTimeout(
+                self.route.name, self.call_options.batch_timeout, limit=self.call_options.limit_name
+            ) from None
 
     # --- running in turn -------------------------------------------------------------------
 
     async def _run_with_slots(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
         route, call_options = self.route, self._get_options_within_run()
-        seconds = route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, self.shared.settings)
+        seconds = (
+            route.timeout
+            if call_options.timeout is INHERIT
+            else cap_timeout(call_options.timeout, self.shared.settings)
+        )
         started = monotonic()
         async with HeldSlots(route, self.shared, values, call_options, seconds):
             if self.run is not None and self.run.cancelled:
@@ -234,7 +261,9 @@ class Pipeline:
     def _make_timeout_error(self, call_options: CallOptions, seconds: float | None) -> ToolTimeout:
         retryable = self.route.tool.options.is_repeatable
         if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
-            return ToolTimeout(self.route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable)
+            return ToolTimeout(
+                self.route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable
+            )
         return ToolTimeout(self.route.name, seconds or 0.0, retryable=retryable)
 
     def _get_options_within_run(self) -> CallOptions:
@@ -246,7 +275,12 @@ class Pipeline:
         deadline = monotonic() + remaining
         if self.call_options.batch_deadline is not None and self.call_options.batch_deadline <= deadline:
             return self.call_options
-        return replace(self.call_options, batch_deadline=deadline, batch_timeout=self.run.limits.seconds or 0.0, limit_name="run timeout")
+        return replace(
+            self.call_options,
+            batch_deadline=deadline,
+            batch_timeout=self.run.limits.seconds or 0.0,
+            limit_name="run timeout",
+        )
 
     async def _notify_listener(
         self, call: ToolCall, values: dict[str, Any], call_options: CallOptions, seconds: float | None, started: float
@@ -311,10 +345,14 @@ def run_call(
     if len(hooks) != 1 or runner is None or call_options.batch_deadline is not None or type(call.arguments) is not str:
         return Pipeline(route, shared, run, call_options).execute(call)
     # One hook around the short way is what most have: it needs nothing to be kept.
-    return _call_hook(hooks[0], lambda given: runner(given.id, given.arguments, call_options), call, route, call_options)
+    return _call_hook(
+        hooks[0], lambda given: runner(given.id, given.arguments, call_options), call, route, call_options
+    )
 
 
-async def _call_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route: Route, call_options: CallOptions) -> ToolResult:
+async def _call_hook(
+    hook: Middleware, call_next: NextCall, call: ToolCall, route: Route, call_options: CallOptions
+) -> ToolResult:
     """Run a call through a hook; whatever that does, a result comes of it."""
     try:
         result: Any = await hook(call, call_next)

@@ -44,7 +44,9 @@ def format_arguments(arguments: Mapping[str, Any]) -> str:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_format_scalar(str(key))}: {_format_value(item)}" for key, item in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_format_scalar(str(key))}: {_format_value(item)}" for key, item in value.items()) + "}"
+        )
     if isinstance(value, list | tuple):
         items = [_format_value(item) for item in value[:_MAX_ITEMS]]
         if len(value) > _MAX_ITEMS:

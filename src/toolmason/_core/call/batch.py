@@ -61,7 +61,9 @@ def is_barrier(route: Route | ToolCallError) -> bool:
 class Batch:
     """The calls of one turn, their results in call order, and how many run at once."""
 
-    def __init__(self, calls: Sequence[ToolCall], results: list[ToolResult], max_parallel: int, seconds: float | None) -> None:
+    def __init__(
+        self, calls: Sequence[ToolCall], results: list[ToolResult], max_parallel: int, seconds: float | None
+    ) -> None:
         self.calls = calls
         self.results = results
         """Where the results go; complete when the batch ends, also when it was cancelled."""

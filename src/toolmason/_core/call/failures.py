@@ -54,7 +54,12 @@ def make_error_fields(error: ToolCallError, policy: OnError) -> dict[str, Any]:
         return {"error": error, "text": to_json(_redact(error)).decode(), **_get_extra_fields(error)}
     replacement = policy(error)
     if isinstance(replacement, ToolResult):
-        return {"error": replacement.error, "text": replacement.text, "content": replacement.content, "value": replacement.value}
+        return {
+            "error": replacement.error,
+            "text": replacement.text,
+            "content": replacement.content,
+            "value": replacement.value,
+        }
     return {"error": error, "text": str(replacement) or NO_OUTPUT}
 
 
@@ -75,6 +80,8 @@ def _redact(error: ToolCallError) -> dict[str, Any]:
         error_id = os.urandom(6).hex()
         _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
         retry_hint = "Trying again may help." if error.retryable else "Trying again will not help."
-        error_form["error"]["message"] = f"{error.tool} failed because of an internal error. {retry_hint} Error id: {error_id}."
+        error_form["error"]["message"] = (
+            f"{error.tool} failed because of an internal error. {retry_hint} Error id: {error_id}."
+        )
         error_form["error"]["id"] = error_id
     return error_form

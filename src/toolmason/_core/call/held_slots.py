@@ -16,7 +16,7 @@ from toolmason._core.call.limits import fingerprint
 from toolmason._core.call.pipeline import CLOCK_SLACK, CallOptions
 from toolmason._core.call.route import Route
 from toolmason._core.call.shared_state import SharedCallState
-from toolmason._core.run.slots import Semaphore, KeyedLock
+from toolmason._core.run.slots import KeyedLock, Semaphore
 from toolmason.errors import ToolCallError, ToolTimeout
 
 _held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_turns_held", default=frozenset())
@@ -39,9 +39,20 @@ class HeldSlots:
     """The turns of one call, while it runs."""
 
     def __init__(
-        self, route: Route, shared: SharedCallState, values: Mapping[str, Any], call_options: CallOptions, seconds: float | None
+        self,
+        route: Route,
+        shared: SharedCallState,
+        values: Mapping[str, Any],
+        call_options: CallOptions,
+        seconds: float | None,
     ) -> None:
-        self.route, self.shared, self.values, self.call_options, self.seconds = route, shared, values, call_options, seconds
+        self.route, self.shared, self.values, self.call_options, self.seconds = (
+            route,
+            shared,
+            values,
+            call_options,
+            seconds,
+        )
         self.acquired: list[Semaphore | KeyedLock] = []
         self.token: Token[frozenset[Hashable]] | None = None
 

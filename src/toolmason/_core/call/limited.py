@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.approval import rule_requires_approval
-from toolmason._core.call.held_slots import get_held, set_held, reset_held
+from toolmason._core.call.held_slots import get_held, reset_held, set_held
 from toolmason._core.call.limits import RateLimiter, make_max_calls_error
 from toolmason._core.call.pipeline import CallOptions, CallRunner, make_runner
 from toolmason._core.call.route import Route
@@ -34,7 +34,11 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
     async def run_limited(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         already_held = get_held()
         # A tool that calls another holds its turn already; waiting for it would be for ever.
-        needed = tuple(semaphore for semaphore in semaphores if semaphore not in already_held) if already_held else semaphores
+        needed = (
+            tuple(semaphore for semaphore in semaphores if semaphore not in already_held)
+            if already_held
+            else semaphores
+        )
         if call_options.batch_deadline is not None or call_options.retry is not INHERIT or not _try_acquire_all(needed):
             return await full_runner(call_id, arguments, call_options)
         token = set_held(already_held | own_semaphores if already_held else own_semaphores)
@@ -51,7 +55,12 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
 
     async def run_with_one_semaphore(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         # One limit, and a turn that is free, is what most calls find.
-        if get_held() or call_options.batch_deadline is not None or call_options.retry is not INHERIT or not try_acquire():
+        if (
+            get_held()
+            or call_options.batch_deadline is not None
+            or call_options.retry is not INHERIT
+            or not try_acquire()
+        ):
             return await run_limited(call_id, arguments, call_options)
         token = set_held(own_semaphores)
         try:
@@ -76,7 +85,11 @@ def _try_acquire_all(semaphores: tuple[Semaphore, ...]) -> bool:
 def _get_semaphores(route: Route, shared: SharedCallState) -> tuple[Semaphore, ...]:
     tool_limit = route.tool.options.max_concurrency
     semaphores = [] if tool_limit is None else [shared.get_semaphore(id(route.tool.root), tool_limit)]
-    return (*semaphores, shared.get_semaphore(0, shared.max_concurrency)) if shared.max_concurrency is not None else tuple(semaphores)
+    return (
+        (*semaphores, shared.get_semaphore(0, shared.max_concurrency))
+        if shared.max_concurrency is not None
+        else tuple(semaphores)
+    )
 
 
 def _with_counting(route: Route, shared: SharedCallState) -> Route:

@@ -161,7 +161,9 @@ class RunState:
                 return None
             repeat.times += 1
             if repeat.times > REPEATS_BEFORE_REFUSED:
-                raise LimitExceeded(tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the answer that you have.")
+                raise LimitExceeded(
+                    tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the answer that you have."
+                )
             return repeat.result
 
     def record_result(self, key: str, result: ToolResult) -> int:

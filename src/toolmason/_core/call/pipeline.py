@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic_core import to_json
 
-from toolmason._core.call.failures import to_call_error, make_error_fields
+from toolmason._core.call.failures import make_error_fields, to_call_error
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NeedsIteration, read_items
 from toolmason._core.call.route import Route, cap_timeout
@@ -30,10 +30,10 @@ from toolmason._core.run.execute import (
     DeadlinePassed,
     RaisedInThread,
     ThreadAbandoned,
-    run_in_thread,
     await_task,
-    run_attempt,
     await_with_timeout,
+    run_attempt,
+    run_in_thread,
 )
 from toolmason._core.run.progress import OnProgress, Reporter
 from toolmason._core.values.policy import INHERIT, Inherit, Retry, Timeout
@@ -86,11 +86,20 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
             fields = make_bind_failure(route, error, call_options)
         else:
             try:
-                if function is None or not is_plain or call_options.batch_deadline is not None or call_options.retry is not INHERIT:
-                    state = CallState(ToolCall(call_id, name, arguments), report=make_reporter(call_options, call_id, route))
+                if (
+                    function is None
+                    or not is_plain
+                    or call_options.batch_deadline is not None
+                    or call_options.retry is not INHERIT
+                ):
+                    state = CallState(
+                        ToolCall(call_id, name, arguments), report=make_reporter(call_options, call_id, route)
+                    )
                     value, values = await run_attempts(route, values, call_options, state)
                 elif runs_on == "thread":
-                    value = await _run_plain_in_thread(route, values, default_timeout if call_options.timeout is INHERIT else call_options.timeout)
+                    value = await _run_plain_in_thread(
+                        route, values, default_timeout if call_options.timeout is INHERIT else call_options.timeout
+                    )
                 else:
                     value = function(**values)
                     if is_async or hasattr(value, "__await__"):
@@ -100,7 +109,9 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
                         else:
                             task, value, failure = eager_task.start(value, get_running_loop())
                             if task is not None:
-                                value = await await_task(task, cap_timeout(seconds, route.policy.settings), *route.cancel_grace)
+                                value = await await_task(
+                                    task, cap_timeout(seconds, route.policy.settings), *route.cancel_grace
+                                )
                             elif failure is not None:
                                 raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
                 try:
@@ -135,7 +146,9 @@ async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: fl
     """Run a plain function in a thread; what it needs to know is all in its values."""
     settings, function = route.policy.settings, cast("Callable[..., Any]", route.plain_function)
     try:
-        value = await run_in_thread(partial(function, **values), cap_timeout(seconds, settings), settings, get_running_loop())
+        value = await run_in_thread(
+            partial(function, **values), cap_timeout(seconds, settings), settings, get_running_loop()
+        )
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
     return await await_with_timeout(value, seconds, *route.cancel_grace) if hasattr(value, "__await__") else value
@@ -146,7 +159,9 @@ async def read_iterator(route: Route, value: Any, call_options: CallOptions) -> 
     settings = route.policy.settings
     seconds = _get_attempt_timeout(route, call_options)
     try:
-        items: list[Any] = await run_in_thread(partial(read_items, route.name, value), seconds, settings, get_running_loop())
+        items: list[Any] = await run_in_thread(
+            partial(read_items, route.name, value), seconds, settings, get_running_loop()
+        )
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
     return items
@@ -164,7 +179,9 @@ def _log_call(route: Route, call_id: str, fields: dict[str, Any]) -> None:
     _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
 
 
-async def run_attempts(route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState) -> tuple[Any, dict[str, Any]]:
+async def run_attempts(
+    route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState
+) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or no attempt is left; return its value and what it was called with."""
     tool, settings = route.tool, route.policy.settings
     retry = route.retry if isinstance(call_options.retry, Inherit) else call_options.retry
@@ -178,7 +195,9 @@ async def run_attempts(route: Route, values: dict[str, Any], call_options: CallO
             values, _ = route.bind(state.call.arguments if state.call is not None else None)
         complete_values = tool.fill(dict(values), attempt_context)
         try:
-            value = await run_attempt(Attempt(tool, complete_values, attempt_context, attempt_state, settings, seconds, route.runs_on))
+            value = await run_attempt(
+                Attempt(tool, complete_values, attempt_context, attempt_state, settings, seconds, route.runs_on)
+            )
         except Exception as error:
             if retry is None or state.attempt >= retry.attempts or not _should_retry(error, retry):
                 raise
@@ -194,7 +213,9 @@ async def run_attempts(route: Route, values: dict[str, Any], call_options: CallO
 
 def _get_attempt_timeout(route: Route, call_options: CallOptions) -> float | None:
     """Return how long an attempt may take: its own time-out, within what is left of its batch."""
-    own_timeout = route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, route.policy.settings)
+    own_timeout = (
+        route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, route.policy.settings)
+    )
     if call_options.batch_deadline is None:
         return own_timeout
     remaining = max(0.0, call_options.batch_deadline - monotonic())

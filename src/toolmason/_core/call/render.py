@@ -102,9 +102,7 @@ def _make_serializer(output: TypeSchema) -> Callable[[Any], bytes]:
 def _get_structured_shape(tool: Tool) -> str | None:
     if tool.definition.output_schema is None:
         return None
-    return (
-        "json" if tool.output is None or resolve_root(tool.output.schema).get("type") == "object" else "wrapped json"
-    )
+    return "json" if tool.output is None or resolve_root(tool.output.schema).get("type") == "object" else "wrapped json"
 
 
 def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +144,11 @@ def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str,
             tool.output.validator.validate_python(value, strict=True)
         except ValidationError:
             return None
-    text = expand(value, {name: values[name] for name in tool.substitutable if name in values}) if tool.substitutable else value
+    text = (
+        expand(value, {name: values[name] for name in tool.substitutable if name in values})
+        if tool.substitutable
+        else value
+    )
     check_text(tool, text)
     shape = "wrapped text" if tool.definition.output_schema is not None else None
     fields: dict[str, Any] = {"text": text or NO_OUTPUT, "structured_from": shape}

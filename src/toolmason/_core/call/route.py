@@ -16,11 +16,11 @@ from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.values.policy import (
+    EngineSettings,
     Inherit,
     OnError,
     Retry,
     RunsOn,
-    EngineSettings,
     Timeout,
 )
 from toolmason._core.values.results import Arguments, ToolResult

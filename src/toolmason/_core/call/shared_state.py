@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolmason._core.call.approval import Approver, ApprovalSigner, ApprovalRule, rule_requires_approval
+from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, rule_requires_approval
 from toolmason._core.call.limits import RateLimiter, RunState
 from toolmason._core.call.route import Route
 from toolmason._core.run.slots import KeyedLocks, Semaphore
-from toolmason._core.values.policy import INHERIT, Inherit, Limits, EngineSettings
+from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Limits
 from toolmason._core.values.results import ToolCall, ToolResult
 
 NextCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

@@ -69,7 +69,10 @@ class AugmentedTool(RenamedTool):
         own = {name: value for name, value in values.items() if name not in self.extra_names}
         problems: list[ValueError] = []
         validated: list[Any] = []
-        for validate, part in ((self.extra_schema.validator.validate_json, extra), (self.tool.inputs.validate_json, own)):
+        for validate, part in (
+            (self.extra_schema.validator.validate_json, extra),
+            (self.tool.inputs.validate_json, own),
+        ):
             try:
                 validated.append(validate(to_json(part), **options))
             except ValueError as error:
@@ -152,4 +155,4 @@ def make_augmenter(model: Any, on_arguments: ArgumentsCallback | None, *, keep: 
     return augment
 
 
-__all__ = ["AugmentedTool", "AugmentedCall", "ArgumentsCallback", "make_augmenter"]
+__all__ = ["ArgumentsCallback", "AugmentedCall", "AugmentedTool", "make_augmenter"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from toolmason._core.catalog.discovery import has_members, find_prompts, find_resources, tools_from
+from toolmason._core.catalog.discovery import find_prompts, find_resources, has_members, tools_from
 from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource

@@ -38,7 +38,9 @@ def tools_from(source: Any) -> list[Tool]:
     """
     tools = [make_member_tool(item, declaration) for item, declaration in _iter_members(source, "tool")]
     if not tools:
-        raise DefinitionError(f"No @tool found on {_describe_source(source)}. Decorate a function or method with `@tool`.")
+        raise DefinitionError(
+            f"No @tool found on {_describe_source(source)}. Decorate a function or method with `@tool`."
+        )
     return tools
 
 

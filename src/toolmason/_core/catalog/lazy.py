@@ -48,7 +48,9 @@ class LazyTool(Tool):
     get_argument: Any = _Loaded()
     picklable_call: Any = _Loaded()
 
-    def __init__(self, definition: ToolDefinition, options: ToolOptions, place: str, loader: Callable[[], Tool]) -> None:
+    def __init__(
+        self, definition: ToolDefinition, options: ToolOptions, place: str, loader: Callable[[], Tool]
+    ) -> None:
         self.definition, self.options = definition, options
         self.place, self.loader = place, loader
 

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from toolmason._core.config import keys
 from toolmason._core.config.keys import WebSearchSettings
-from toolmason._core.config.layers import ConfigEntries, ConfigEntry, read_mapping, read_environment, read_config_file, has_toml_table
+from toolmason._core.config.layers import (
+    ConfigEntries,
+    ConfigEntry,
+    has_toml_table,
+    read_config_file,
+    read_environment,
+    read_mapping,
+)
 from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
 from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import ConfigError
@@ -183,7 +190,9 @@ class Config(Mapping[str, Any]):
 
 def _find_files(folder: Path) -> list[Path]:
     settings, project, properties = (folder / name for name in FILE_NAMES)
-    toml_files = [settings] if settings.is_file() else [project] if project.is_file() and has_toml_table(project) else []
+    toml_files = (
+        [settings] if settings.is_file() else [project] if project.is_file() and has_toml_table(project) else []
+    )
     return [*toml_files, *([properties] if properties.is_file() else [])]
 
 

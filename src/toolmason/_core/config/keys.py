@@ -184,7 +184,9 @@ def _read_text_group(entries: ConfigEntries, group: str, known: Iterable[str]) -
 def _unknown_key_error(entry: ConfigEntry, name: str, known: Iterable[str]) -> ConfigError:
     group = entry.key.rpartition(".")[0] or entry.key
     known_keys = ", ".join(f"{group}.{word}" for word in known)
-    return ConfigError(f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} There are: {known_keys}.")
+    return ConfigError(
+        f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} There are: {known_keys}."
+    )
 
 
 def _suggest_key(name: str, known: Iterable[str]) -> str:

@@ -42,7 +42,9 @@ class ConfigEntries:
         for layer in layers:
             for entry in layer:
                 folded = entry.key.casefold()
-                merged_entries[folded] = entry._replace(key=merged_entries[folded].key) if folded in merged_entries else entry
+                merged_entries[folded] = (
+                    entry._replace(key=merged_entries[folded].key) if folded in merged_entries else entry
+                )
         return cls(merged_entries)
 
     def find(self, key: str) -> ConfigEntry | None:

@@ -111,13 +111,17 @@ def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) 
     if not name.strip():
         raise ConfigError(f"{location} has no name. Give it one.")
     if not isinstance(entry, Mapping):
-        raise ConfigError(f"{location} is a {_describe_type(entry)}, not an object. Write {{…}} with a command or a url.")
+        raise ConfigError(
+            f"{location} is a {_describe_type(entry)}, not an object. Write {{…}} with a command or a url."
+        )
     if entry.get("disabled") is True:
         return None
     if ("command" in entry) == ("url" in entry):
         raise ConfigError(f"{location} needs a command or a url, and not both.{_suggest_field(entry)}")
     reader = _ServerFieldReader(location, environ)
-    values: dict[str, Any] = {key: reader.read_text(key, entry[key]) for key in ("command", "url", "cwd") if key in entry}
+    values: dict[str, Any] = {
+        key: reader.read_text(key, entry[key]) for key in ("command", "url", "cwd") if key in entry
+    }
     values |= {key: reader.read_mapping(key, entry[key]) for key in ("env", "headers") if key in entry}
     if isinstance(entry.get("description"), str):
         values["description"] = entry["description"]

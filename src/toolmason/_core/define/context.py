@@ -227,7 +227,11 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
         call_fields = {"call_id": self._call.id, "tool": self._call.name}
         client = self._values.get(CLIENT_KEY)
-        return logging.LoggerAdapter(logger, call_fields) if client is None else _ForwardingLogger(logger, call_fields, client.on_log)
+        return (
+            logging.LoggerAdapter(logger, call_fields)
+            if client is None
+            else _ForwardingLogger(logger, call_fields, client.on_log)
+        )
 
     @property
     def client(self) -> Client:

@@ -168,7 +168,9 @@ def make_declaration(keywords: Mapping[str, Any]) -> Declaration:
     """Return the declaration that `@tool(**words)` leaves."""
     declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if key in keywords}
     if declaration_fields.get("name") is not None and not str(declaration_fields["name"]).strip():
-        raise DefinitionError(f"name={declaration_fields['name']!r}: give a name, or leave it out to use the function's.")
+        raise DefinitionError(
+            f"name={declaration_fields['name']!r}: give a name, or leave it out to use the function's."
+        )
     options = make_options({key: value for key, value in keywords.items() if key not in declaration_fields})
     return Declaration("tool", options=options, **declaration_fields)
 

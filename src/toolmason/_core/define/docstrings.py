@@ -67,7 +67,14 @@ def parse_docstring(doc: str | None) -> Docstring:
     text = _normalize(doc) if doc else ""
     lowered = text.lower()
     # Every form of section holds one of these; a loop over them costs three times as much.
-    if not ("args" in lowered or "argument" in lowered or "param" in lowered or ":arg" in lowered or ":k" in lowered or ":type" in lowered):
+    if not (
+        "args" in lowered
+        or "argument" in lowered
+        or "param" in lowered
+        or ":arg" in lowered
+        or ":k" in lowered
+        or ":type" in lowered
+    ):
         return Docstring(text, {})
     first, *others = text.split("\n")
     # The indent of the first line is not known: a title there may have lost the indent of its entries.

@@ -59,7 +59,9 @@ class _DecimalAdapter:
         number = core_schema.union_schema([core_schema.int_schema(), core_schema.float_schema(allow_inf_nan=False)])
         from_number = core_schema.no_info_after_validator_function(lambda value: Decimal(str(value)), number)
         to_string = core_schema.to_string_ser_schema()
-        return core_schema.json_or_python_schema(core_schema.chain_schema([from_number, decimal_schema]), decimal_schema, serialization=to_string)
+        return core_schema.json_or_python_schema(
+            core_schema.chain_schema([from_number, decimal_schema]), decimal_schema, serialization=to_string
+        )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         del schema

@@ -22,10 +22,10 @@ from toolmason._core.define.schema_nodes import (
     EnumNames,
     FieldSpec,
     TypeSchema,
-    admits_unbounded_depth,
     admits_nan,
-    resolve_root,
+    admits_unbounded_depth,
     iter_subschemas,
+    resolve_root,
 )
 from toolmason._core.define.signature import Parameter, Signature, describe_location
 from toolmason._core.values.definition import Extra, JsonSchema
@@ -83,7 +83,9 @@ class Inputs:
     @cached_property
     def has_fixed_numbers(self) -> bool:
         """Whether there is a fixed number that `True` or `False` is equal to."""
-        fixed_values = (item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const")))
+        fixed_values = (
+            item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const"))
+        )
         return any(type(item) in (int, float) and item in (0, 1) for item in fixed_values)
 
     @cached_property
@@ -173,13 +175,15 @@ def _check_labels(fn: Any, model_parameters: Sequence[Parameter]) -> None:
         other = labels.setdefault(parameter.label, parameter.name)
         if other != parameter.name:
             raise DefinitionError(
-                f"{describe_location(fn)}: parameters {other!r} and {parameter.name!r} are both called {parameter.label!r}. "
-                "Give each its own `Param(name=...)`."
+                f"{describe_location(fn)}: parameters {other!r} and {parameter.name!r} are both called "
+                f"{parameter.label!r}. Give each its own `Param(name=...)`."
             )
 
 
 def _check_defaults(fn: Any, model_parameters: Sequence[Parameter], compiled: TypeSchema) -> None:
-    defaults = {p.label: p.default for p in model_parameters if p.default not in (MISSING, None) and not p.param.template}
+    defaults = {
+        p.label: p.default for p in model_parameters if p.default not in (MISSING, None) and not p.param.template
+    }
     defaults.update({p.label: None for p in model_parameters if p.default is None and p.param.default is MISSING})
     if not defaults:
         return
@@ -194,8 +198,8 @@ def _check_defaults(fn: Any, model_parameters: Sequence[Parameter], compiled: Ty
                 label = problem["loc"][0]
                 fix = f"write `... | None = None`" if defaults[label] is None else "change the default or the type"  # noqa: F541
                 raise DefinitionError(
-                    f"{describe_location(fn)}: the default {defaults[label]!r} of parameter {label!r} does not fit its type: "
-                    f"{problem['msg']}. Either {fix}."
+                    f"{describe_location(fn)}: the default {defaults[label]!r} of parameter {label!r} does not fit "
+                    f"its type: {problem['msg']}. Either {fix}."
                 ) from error
 
 
@@ -220,16 +224,18 @@ def _dump_values(values: Mapping[str, Any]) -> bytes:
     return to_json(serializable)
 
 
-def _make_unsupported_type_error(fn: Any, model_parameters: Sequence[Parameter], error: UnsupportedType) -> UnsupportedType:
+def _make_unsupported_type_error(
+    fn: Any, model_parameters: Sequence[Parameter], error: UnsupportedType
+) -> UnsupportedType:
     """Find the parameter whose type has no schema, for the message."""
     for parameter in model_parameters:
         try:
             schema_compiler().compile_type(parameter.hint)
         except UnsupportedType as cause:
             return UnsupportedType(
-                f"{describe_location(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which has no JSON Schema "
-                f"({cause}). Use a supported type, write the schema with `Annotated[Any, Param(schema=...)]`, "
-                "or have the application fill it with `Inject`."
+                f"{describe_location(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which "
+                f"has no JSON Schema ({cause}). Use a supported type, write the schema with "
+                "`Annotated[Any, Param(schema=...)]`, or have the application fill it with `Inject`."
             )
     return UnsupportedType(f"{describe_location(fn)}: {error}")
 
@@ -300,7 +306,11 @@ def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Input
         return inputs.validate_python(value, **options)
 
     return replace(
-        inputs, schema=schema_inputs.schema, validate_json=validate_json, validate_python=validate_python, validate_strict=None
+        inputs,
+        schema=schema_inputs.schema,
+        validate_json=validate_json,
+        validate_python=validate_python,
+        validate_strict=None,
     )
 
 

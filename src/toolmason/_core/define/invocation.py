@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.placeholders import expand
-from toolmason._core.define.signature import Parameter, unwrap_function, is_safe_to_share
+from toolmason._core.define.signature import Parameter, is_safe_to_share, unwrap_function
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
 _STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
@@ -50,7 +50,12 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
     inner = unwrap_function(fn)
     positional_names = tuple(parameter.name for parameter in parameters if parameter.positional)
     call_function: Callable[[dict[str, Any]], Any] = (
-        (lambda values: fn(*(values[name] for name in positional_names), **{k: v for k, v in values.items() if k not in positional_names}))
+        (
+            lambda values: fn(
+                *(values[name] for name in positional_names),
+                **{k: v for k, v in values.items() if k not in positional_names},
+            )
+        )
         if positional_names
         else (lambda values: fn(**values))
     )
@@ -77,7 +82,12 @@ def make_defaults(
     defaults: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
     for p in model_parameters:
         if p.param.template:
-            defaults.append((p.name, _make_template_default(p, [other.name for other in model_parameters[: model_parameters.index(p)]])))
+            defaults.append(
+                (
+                    p.name,
+                    _make_template_default(p, [other.name for other in model_parameters[: model_parameters.index(p)]]),
+                )
+            )
         elif p.factory is not None and p.default is MISSING:
             defaults.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
         elif p.default is MISSING:
@@ -95,7 +105,9 @@ def _is_field_default(parameter: Parameter) -> bool:
     return any(hasattr(mark, "default_factory") for mark in getattr(parameter.hint, "__metadata__", ()))
 
 
-def _make_template_default(parameter: Parameter, earlier: Sequence[str]) -> Callable[[dict[str, Any], ToolContext[Any]], Any]:
+def _make_template_default(
+    parameter: Parameter, earlier: Sequence[str]
+) -> Callable[[dict[str, Any], ToolContext[Any]], Any]:
     hint, text = parameter.hint, parameter.default
 
     def expand_default(values: dict[str, Any], context: ToolContext[Any]) -> Any:

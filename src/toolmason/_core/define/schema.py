@@ -25,7 +25,7 @@ from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValid
 from typing_extensions import TypedDict
 
 from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs
-from toolmason._core.define.schema_nodes import EnumNames, FieldSpec, ExtraKeys, TypeSchema, iter_subschemas
+from toolmason._core.define.schema_nodes import EnumNames, ExtraKeys, FieldSpec, TypeSchema, iter_subschemas
 from toolmason.errors import UnsupportedType
 
 _SCHEMA_ERRORS = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
@@ -131,7 +131,9 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_item
         return plain_schema
     options = {} if extra_items is None else {"extra_items": extra_items}
     make_typed_dict: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
-    arguments_type = make_typed_dict("Arguments", {name: _annotate(name, spec) for name, spec in fields.items()}, **options)
+    arguments_type = make_typed_dict(
+        "Arguments", {name: _annotate(name, spec) for name, spec in fields.items()}, **options
+    )
     arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra}
     try:
         compiled = compile_type(arguments_type)
@@ -191,7 +193,12 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
         "additionalProperties": extra != "forbid",
     }
     try:
-        return TypeSchema(schema, SchemaValidator(full_schema), _SERIALIZER, validate_strict=SchemaValidator(lenient_schema).validate_json)
+        return TypeSchema(
+            schema,
+            SchemaValidator(full_schema),
+            _SERIALIZER,
+            validate_strict=SchemaValidator(lenient_schema).validate_json,
+        )
     except SchemaError:  # a pattern that only Python's engine knows
         return None
 
@@ -219,7 +226,12 @@ def _compile_plain_type(hint: Any, hint_text: str) -> tuple[CoreSchema, JsonSche
         schema = generator.generate(adapter.core_schema, "validation")
     except (*_SCHEMA_ERRORS, SchemaError):
         return None
-    self_contained = "$defs" not in schema and "$ref" not in repr(schema) and not generator.class_names and not generator.has_decimals
+    self_contained = (
+        "$defs" not in schema
+        and "$ref" not in repr(schema)
+        and not generator.class_names
+        and not generator.has_decimals
+    )
     is_named_tuple = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
     return (adapter.core_schema, schema) if self_contained and not is_named_tuple and adapt_hint(hint) is hint else None
 

@@ -110,7 +110,9 @@ def _is_recursive(definitions: Mapping[str, Any]) -> bool:
 def admits_nan(schema: JsonSchema) -> bool:
     """Tell whether a NaN could pass: anything goes somewhere, or a model with rules of its own takes a number."""
     nested = schema.get("$defs", {}).values()
-    return any(node.get("type") == "number" for part in nested for node in iter_subschemas(part)) or admits_unbounded_depth(schema)
+    return any(
+        node.get("type") == "number" for part in nested for node in iter_subschemas(part)
+    ) or admits_unbounded_depth(schema)
 
 
 def admits_number(schema: JsonSchema) -> bool:

@@ -123,7 +123,8 @@ def read_signature(
             continue
         if raw.kind is raw.VAR_POSITIONAL:
             raise DefinitionError(
-                f"{describe_location(fn)}: `*{raw.name}` cannot be called by name. Write `{raw.name}: list[...]` instead."
+                f"{describe_location(fn)}: `*{raw.name}` cannot be called by name. "
+                f"Write `{raw.name}: list[...]` instead."
             )
         spec = specs.pop(raw.name, None)
         hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else spec.type
@@ -241,10 +242,13 @@ def _find_default(
         default = param.default
     if param.required and (default is not MISSING or factory is not None):
         raise DefinitionError(
-            f"{describe_location(fn)}: parameter {raw.name!r} is required and has the default {default!r}. Drop one of the two."
+            f"{describe_location(fn)}: parameter {raw.name!r} is required and has the default {default!r}. "
+            "Drop one of the two."
         )
     if param.template and not isinstance(default, str):
-        raise DefinitionError(f"{describe_location(fn)}: parameter {raw.name!r} is a template; its default must be a text.")
+        raise DefinitionError(
+            f"{describe_location(fn)}: parameter {raw.name!r} is a template; its default must be a text."
+        )
     return default, factory
 
 

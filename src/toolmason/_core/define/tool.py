@@ -26,14 +26,21 @@ from toolmason._core.define.decorators import (
     ParamSpec,
     SchemaToolKeywords,
     ToolKeywords,
-    make_declaration,
     get_declaration,
+    make_declaration,
     update_declaration,
 )
-from toolmason._core.define.inputs import Inputs, compile_schema_inputs, compile_inputs, schema_compiler, narrow_inputs
-from toolmason._core.define.invocation import FunctionKind, resolve_return_type, make_caller, get_function_kind, make_defaults, is_generator_function
+from toolmason._core.define.inputs import Inputs, compile_inputs, compile_schema_inputs, narrow_inputs, schema_compiler
+from toolmason._core.define.invocation import (
+    FunctionKind,
+    get_function_kind,
+    is_generator_function,
+    make_caller,
+    make_defaults,
+    resolve_return_type,
+)
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
-from toolmason._core.define.signature import get_function_name, describe_location, read_signature
+from toolmason._core.define.signature import describe_location, get_function_name, read_signature
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.results import ToolReturn
@@ -229,7 +236,9 @@ class FunctionTool(Tool):
         self._defaults = make_defaults(signature.parameters, include_all=options.substitute_result)
         if options.substitute_result:
             self.substitutable = tuple(p.name for p in signature.parameters if p.injector is None)
-        if not (self._injectors or self._defaults or any(p.positional for p in signature.parameters)) and not is_generator_function(fn):
+        if not (
+            self._injectors or self._defaults or any(p.positional for p in signature.parameters)
+        ) and not is_generator_function(fn):
             self.plain_function = fn
         own_name = declaration.name or get_function_name(fn)
         self.definition = ToolDefinition(
@@ -300,7 +309,11 @@ class RenamedTool(Tool):
         self.tool: Tool = tool
         self.definition = replace(tool.definition, name=name)
         self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
-        self.substitutable, self.plain_function, self.on_arguments = tool.substitutable, tool.plain_function, tool.on_arguments
+        self.substitutable, self.plain_function, self.on_arguments = (
+            tool.substitutable,
+            tool.plain_function,
+            tool.on_arguments,
+        )
         self.renderer = tool.renderer
         self.inputs, self.output = tool.inputs, tool.output
         self.fill, self.invoke_raw, self.picklable_call = tool.fill, tool.invoke_raw, tool.picklable_call  # type: ignore[method-assign]

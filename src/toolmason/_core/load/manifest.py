@@ -20,12 +20,20 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from toolmason._core.catalog.lazy import LazyTool, LazyPrompt, PromptListing
+from toolmason._core.catalog.lazy import LazyPrompt, LazyTool, PromptListing
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
-from toolmason._core.load.json_forms import SAFETY_OPTIONS, JsonObject, load_definition, get_object, dump_options, load_options, get_text
-from toolmason._core.load.members import ToolOrPrompt, Member, load_module, iter_module_members, deduplicate_members
-from toolmason._core.load.packages import PackageLocation, make_package_location, find_package_locations, hash_source
+from toolmason._core.load.json_forms import (
+    SAFETY_OPTIONS,
+    JsonObject,
+    dump_options,
+    get_object,
+    get_text,
+    load_definition,
+    load_options,
+)
+from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_members, iter_module_members, load_module
+from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, make_package_location
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason.errors import ConfigError, StaleManifest, ToolmasonError, clip
 
@@ -100,7 +108,11 @@ def _make_manifest(document: JsonObject, place: str) -> Manifest:
             raise ConfigError(f"{place}: {clip(module)!r} is not a module of {package!r}. Build the file again.")
         if digest is not None and not isinstance(digest, str):
             raise ConfigError(f"{place}: the hash of {clip(module)!r} is not a text. Build the file again.")
-    entries = [_parse_entry(kind, item, modules, place) for kind, key in _ENTRY_LISTS for item in _get_list(document, key, place)]
+    entries = [
+        _parse_entry(kind, item, modules, place)
+        for kind, key in _ENTRY_LISTS
+        for item in _get_list(document, key, place)
+    ]
     notes = tuple(str(note) for note in _get_list(document, "notes", place))
     return Manifest(package, modules, tuple(entries), notes, place, partial=document.get("partial") is True)
 
@@ -110,7 +122,9 @@ _ENTRY_LISTS: Final[tuple[tuple[ToolOrPrompt, str], ...]] = (("tool", "tools"), 
 
 def _load_document(text: bytes, place: str) -> JsonObject:
     if len(text) > MAX_MANIFEST_BYTES:
-        raise ConfigError(f"{place} has {len(text)} bytes; a manifest has at most {MAX_MANIFEST_BYTES}. Split the package.")
+        raise ConfigError(
+            f"{place} has {len(text)} bytes; a manifest has at most {MAX_MANIFEST_BYTES}. Split the package."
+        )
     try:
         document = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -159,8 +173,8 @@ def _parse_entry(kind: ToolOrPrompt, data: Any, modules: Mapping[str, Any], plac
     location = f"{place}: {kind} {clip(get_text(data, 'name', place))!r}"
     get_object({"options": {}, **data}, "options", location)
     raise ConfigError(
-        f"{location}: {clip(get_text(data, 'path', location))!r} is not the path of a {kind} in a module that the manifest "
-        "names. Build the file again."
+        f"{location}: {clip(get_text(data, 'path', location))!r} is not the path of a {kind} in a module that "
+        "the manifest names. Build the file again."
     )
 
 
@@ -183,7 +197,9 @@ class LoadedManifest:
             lazy_items = [self._make_lazy(entry) for entry in self.manifest.entries if entry.module not in stale]
         yield from lazy_items
         for module in sorted(stale):
-            _warn_stale(f"the source of {module!r} has changed since {self.manifest.place} was written, so it is imported")
+            _warn_stale(
+                f"the source of {module!r} has changed since {self.manifest.place} was written, so it is imported"
+            )
             self._import_module(module)
         # A changed module may have what another module of the package holds, and imports here.
         loaded = [sys.modules[module] for module in self.manifest.modules if module in sys.modules] if stale else []
@@ -221,7 +237,9 @@ class LoadedManifest:
 
     def _load_entry(self, entry: ManifestEntry) -> Tool | Prompt:
         module = self._import_module(entry.module)
-        member = next((m for m in iter_module_members(module) if m.qualname == entry.qualname and m.kind == entry.kind), None)
+        member = next(
+            (m for m in iter_module_members(module) if m.qualname == entry.qualname and m.kind == entry.kind), None
+        )
         if member is None:
             raise ConfigError(
                 f"{entry.path!r} is not a {entry.kind}, or not any more. Declare it with `@{entry.kind}`, "
@@ -256,8 +274,8 @@ class LoadedManifest:
         listed_options, (real_options, _) = entry.options, dump_options(tool.options)
         if wrong := [name for name in SAFETY_OPTIONS if listed_options.get(name) != real_options.get(name)]:
             raise ConfigError(
-                f"{entry.path!r} says {wrong[0]}={real_options.get(wrong[0])!r}, and {self.manifest.place} lists it with "
-                f"{wrong[0]}={listed_options.get(wrong[0])!r}. It was not run. Run `toolmason build` again."
+                f"{entry.path!r} says {wrong[0]}={real_options.get(wrong[0])!r}, and {self.manifest.place} lists it "
+                f"with {wrong[0]}={listed_options.get(wrong[0])!r}. It was not run. Run `toolmason build` again."
             )
         if tool.definition.digest != definition.digest or listed_options != real_options:
             _warn_stale(f"{entry.path!r} is not as {self.manifest.place} lists it; it runs as it is written")
@@ -302,7 +320,11 @@ def find_manifest(source: str | Path) -> LoadedManifest:
     text = str(source)
     if isinstance(source, Path) or text.endswith(".json") or "/" in text or os.sep in text:
         return _read_manifest_at(Path(source))
-    candidates = [(location, data) for location in find_package_locations(text) if (data := location.read(MANIFEST_FILE)) is not None]
+    candidates = [
+        (location, data)
+        for location in find_package_locations(text)
+        if (data := location.read(MANIFEST_FILE)) is not None
+    ]
     if not candidates:
         raise ConfigError(f"The package {text!r} has no manifest. Write one with `toolmason build {text}`.")
     if len(candidates) > 1:

@@ -95,7 +95,9 @@ def _iter_methods(name: str, owner: Any) -> Iterator[Member]:
     kinds: tuple[ToolOrPrompt, ...] = ("tool", "prompt")
     for kind in kinds:
         declared = find_declared_members(owner if isinstance(owner, type) else type(owner), kind)
-        for method, declaration in ((name, declared_as) for name, (raw, declared_as) in declared.items() if not is_restricted(raw)):
+        for method, declaration in (
+            (name, declared_as) for name, (raw, declared_as) in declared.items() if not is_restricted(raw)
+        ):
             yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
 
 

@@ -106,7 +106,9 @@ def from_entry_points(group: str, application: Any, *, strict: bool) -> PluginIt
             manifest = _find_manifest_for(point.value)
             items = list(_iter_supported_items(point.load(), application) if manifest is None else manifest.__tools__())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin is foreign code; it must not stop the others
-            plugin_items.report_problem(PluginError(point.name, point.value, _describe_error(error), distribution=distribution), error)
+            plugin_items.report_problem(
+                PluginError(point.name, point.value, _describe_error(error), distribution=distribution), error
+            )
         else:
             plugin_items.add(items, f"distribution {distribution!r} (entry point {point.name!r})")
     return plugin_items
@@ -183,7 +185,9 @@ def from_package(package: str | ModuleType, application: Any, *, strict: bool) -
         except ConfigError as error:
             if isinstance(error.__cause__, ModuleNotFoundError) or error.__cause__ is None:
                 raise
-            plugin_items.report_problem(PluginError(package, package, _describe_error(error.__cause__)), error.__cause__)
+            plugin_items.report_problem(
+                PluginError(package, package, _describe_error(error.__cause__)), error.__cause__
+            )
             return plugin_items
     else:
         root = package
@@ -198,7 +202,9 @@ def from_package(package: str | ModuleType, application: Any, *, strict: bool) -
             except DuplicateTool:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001 - making a bundle runs foreign code
-                plugin_items.report_problem(PluginError(name, f"{module.__name__}:{name}", _describe_error(error)), error)
+                plugin_items.report_problem(
+                    PluginError(name, f"{module.__name__}:{name}", _describe_error(error)), error
+                )
     return plugin_items
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.protocol import Remote
-from toolmason._core.remote.servers import Remotes, find_owners, collect_prompts
+from toolmason._core.remote.servers import Remotes, collect_prompts, find_owners
 from toolmason.errors import RemoteError
 
 _log = logging.getLogger("toolmason")
@@ -82,4 +82,6 @@ class Gateway:
 
 
 def _lists_uri(source: Remote, uri: str) -> bool:
-    return uri in source.raw_resources.resources or any(entry.get("uriTemplate") == uri for entry in source.raw_resources.templates)
+    return uri in source.raw_resources.resources or any(
+        entry.get("uriTemplate") == uri for entry in source.raw_resources.templates
+    )

@@ -12,7 +12,7 @@ from typing import Any
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, ToolTransform, RawResources
+from toolmason._core.remote.protocol import Health, RawResources, Remote, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.values.content import Content, ResourceLink
 

@@ -162,4 +162,9 @@ class ServerRequestHandlers:
 
     def with_forwarding(self) -> ServerRequestHandlers:
         """Return a host that passes on the questions which the application has named nobody to answer."""
-        return replace(self, on_elicit=self.on_elicit or FORWARD_TO_CALLER, on_sample=self.on_sample or FORWARD_TO_CALLER, forwards=True)
+        return replace(
+            self,
+            on_elicit=self.on_elicit or FORWARD_TO_CALLER,
+            on_sample=self.on_sample or FORWARD_TO_CALLER,
+            forwards=True,
+        )

@@ -16,7 +16,7 @@ from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import Health, ServerRequestHandlers, OnConflict, Remote, Watcher
+from toolmason._core.remote.protocol import Health, OnConflict, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError, ToolmasonError, clip
 
@@ -26,7 +26,9 @@ _log = logging.getLogger("toolmason")
 class Remotes:
     """The servers of a toolbox, shared by all of its views."""
 
-    def __init__(self, handlers: ServerRequestHandlers, on_conflict: OnConflict = "shadow", sources: Iterable[Remote] = ()) -> None:
+    def __init__(
+        self, handlers: ServerRequestHandlers, on_conflict: OnConflict = "shadow", sources: Iterable[Remote] = ()
+    ) -> None:
         self.handlers = handlers
         self.on_conflict: OnConflict = on_conflict
         self.sources: list[Remote] = []
@@ -78,7 +80,11 @@ class Remotes:
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
         view.local_tools, view.local_prompts, view.watchers = self.local_tools, self.local_prompts, self.watchers
         view.prompt_owners = self.prompt_owners
-        view._tool_owners, view._warned_names, view._logged_errors = self._tool_owners, self._warned_names, self._logged_errors
+        view._tool_owners, view._warned_names, view._logged_errors = (
+            self._tool_owners,
+            self._warned_names,
+            self._logged_errors,
+        )
         return view
 
     def add_listener(self, listener: Any) -> None:
@@ -135,7 +141,10 @@ class Remotes:
         elif qualified_name not in self._warned_names:
             self._warned_names.add(qualified_name)
             _log.warning(
-                "%s of server %r is hidden by another tool of that name; call it %s", tool.name, source.name, qualified_name
+                "%s of server %r is hidden by another tool of that name; call it %s",
+                tool.name,
+                source.name,
+                qualified_name,
             )
         return qualified_name
 

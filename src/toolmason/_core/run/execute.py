@@ -17,9 +17,9 @@ from typing import Any, Final
 from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.run import eager_task
-from toolmason._core.run.processes import CallNotStarted, WorkerDied, pickle_call, get_process_pool
+from toolmason._core.run.processes import CallNotStarted, WorkerDied, get_process_pool, pickle_call
 from toolmason._core.run.threads import Job, get_thread_pool
-from toolmason._core.values.policy import RunsOn, EngineSettings
+from toolmason._core.values.policy import EngineSettings, RunsOn
 
 _log = logging.getLogger("toolmason")
 
@@ -229,7 +229,9 @@ async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.Abstrac
     try:
         job = Job(lambda: worker.run(payload, report), copy_context(), loop)
         get_thread_pool(attempt.settings.threads).submit(job)
-        timer = None if remaining is None else loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
+        timer = (
+            None if remaining is None else loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
+        )
         try:
             value, error = await job.future
         finally:

@@ -53,7 +53,9 @@ class Worker:
             context.set_forkserver_preload(["toolmason._core.run.processes"])
         self.pipe, child_pipe = context.Pipe()
         child_lifeline, self.lifeline = context.Pipe(duplex=False)
-        self.process = context.Process(target=_serve_calls, args=(child_pipe, child_lifeline), name="toolmason-worker", daemon=True)
+        self.process = context.Process(
+            target=_serve_calls, args=(child_pipe, child_lifeline), name="toolmason-worker", daemon=True
+        )
         self.process.start()
         child_pipe.close()
         child_lifeline.close()

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolmason._core.call.admission import Pipeline, parse_arguments, get_effective_arguments
+from toolmason._core.call.admission import Pipeline, get_effective_arguments, parse_arguments
 from toolmason._core.call.approval import (
     ApprovalRequest,
-    Decision,
     ApprovalSigner,
     ApprovalVerdict,
-    parse_key,
-    needs_approval,
+    Decision,
     make_preview,
+    needs_approval,
+    parse_key,
 )
 from toolmason._core.call.failures import make_error_fields
 from toolmason._core.call.limits import RunState, fingerprint, to_json_like
@@ -138,7 +138,9 @@ class Approvals(ABC):
         request = decision.request
         route = self._get_route_or_error(request.tool)
         if isinstance(route, ToolCallError):
-            return ToolResult(request.call_id, request.tool, attempts=0, **make_error_fields(route, self._policy.on_error))
+            return ToolResult(
+                request.call_id, request.tool, attempts=0, **make_error_fields(route, self._policy.on_error)
+            )
         call_options = CallOptions(make_context(context), check_timeout(timeout), on_progress=on_progress)
         pipeline = Pipeline(route, self._shared, self._run_state, call_options, decision)
         return await pipeline.execute(ToolCall(request.call_id, route.name, dict(request.arguments)))
@@ -172,7 +174,9 @@ class Approvals(ABC):
             arguments=to_json_like(effective_arguments),
             repairs=repairs,
             preview=await make_preview(route.tool, effective_arguments, call_context),
-            needs_approval=await needs_approval(route.tool, self._shared.get_rule(self._run_state), effective_arguments, call_context),
+            needs_approval=await needs_approval(
+                route.tool, self._shared.get_rule(self._run_state), effective_arguments, call_context
+            ),
         )
 
     def dry_run_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:

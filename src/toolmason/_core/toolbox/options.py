@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
-from toolmason._core.call.approval import Approver, ApprovalRule, request_verdict
+from toolmason._core.call.approval import ApprovalRule, Approver, request_verdict
 from toolmason._core.call.route import CallPolicy
 from toolmason._core.catalog.catalog import Resolver
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import RequestHandler, OnConflict
+from toolmason._core.remote.protocol import OnConflict, RequestHandler
 from toolmason._core.values.definition import Naming
 from toolmason._core.values.policy import (
     INHERIT,
+    EngineSettings,
     Inherit,
     OnError,
     Retry,
-    EngineSettings,
     Timeout,
-    check_timeout,
     check_on_error,
+    check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError
@@ -118,7 +118,12 @@ class ToolboxPolicy:
             DefinitionError: a keyword or value that makes no sense.
         """
         values: dict[str, Any] = dict(options)
-        known_options = {item.name for item in fields(cls)} - {"max_concurrency_is_set", "experimental", "native", "on_error_is_set"} | {
+        known_options = {item.name for item in fields(cls)} - {
+            "max_concurrency_is_set",
+            "experimental",
+            "native",
+            "on_error_is_set",
+        } | {
             "project_dir",
             "config",
         }

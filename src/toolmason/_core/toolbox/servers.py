@@ -69,7 +69,7 @@ class Connections:
         """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
         return import_module("toolmason.mcp_server.sdk_server").make_server(self)
 
-    def _gateway(self) -> Gateway:
+    def __gateway__(self) -> Gateway:
         """Return the servers of this toolbox, for whoever passes requests on to them."""
         return Gateway(self._remotes)
 

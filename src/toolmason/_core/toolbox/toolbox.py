@@ -15,21 +15,21 @@ from typing import Any, Self
 
 from typing_extensions import Unpack
 
-from toolmason._core.call.admission import run_call, make_full_runner
-from toolmason._core.call.batch import CALL_NUMBERS, Batch, to_call, is_barrier, get_max_parallel
+from toolmason._core.call.admission import make_full_runner, run_call
+from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, is_barrier, to_call
 from toolmason._core.call.failures import make_error_fields
 from toolmason._core.call.limited import make_limited_runner
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import make_result_reader
-from toolmason._core.call.pipeline import NO_TIMEOUT, NO_OPTIONS, CallOptions, make_runner
+from toolmason._core.call.pipeline import NO_OPTIONS, NO_TIMEOUT, CallOptions, make_runner
 from toolmason._core.call.route import Route, make_route
 from toolmason._core.call.shared_state import Middleware, needs_pipeline
 from toolmason._core.catalog.catalog import (
     READ_RESULT,
     Catalog,
     CatalogItem,
-    iter_source_items,
     get_source_problems,
+    iter_source_items,
     refuse_builtin_name,
     resolve_name,
 )
@@ -37,16 +37,16 @@ from toolmason._core.catalog.prompts import Prompt, rename_prompt
 from toolmason._core.define.context import make_context
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.nested import RemoteView, make_remote_views
-from toolmason._core.remote.protocol import ServerRequestHandlers, RemoteSource, ToolTransform
+from toolmason._core.remote.protocol import RemoteSource, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes, collect_prompts
 from toolmason._core.run.progress import OnProgress
-from toolmason._core.toolbox.approvals import Approvals, make_shared_call_state, make_result_store
+from toolmason._core.toolbox.approvals import Approvals, make_result_store, make_shared_call_state
 from toolmason._core.toolbox.definitions import Exports
-from toolmason._core.toolbox.options import ToolboxPolicy, ToolboxOptions
+from toolmason._core.toolbox.options import ToolboxOptions, ToolboxPolicy
 from toolmason._core.toolbox.servers import Connections
 from toolmason._core.toolbox.sync_twins import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolmason._core.toolbox.views import Views
-from toolmason._core.values.policy import INHERIT, Inherit, Retry, Strategy, Timeout, check_timeout, check_retry
+from toolmason._core.values.policy import INHERIT, Inherit, Retry, Strategy, Timeout, check_retry, check_timeout
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason.errors import DefinitionError, ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
@@ -64,7 +64,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         self._run_state: RunState | None = None
         self._owns_store = self._owns_remotes = True
         self._transform: ToolTransform = _keep_unchanged
-        handlers = ServerRequestHandlers(policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context)
+        handlers = ServerRequestHandlers(
+            policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context
+        )
         self._remotes = Remotes(handlers, policy.on_conflict)
         self._remotes.add_listener(self)
         self._problems: tuple[PluginError, ...] = ()
@@ -185,7 +187,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     @property
     def prompts(self) -> builtins.list[Prompt]:
         """The prompts, sorted by name; a server's whose name is taken is `server__prompt`."""
-        remote_prompts = {name: rename_prompt(prompt, name) for name, (_, prompt) in collect_prompts(self._remotes).items()}
+        remote_prompts = {
+            name: rename_prompt(prompt, name) for name, (_, prompt) in collect_prompts(self._remotes).items()
+        }
         return sorted({**remote_prompts, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 
     def __getitem__(self, name: str) -> Tool:
@@ -243,7 +247,11 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if (known := self._routes.get(name)) is not None:
             return known
         tool = self._catalog.find(name) or (make_result_reader(self._result_store) if name == READ_RESULT else None)
-        if tool is None and self._may_use_resolvers() and (found := resolve_name(name, self._policy.resolvers)) is not None:
+        if (
+            tool is None
+            and self._may_use_resolvers()
+            and (found := resolve_name(name, self._policy.resolvers)) is not None
+        ):
             tool = self._transform(found)
         tool = tool or self._find_tool(name)
         if tool is None:
@@ -252,7 +260,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if not needs_pipeline(route, self._shared, self._run_state):
             route = dataclasses.replace(route, runner=make_runner(route))
         elif self._run_state is None:
-            route = dataclasses.replace(route, runner=make_limited_runner(route, self._shared, make_full_runner(route, self._shared)))
+            route = dataclasses.replace(
+                route, runner=make_limited_runner(route, self._shared, make_full_runner(route, self._shared))
+            )
         self._routes[name] = route
         return route
 
@@ -291,7 +301,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if route is None:
             found = self._get_route_or_error(name)
             if isinstance(found, UnknownTool) and self._remotes:
-                call_options = CallOptions(make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress)
+                call_options = CallOptions(
+                    make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress
+                )
                 return self._call_after_refresh(make_call(call_id, name, arguments), call_options)
             if isinstance(found, ToolCallError):
                 return self._make_error_result(call_id, name, found)
@@ -299,10 +311,14 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if context is None and on_progress is None and retry is INHERIT and (timeout is INHERIT or timeout is None):
             call_options = NO_OPTIONS if timeout is INHERIT else NO_TIMEOUT
         else:
-            call_options = CallOptions(make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress)
+            call_options = CallOptions(
+                make_context(context), check_timeout(timeout), check_retry(retry), on_progress=on_progress
+            )
         runner = route.runner
         if runner is None or self._shared.middleware:
-            return run_call(route, self._shared, self._run_state, call_options, make_call(call_id, route.name, arguments))
+            return run_call(
+                route, self._shared, self._run_state, call_options, make_call(call_id, route.name, arguments)
+            )
         return runner(call_id, arguments, call_options)
 
     async def _call_after_refresh(self, call: ToolCall, call_options: CallOptions) -> ToolResult:
@@ -363,7 +379,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             route = routes_by_name[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return await self._make_error_result(call.id, call.name, route)
-            call_options = CallOptions(call_context, batch_deadline=deadline, batch_timeout=timeout or 0.0, on_progress=on_progress)
+            call_options = CallOptions(
+                call_context, batch_deadline=deadline, batch_timeout=timeout or 0.0, on_progress=on_progress
+            )
             return await self._run_route(route, call, call_options)
 
         batch = Batch(tool_calls, results if results is not None else [], max_parallel, seconds)

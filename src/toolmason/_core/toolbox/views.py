@@ -17,7 +17,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.call.approval import Approver
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.shared_state import SharedCallState
-from toolmason._core.catalog.catalog import Catalog, rename_tool, matches_filter, refuse_builtin_name
+from toolmason._core.catalog.catalog import Catalog, matches_filter, refuse_builtin_name, rename_tool
 from toolmason._core.define.context import ToolContext, make_context
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.protocol import ToolTransform
@@ -80,7 +80,9 @@ class Views(ABC):
             return not patterns or any(fnmatchcase(name, p) for p in patterns)
 
         # What a provider runs carries no tags and says no effects.
-        selected = self._catalog.filter(keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects)
+        selected = self._catalog.filter(
+            keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects
+        )
         return self._derive(selected, without_resolvers=True, transform=_make_filter(keep))
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
@@ -108,14 +110,18 @@ class Views(ABC):
         # What a server offers may not be known yet, so with servers a name may be anything.
         if (unknown := names.keys() - self._catalog.tools.keys()) and not self._remotes:
             known_names = ", ".join(sorted(self._catalog.tools)) or "none"
-            raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {known_names}.")
+            raise DefinitionError(
+                f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {known_names}."
+            )
         return self._rename_tools(lambda name: names.get(name, name))
 
     def _rename_tools(self, rename: Callable[[str], str]) -> Self:
         renamed_catalog = self._catalog.rename(rename)
         for tool in renamed_catalog:
             refuse_builtin_name(tool)
-        return self._derive(renamed_catalog, without_resolvers=True, transform=lambda tool: rename_tool(tool, rename(tool.name)))
+        return self._derive(
+            renamed_catalog, without_resolvers=True, transform=lambda tool: rename_tool(tool, rename(tool.name))
+        )
 
     def augmented(self, model: Any, *, on_arguments: ArgumentsCallback | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.

@@ -105,7 +105,10 @@ def dump_part(part: Content) -> dict[str, Any]:
     fields = {name: getattr(part, name) for name in part.__slots__}
     if isinstance(fields.get("data"), bytes):
         fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
-    return {"type": _PART_TYPE_NAMES[type(part)], **{name: value for name, value in fields.items() if value is not None}}
+    return {
+        "type": _PART_TYPE_NAMES[type(part)],
+        **{name: value for name, value in fields.items() if value is not None},
+    }
 
 
 def load_part(data: Mapping[str, Any]) -> Content:

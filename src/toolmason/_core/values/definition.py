@@ -22,8 +22,8 @@ from toolmason._core.values.policy import (
     Retry,
     RunsOn,
     Timeout,
-    check_timeout,
     check_on_error,
+    check_timeout,
 )
 from toolmason.errors import DefinitionError
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json, to_jsonable_python
 
-from toolmason._core.values.content import Content, Text, dump_part, load_part, describe_part
+from toolmason._core.values.content import Content, Text, describe_part, dump_part, load_part
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ToolCallError
 
@@ -70,7 +70,9 @@ class Message:
         """Return the message as plain JSON data."""
         data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
         if self.calls:
-            data["calls"] = [{"id": c.id, "name": c.name, "arguments": _dump_arguments(c.arguments)} for c in self.calls]
+            data["calls"] = [
+                {"id": c.id, "name": c.name, "arguments": _dump_arguments(c.arguments)} for c in self.calls
+            ]
         if self.results:
             data["results"] = [dump_result(result) for result in self.results]
         if self.provider_state is not None:

@@ -40,7 +40,9 @@ class ToolReport:
     verdicts: tuple[ProviderVerdict, ...]
 
 
-def check_loaded(target: Target, settings: CheckSettings, locations: LocationsByLine) -> tuple[list[ToolReport], list[Finding]]:
+def check_loaded(
+    target: Target, settings: CheckSettings, locations: LocationsByLine
+) -> tuple[list[ToolReport], list[Finding]]:
     """Load a target and look at what it holds.
 
     Raises:
@@ -59,7 +61,9 @@ def check_loaded(target: Target, settings: CheckSettings, locations: LocationsBy
         message = text if names_target else f"{target.text!r}: {text}"
         return [], [make_finding(NOT_LOADED, SourceLocation(target.files[0].display_path), message)]
     if missing:
-        raise ConfigError(f"{target.text!r}: {_get_module_part(target)!r} has no {missing!r}. Check the name after the colon.")
+        raise ConfigError(
+            f"{target.text!r}: {_get_module_part(target)!r} has no {missing!r}. Check the name after the colon."
+        )
     names = [tool.name for tool in tools]
     reports = [_make_report(tool, target, locations, names) for tool in tools]
     findings = [item for report in reports for item in _check_report(report, settings)]
@@ -127,7 +131,9 @@ def _make_report(tool: Tool, target: Target, locations: LocationsByLine, names: 
     else:
         path = format_path(Path(code.co_filename))
         location = locations.get((path, code.co_firstlineno), SourceLocation(path, code.co_firstlineno))
-    return ToolReport(tool.name, location, estimate_tokens(tool.definition), tuple(check_providers(tool.definition, names)))
+    return ToolReport(
+        tool.name, location, estimate_tokens(tool.definition), tuple(check_providers(tool.definition, names))
+    )
 
 
 def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Finding]:
@@ -139,9 +145,13 @@ def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Findi
         yield make_tool_finding("TM402", message)
     for verdict in report.verdicts:
         if verdict.status == "rejected":
-            yield make_tool_finding("TM204", f"{verdict.provider} rejects {report.name!r}: {'; '.join(verdict.reasons)}")
+            yield make_tool_finding(
+                "TM204", f"{verdict.provider} rejects {report.name!r}: {'; '.join(verdict.reasons)}"
+            )
         elif verdict.status == "lossy":
-            yield make_tool_finding("TM205", f"{verdict.provider} loses a part of {report.name!r}: {'; '.join(verdict.reasons)}")
+            yield make_tool_finding(
+                "TM205", f"{verdict.provider} loses a part of {report.name!r}: {'; '.join(verdict.reasons)}"
+            )
     not_strict = [verdict for verdict in report.verdicts if verdict.not_strict]
     if not_strict:
         why = "; ".join(f"{verdict.provider}: {verdict.not_strict}" for verdict in not_strict)

@@ -61,7 +61,11 @@ def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
     if place.endswith(".py") or "/" in place or os.sep in place:
         raise ConfigError(f"{text!r}: there is no file {place!r}. Check the path.")
     module_path = _find_module_path(place, text)
-    files = tuple(map(_make_file, _find_files(module_path, exclude))) if module_path.is_dir() and not name else (_make_file(_get_init_file(module_path)),)
+    files = (
+        tuple(map(_make_file, _find_files(module_path, exclude)))
+        if module_path.is_dir() and not name
+        else (_make_file(_get_init_file(module_path)),)
+    )
     return Target(text, tuple(sorted(files, key=lambda file: file.display_path)), name)
 
 
@@ -123,7 +127,9 @@ def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
     if not patterns:
         return False
     display_path = format_path(path)
-    return any(fnmatch(display_path, pattern) or fnmatch(path.name, pattern) or display_path == pattern for pattern in patterns)
+    return any(
+        fnmatch(display_path, pattern) or fnmatch(path.name, pattern) or display_path == pattern for pattern in patterns
+    )
 
 
 def _find_module_path(name: str, text: str) -> Path:

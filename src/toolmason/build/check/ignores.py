@@ -56,7 +56,9 @@ def _find_comments(text: str) -> set[tuple[int, int]] | None:
     try:
         for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
             if token.type == tokenize.COMMENT:
-                positions.update((token.start[0], token.start[1] + match.start()) for match in _COMMENT.finditer(token.string))
+                positions.update(
+                    (token.start[0], token.start[1] + match.start()) for match in _COMMENT.finditer(token.string)
+                )
     except (tokenize.TokenError, SyntaxError):
         return None
     return positions
@@ -80,6 +82,8 @@ def find_unused(ignores: Iterable[IgnoreComment], checked_codes: frozenset[str])
             problems = ["it names no code"]
         else:
             problems = [f"there is no rule {code}" for code in sorted(comment.codes - RULES.keys())]
-            problems += [f"{code} is not found here" for code in sorted((comment.codes & checked_codes) - comment.used_codes)]
+            problems += [
+                f"{code} is not found here" for code in sorted((comment.codes & checked_codes) - comment.used_codes)
+            ]
         if problems:
             yield make_finding(UNUSED_IGNORE, comment.location, f"unused ignore: {'; '.join(problems)}")

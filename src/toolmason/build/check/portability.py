@@ -57,7 +57,11 @@ def check_providers(definition: ToolDefinition, other_names: Iterable[str] = ())
         terms = get_format(_NAMING_FORMATS.get(provider, provider)).rules
         sent_name = ToolNames(offered, terms.name_pattern, terms.max_name_length).get_alias(definition.name)
         alias = sent_name if sent_name != definition.name else None
-        verdicts.append(ProviderVerdict(provider, status, reasons, not meaning_losses and not why, why, alias, _format_renamed_keys(fitted.keys)))
+        verdicts.append(
+            ProviderVerdict(
+                provider, status, reasons, not meaning_losses and not why, why, alias, _format_renamed_keys(fitted.keys)
+            )
+        )
     return verdicts
 
 

@@ -95,7 +95,13 @@ def make_finding(code: str, location: SourceLocation, message: str, *, tool: str
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[:_MAX_MESSAGE_CHARS]}…"
     return Finding(
-        location=location, code=code, message=message, severity=rule.severity, hint=rule.fix, tool=tool, def_line=def_line
+        location=location,
+        code=code,
+        message=message,
+        severity=rule.severity,
+        hint=rule.fix,
+        tool=tool,
+        def_line=def_line,
     )
 
 

@@ -171,7 +171,7 @@ RULE_TEXTS: Final[tuple[RuleText, ...]] = (
     ),
     RuleText(
         "TM125 error experimental-api",
-        "Use of `toolmason.extend` without `allow_experimental()`.",
+        "Use of `toolmason.experimental` without `allow_experimental()`.",
         "It raises `ExperimentalError`, and may change without notice.",
         "Call `allow_experimental()` once, or set `experimental = true` in `[tool.toolmason]`.",
     ),

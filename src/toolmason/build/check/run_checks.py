@@ -13,8 +13,8 @@ from typing import Literal
 
 from toolmason.build.check.dynamic import ToolReport, check_loaded
 from toolmason.build.check.find_files import PythonFile, Target
-from toolmason.build.check.ignores import IgnoreComment, read_ignores, find_unused, drop_ignored
-from toolmason.build.check.rules import RULES, UNREADABLE, Finding, SourceLocation, Severity
+from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unused, read_ignores
+from toolmason.build.check.rules import RULES, UNREADABLE, Finding, Severity, SourceLocation
 from toolmason.build.check.settings import CheckSettings
 from toolmason.build.check.static.definition_rules import CheckedTool, check_definition, check_names
 from toolmason.build.check.static.project import Project
@@ -115,7 +115,10 @@ def _read_sources(files: Iterable[PythonFile]) -> tuple[list[Source], list[Findi
 
 def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: CheckSettings) -> Iterator[Finding]:
     has_approver = any(
-        keyword.arg in ("approve", "approver") for file in project.files for box in file.toolbox_calls for keyword in box.keywords
+        keyword.arg in ("approve", "approver")
+        for file in project.files
+        for box in file.toolbox_calls
+        for keyword in box.keywords
     )
     for tool in tools:
         try:
@@ -126,7 +129,11 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
             ]
         except RecursionError:
             findings = [
-                tool.make_finding(UNREADABLE, tool.declaration.location, f"{tool.declaration.display_name!r} is nested too deeply to be checked")
+                tool.make_finding(
+                    UNREADABLE,
+                    tool.declaration.location,
+                    f"{tool.declaration.display_name!r} is nested too deeply to be checked",
+                )
             ]
         if settings.require_descriptions == "off":
             findings = [item for item in findings if item.code != "TM101"]
@@ -146,7 +153,9 @@ def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], Source
     return lines
 
 
-def _find_unused_ignores(ignores: dict[str, dict[int, IgnoreComment]], settings: CheckSettings, *, loaded: bool) -> Iterator[Finding]:
+def _find_unused_ignores(
+    ignores: dict[str, dict[int, IgnoreComment]], settings: CheckSettings, *, loaded: bool
+) -> Iterator[Finding]:
     if "TM199" not in settings.codes:
         return
     checked_codes = frozenset(code for code in settings.codes if loaded or not RULES[code].dynamic)

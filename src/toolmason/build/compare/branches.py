@@ -14,7 +14,9 @@ from pydantic_core import to_json
 Node: TypeAlias = dict[str, Any]
 """One alternative: no references, no choice of types."""
 
-_ANNOTATION_KEYWORDS: Final = frozenset({"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"})
+_ANNOTATION_KEYWORDS: Final = frozenset(
+    {"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"}
+)
 """Keywords that limit nothing."""
 _NEVER: Final[Node] = {"not": {}}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from toolmason._core.load.manifest import ManifestEntry, Manifest, parse_manifest
+from toolmason._core.load.manifest import Manifest, ManifestEntry, parse_manifest
 from toolmason.build.compare.comparison import compare
 from toolmason.build.compare.listing import parse_listings
 from toolmason.build.manifest.package_manifest import ManifestFile
@@ -80,7 +80,10 @@ def _compare_options(before_entry: ManifestEntry, after_entry: ManifestEntry) ->
     before, after = before_entry.options, after_entry.options
     for option in sorted(before.keys() | after.keys()):
         if before.get(option) != after.get(option):
-            yield Drift(before_entry.name, f"{option} is {_format_option(after, option)} instead of {_format_option(before, option)}")
+            yield Drift(
+                before_entry.name,
+                f"{option} is {_format_option(after, option)} instead of {_format_option(before, option)}",
+            )
 
 
 def _get_prompt_fields(form: dict[str, Any]) -> list[Any]:

@@ -16,10 +16,10 @@ from toolmason._core.load.json_forms import (
     EFFECTS,
     JsonObject,
     dump_definition,
-    load_definition,
     get_effects,
-    get_object,
     get_extra_wire_fields,
+    get_object,
+    load_definition,
 )
 from toolmason._core.load.manifest import MANIFEST_FORMAT as MANIFEST
 from toolmason._core.load.manifest import parse_manifest
@@ -60,7 +60,9 @@ Listings: TypeAlias = dict[str, Listing]
 
 def listings_of(tools: Iterable[Tool]) -> Listings:
     """Return the listings of tools, by name."""
-    return {tool.name: Listing(tool.definition, get_effects(tool.options), get_extra_wire_fields(tool)) for tool in tools}
+    return {
+        tool.name: Listing(tool.definition, get_effects(tool.options), get_extra_wire_fields(tool)) for tool in tools
+    }
 
 
 def parse_listing(data: Mapping[str, Any], origin: str) -> Listing:

@@ -58,7 +58,10 @@ def compare_schemas(old: Any, new: Any) -> list[Difference]:
     except RecursionError:
         raise DefinitionError("A schema is nested too deeply to be compared. Make it flatter.") from None
     if len(found_differences) > MAX_DIFFERENCES:
-        return [*found_differences[:MAX_DIFFERENCES], Difference("$", f"and {len(found_differences) - MAX_DIFFERENCES} more changes", "words")]
+        return [
+            *found_differences[:MAX_DIFFERENCES],
+            Difference("$", f"and {len(found_differences) - MAX_DIFFERENCES} more changes", "words"),
+        ]
     return found_differences
 
 
@@ -124,7 +127,9 @@ class _Comparison:
         return type_name is not None and type_name == new.get("type") and not (type_name == "object" and named)
 
     def _accepts_all(self, old: Node, new: Node) -> bool:
-        return not any(difference.effect in ("narrower", "other", "dropped") for difference in self.compare_pair(old, new))
+        return not any(
+            difference.effect in ("narrower", "other", "dropped") for difference in self.compare_pair(old, new)
+        )
 
     def _adds_nothing(self, old: Node, new: Node) -> bool:
         return not any(difference.effect in ("wider", "other", "grown") for difference in self.compare_pair(old, new))
@@ -169,10 +174,14 @@ class _Comparison:
         for name in sorted(required_before - required_after):
             if name in both or name not in before:
                 yield Difference(f"${_format_step(name)}", "may be left out now", "wider")
-        yield from self._compare_rest(old.get("additionalProperties", True), new.get("additionalProperties", True), ".*")
+        yield from self._compare_rest(
+            old.get("additionalProperties", True), new.get("additionalProperties", True), ".*"
+        )
         patterns_before, patterns_after = _get_map(old, "patternProperties"), _get_map(new, "patternProperties")
         for pattern in sorted(patterns_before.keys() | patterns_after.keys()):
-            yield from self._compare_rest(patterns_before.get(pattern, True), patterns_after.get(pattern, True), f"[/{pattern}/]")
+            yield from self._compare_rest(
+                patterns_before.get(pattern, True), patterns_after.get(pattern, True), f"[/{pattern}/]"
+            )
 
     def _compare_arrays(self, old: Node, new: Node) -> Iterator[Difference]:
         prefix_before, prefix_after = _get_list(old, "prefixItems"), _get_list(new, "prefixItems")
@@ -258,7 +267,9 @@ def _format_values(values: list[Any], max_shown: int = 5) -> str:
     return " or ".join(to_json(value).decode() for value in values[:max_shown]) + more
 
 
-def _make_bound_rule(keyword: str, strict_keyword: str, *, is_minimum: bool) -> Callable[[Node, Node], Iterator[Difference]]:
+def _make_bound_rule(
+    keyword: str, strict_keyword: str, *, is_minimum: bool
+) -> Callable[[Node, Node], Iterator[Difference]]:
     """Return the rule for a bound; `strict` is the keyword of the same bound without its end."""
     name = "at least" if is_minimum else "at most"
 

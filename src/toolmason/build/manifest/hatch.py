@@ -35,7 +35,9 @@ class ManifestHook(BuildHookInterface[Any]):
         folder = tempfile.TemporaryDirectory(prefix="toolmason-")
         self.folder = folder
         for package_path in self._get_packages():
-            built = build_for_wheel(Path(self.root) / package_path, self.config.get("exclude", ()), report=self.app.display_info)
+            built = build_for_wheel(
+                Path(self.root) / package_path, self.config.get("exclude", ()), report=self.app.display_info
+            )
             if self._is_packed(Path(package_path) / MANIFEST_FILE, built):
                 continue
             file = Path(folder.name) / f"{built.content['package']}.json"
@@ -58,12 +60,18 @@ class ManifestHook(BuildHookInterface[Any]):
         if not built.path.is_file() or not self.build_config.include_path(manifest_path.as_posix()):
             return False
         if built.path.read_bytes() != built.data:
-            raise ConfigError(f"{manifest_path.as_posix()!r} is out of date. Run `toolmason build {manifest_path.parent.as_posix()}`.")
+            raise ConfigError(
+                f"{manifest_path.as_posix()!r} is out of date. Run `toolmason build {manifest_path.parent.as_posix()}`."
+            )
         return True
 
     def _get_packages(self) -> list[str]:
         packages: Any = self.config.get("packages", self.build_config.packages)
-        if not isinstance(packages, list) or not packages or not all(isinstance(package_path, str) for package_path in packages):
+        if (
+            not isinstance(packages, list)
+            or not packages
+            or not all(isinstance(package_path, str) for package_path in packages)
+        ):
             raise ConfigError(
                 f"The hook of toolmason has packages = {packages!r}. Give the folders of the packages: "
                 '`[tool.hatch.build.targets.wheel.hooks.toolmason] packages = ["src/shop"]`.'

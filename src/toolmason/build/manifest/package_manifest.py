@@ -24,8 +24,8 @@ from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
 from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
-from toolmason._core.load.members import Member, is_restricted, load_module, deduplicate_members
-from toolmason._core.load.packages import PackageLocation, find_package_locations, iter_package_modules, hash_source
+from toolmason._core.load.members import Member, deduplicate_members, is_restricted, load_module
+from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, iter_package_modules
 from toolmason._core.remote.protocol import RemoteSource
 from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
 
@@ -200,8 +200,12 @@ def _encode(content: JsonObject) -> bytes:
         parts = (f"{_dump(key)}: {_format_value(value)}" for key, value in content.items())
         return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
     except ValueError as error:
-        culprit = next((f"tool {item['name']!r}" for item in content["tools"] if not _is_json_serializable(item)), "the manifest")
-        raise DefinitionError(f"{culprit} cannot be written as JSON: {error}. Change its default or example.") from error
+        culprit = next(
+            (f"tool {item['name']!r}" for item in content["tools"] if not _is_json_serializable(item)), "the manifest"
+        )
+        raise DefinitionError(
+            f"{culprit} cannot be written as JSON: {error}. Change its default or example."
+        ) from error
 
 
 def _format_value(value: Any) -> str:
@@ -234,7 +238,12 @@ def _find_omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
         if isinstance(item, type):
             names = [*find_declared_members(item, "tool"), *find_declared_members(item, "prompt")]
             hidden = name.startswith("_") or inspect.isabstract(item)
-            if hidden and item.__module__ == module.__name__ and names and not any(_is_instance_or_subclass(o, item) for o in owners):
+            if (
+                hidden
+                and item.__module__ == module.__name__
+                and names
+                and not any(_is_instance_or_subclass(o, item) for o in owners)
+            ):
                 yield f"{place}: a class that is private or abstract; its tools are not listed: {_format_names(names)}"
         elif isinstance(item, RemoteSource):
             yield f"{place}: a {type(item).__name__}; the tools of a server are not listed"
@@ -339,4 +348,12 @@ def write_file(file: Path, data: bytes) -> bool:
     return True
 
 
-__all__ = ["ManifestFile", "build", "build_target", "build_for_wheel", "prepend_to_sys_path", "locate_package", "write_file"]
+__all__ = [
+    "ManifestFile",
+    "build",
+    "build_for_wheel",
+    "build_target",
+    "locate_package",
+    "prepend_to_sys_path",
+    "write_file",
+]

@@ -21,13 +21,13 @@ from pydantic_core import to_json
 
 from toolmason._core.values.messages import dump_result
 from toolmason._core.values.results import ToolResult
-from toolmason.chat.durable.effects import Reconciler, RunEffect, NotExecuted, ReconciledOutcome, Completed, Work
-from toolmason.chat.durable.process_identity import is_dead, get_process_identity
-from toolmason.chat.durable.runtime import RunExecution, FactsProvider, OutcomeSerializer
+from toolmason.chat.durable.effects import Completed, NotExecuted, ReconciledOutcome, Reconciler, RunEffect, Work
+from toolmason.chat.durable.process_identity import get_process_identity, is_dead
+from toolmason.chat.durable.runtime import FactsProvider, OutcomeSerializer, RunExecution
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 
-__all__ = ["EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime", "Completed"]
+__all__ = ["Completed", "EffectRecord", "NotExecuted", "RunRecord", "SqliteRuntime"]
 
 LEASE_SECONDS: Final = 30.0
 
@@ -222,7 +222,9 @@ class _JournaledRun:
 
         await self.file.write(write_end)
 
-    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
+    async def perform(
+        self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
+    ) -> Any:
         try:
             stored = await self._begin_effect(effect)
         except UnknownOutcome:

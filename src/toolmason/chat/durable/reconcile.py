@@ -12,7 +12,7 @@ from toolmason._core.toolbox.exchange import ModelReply, Usage
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.messages import Message, dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.durable.effects import Reconciler, NotExecuted, ReconciledOutcome, Completed
+from toolmason.chat.durable.effects import Completed, NotExecuted, ReconciledOutcome, Reconciler
 from toolmason.chat.durable.journal import make_result
 from toolmason.chat.durable.runtime import OutcomeSerializer
 from toolmason.errors import ApprovalRequired

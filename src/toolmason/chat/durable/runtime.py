@@ -36,7 +36,9 @@ class RunExecution(Protocol):
         """Write down what a run is asked; return what was written down before, where it was begun before."""
         ...
 
-    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
+    async def perform(
+        self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
+    ) -> Any:
         """Return what came of an effect: from the journal, or by doing it now.
 
         `ask` finds out what became of one that was interrupted.
@@ -76,7 +78,9 @@ class _UnrecordedExecution:
         del facts
         return None
 
-    async def perform(self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None) -> Any:
+    async def perform(
+        self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
+    ) -> Any:
         del effect, serializer, reconciler
         return await work()
 

@@ -93,7 +93,9 @@ class SqliteFile:
             raise cancellation
         return future.result()
 
-    def _submit(self, open_connection: Callable[[], AbstractContextManager[_Db]], work: Callable[[_Db], _T]) -> asyncio.Future[_T]:
+    def _submit(
+        self, open_connection: Callable[[], AbstractContextManager[_Db]], work: Callable[[_Db], _T]
+    ) -> asyncio.Future[_T]:
         def run() -> _T:
             with open_connection() as db:
                 return work(db)
@@ -150,8 +152,8 @@ class SqliteFile:
         if version > len(self.migrations):
             connection.execute("ROLLBACK")
             raise ConfigError(
-                f"{str(self.path)!r} was written by a later version of this package: its {self.table_group} have version "
-                f"{version}, and we know {len(self.migrations)}. Update the package."
+                f"{str(self.path)!r} was written by a later version of this package: its {self.table_group} have "
+                f"version {version}, and we know {len(self.migrations)}. Update the package."
             )
         for migration in self.migrations[version:]:
             for statement in filter(str.strip, migration.split(";")):

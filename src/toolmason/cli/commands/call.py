@@ -17,7 +17,7 @@ from toolmason.cli.approval import ask_approval
 from toolmason.cli.complete import complete_call
 from toolmason.cli.main import TOOL_ERROR, USAGE
 from toolmason.cli.output import print_error, print_json, print_text, progress_bar
-from toolmason.cli.targets import parse_arguments, split_words, get_tool, load_toolbox
+from toolmason.cli.targets import get_tool, load_toolbox, parse_arguments, split_words
 from toolmason.errors import ApprovalRequired, InvalidArguments
 
 
@@ -27,7 +27,9 @@ class _CallCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         pairs = zip_longest(args, args[1:], fillvalue="")
         is_flag_only = [arg == "--json" and not after.lstrip().startswith("{") for arg, after in pairs]
-        return super().parse_args(ctx, ["--json=" if flag_only else arg for arg, flag_only in zip(args, is_flag_only, strict=True)])
+        return super().parse_args(
+            ctx, ["--json=" if flag_only else arg for arg, flag_only in zip(args, is_flag_only, strict=True)]
+        )
 
 
 @click.command("call", cls=_CallCommand)
@@ -105,7 +107,9 @@ def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool
 
 
 def _format_plan(plan: DryRun) -> list[str]:
-    repairs = [f"repaired: {repair.path}: {repair.rule}: {repair.before!r} → {repair.after!r}" for repair in plan.repairs]
+    repairs = [
+        f"repaired: {repair.path}: {repair.rule}: {repair.before!r} → {repair.after!r}" for repair in plan.repairs
+    ]
     preview = [] if plan.preview is None else [f"preview: {plan.preview}"]
     return [
         f"would run: {plan.name} {json.dumps(dict(plan.arguments), ensure_ascii=False)}",

@@ -37,7 +37,9 @@ MODEL_BY_VARIABLE: Final = {
     "OPENAI_BASE_URL": "openai-chat:default",
 }
 """Which model a key or an address in the environment means, where none is named; the first one that is set."""
-HELP_TEXT: Final = "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
+HELP_TEXT: Final = (
+    "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
+)
 
 
 @click.command("chat")

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
 from toolmason.build.check.find_files import find_target
-from toolmason.build.check.report import format_json, format_sarif, format_rule, format_summary, format_table
+from toolmason.build.check.report import format_json, format_rule, format_sarif, format_summary, format_table
 from toolmason.build.check.rules import RULES, Finding, Severity
 from toolmason.build.check.run_checks import Mode, Report, check
 from toolmason.build.check.settings import override_settings, read_settings
@@ -64,10 +64,18 @@ def _run(ctx: click.Context, options: _CheckOptions) -> int:
         return _explain(options["explain"])
     if not options["targets"]:
         raise click.UsageError("Give a target: a file, a folder, a package, or `module:name`.", ctx)
-    if options["budget"] is not None and options["mode"] is None and not any(":" in text for text in options["targets"]):
-        raise click.UsageError(f"--budget counts tools that are loaded: name them, as {options['targets'][0]}:box.", ctx)
+    if (
+        options["budget"] is not None
+        and options["mode"] is None
+        and not any(":" in text for text in options["targets"])
+    ):
+        raise click.UsageError(
+            f"--budget counts tools that are loaded: name them, as {options['targets'][0]}:box.", ctx
+        )
     overrides = {name: options[name] for name in ("select", "ignore", "exclude", "budget")}
-    settings = override_settings(read_settings(Config.load(options["config"]) if options["config"] else Config.find()), **overrides)
+    settings = override_settings(
+        read_settings(Config.load(options["config"]) if options["config"] else Config.find()), **overrides
+    )
     if settings.experimental:
         allow_experimental()
     strict, output_format = options["strict"], "json" if options["as_data"] else options["form"]
@@ -103,7 +111,9 @@ def _format_report(report: Report) -> Iterator[str]:
     if report.findings or rows:
         yield ""
     failed = report.count("error")
-    yield click.style(format_summary(report), fg="red" if failed else "yellow" if report.findings else "green", bold=True)
+    yield click.style(
+        format_summary(report), fg="red" if failed else "yellow" if report.findings else "green", bold=True
+    )
 
 
 def _format_finding(finding: Finding) -> Iterator[str]:

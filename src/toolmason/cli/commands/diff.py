@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from toolmason.build.compare.comparison import ToolDiff, compare
-from toolmason.build.compare.listing import Listings, parse_listings, listings_of
+from toolmason.build.compare.listing import Listings, listings_of, parse_listings
 from toolmason.cli.main import DRIFT, NOT_FOUND
 from toolmason.cli.output import print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox

@@ -9,7 +9,7 @@ import click
 from toolmason._core.define.tool import Tool
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.cli.complete import complete_list
-from toolmason.cli.output import make_console, escape_controls, is_terminal, print_json, print_text
+from toolmason.cli.output import escape_controls, is_terminal, make_console, print_json, print_text
 from toolmason.cli.targets import get_json_types, get_tool, load_toolbox
 
 
@@ -52,7 +52,13 @@ def _print_table(tools: list[Tool]) -> None:
         table.add_column(heading, justify="right" if heading == "~Tokens" else "left", overflow="fold")
     table.columns[0].style = "cyan"
     for tool in tools:
-        row = (tool.name, format_parameters(tool), format_effects(tool), str(estimate_tokens(tool.definition)), get_summary(tool))
+        row = (
+            tool.name,
+            format_parameters(tool),
+            format_effects(tool),
+            str(estimate_tokens(tool.definition)),
+            get_summary(tool),
+        )
         table.add_row(*map(escape_controls, row))
     make_console().print(table)
 

@@ -50,7 +50,12 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
     changes = compare(previous, listings)
     written = False if check else write(retarget(approve(previous, listings), wanted), file)
     if as_json:
-        report = {"file": file, "tools": len(listings), "written": written, "changes": [item.to_dict() for item in changes]}
+        report = {
+            "file": file,
+            "tools": len(listings),
+            "written": written,
+            "changes": [item.to_dict() for item in changes],
+        }
         print_json(report)
     else:
         _print(file, len(listings), changes, check=check)

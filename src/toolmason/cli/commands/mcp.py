@@ -20,7 +20,7 @@ from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.commands.list import print_tools
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
 from toolmason.cli.output import pluralize, print_error, print_json
-from toolmason.cli.targets import parse_arguments, fail, get_tool, connect_servers
+from toolmason.cli.targets import connect_servers, fail, get_tool, parse_arguments
 from toolmason.mcp_client.source import McpServer
 
 Command: TypeAlias = Callable[..., Any]

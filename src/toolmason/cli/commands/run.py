@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.cli.commands.chat import send_and_show, choose_model, print_reply
+from toolmason.cli.commands.chat import choose_model, print_reply, send_and_show
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import is_terminal
 from toolmason.cli.targets import fail, load_toolbox
@@ -40,7 +40,13 @@ class RunOptions(TypedDict):
 @click.argument("prompt", required=False)
 @click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, offline.")
 @click.option("--system", help="What the model is told first.")
-@click.option("--durable", is_flag=False, flag_value=DEFAULT_JOURNAL, metavar="[PATH]", help=f"Keep a journal; in {DEFAULT_JOURNAL}.")
+@click.option(
+    "--durable",
+    is_flag=False,
+    flag_value=DEFAULT_JOURNAL,
+    metavar="[PATH]",
+    help=f"Keep a journal; in {DEFAULT_JOURNAL}.",
+)
 @click.option("--run", metavar="ID", help="The name of the run; the same name goes on with it.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat
-from toolmason.chat.durable.journal import EffectRecord, NotExecuted, RunRecord, SqliteRuntime, Completed
+from toolmason.chat.durable.journal import Completed, EffectRecord, NotExecuted, RunRecord, SqliteRuntime
 from toolmason.cli.commands.run import DEFAULT_JOURNAL, DisplayOptions, execute_run, parse_messages
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolmason.cli.output import escape_controls, print_json, print_rows
@@ -95,7 +95,9 @@ def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None
     reconciliations = (*options.get("done", ()), *options.get("again", ()))
     if run is None and reconciliations:
         raise click.UsageError("--done and --again are about one run. Name it.")
-    records = [_find_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in RESUMABLE_STATES]
+    records = (
+        [_find_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in RESUMABLE_STATES]
+    )
     if not records:
         click.echo("There is nothing to go on with.", err=True)
     codes = [_resume(runtime, record, options) for record in records]
@@ -105,13 +107,21 @@ def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None
 
 def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -> int:
     command_record: dict[str, Any] = record.facts.get("command", {})
-    target, name = options.get("target") or command_record.get("target"), options.get("name") or command_record.get("model")
+    target, name = (
+        options.get("target") or command_record.get("target"),
+        options.get("name") or command_record.get("model"),
+    )
     if name is None:
         fail(f"Run {record.run} was begun by a program. Give --target and --model.", USAGE)
     try:
         _reconcile(runtime, record.run, options)
         chat = Chat(name, load_toolbox(target), runtime=runtime)
-        execute_run(chat, _read_input(record), record.run, {"yes": options.get("yes", False), "as_json": options.get("as_json", False)})
+        execute_run(
+            chat,
+            _read_input(record),
+            record.run,
+            {"yes": options.get("yes", False), "as_json": options.get("as_json", False)},
+        )
     except click.exceptions.Exit as exit_error:
         return int(exit_error.exit_code)
     return 0

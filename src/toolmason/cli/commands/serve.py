@@ -45,7 +45,9 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
             raise click.UsageError(f"--{used_options[0].replace('_', '-')} is for HTTP. Add --transport http.", ctx)
         serve(box)
         return
-    http_options: Any = {key: list(options[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if options[key[:-1]]}
+    http_options: Any = {
+        key: list(options[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if options[key[:-1]]
+    }
     token = os.environ.get(TOKEN_VARIABLE)
     if token:
         http_options["auth"] = token_is(token)

@@ -60,7 +60,9 @@ class Sampling:
 
 def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
     """Return the SDK's callbacks for what the application can answer, or a client of ours for whom we ask."""
-    callbacks = {name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()}
+    callbacks = {
+        name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()
+    }
     return {"logging_callback": _make_log_callback(requests), **callbacks}
 
 

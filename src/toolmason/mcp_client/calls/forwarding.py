@@ -101,7 +101,7 @@ class ForwardedRequests:
 class RequestScope:
     """A request that is under way; not made with `contextmanager`, which costs a call as much as the rest of this."""
 
-    __slots__ = ("_requests", "_token", "_request")
+    __slots__ = ("_request", "_requests", "_token")
 
     def __init__(self, requests: ForwardedRequests, request: ForwardedRequest | None) -> None:
         self._requests, self._request = requests, request
@@ -237,7 +237,10 @@ async def forward(
     if (task := caller.get_started_task(request_key)) is not None:
         return dict(task)
     capabilities = {key: caller.capabilities[key] for key in _FORWARDED_CAPABILITIES if key in caller.capabilities}
-    meta[CLIENT_CAPABILITIES_META_KEY] = {**capabilities, **{key: HANDLED_CAPABILITIES[key] for key in forwarded.handled}}
+    meta[CLIENT_CAPABILITIES_META_KEY] = {
+        **capabilities,
+        **{key: HANDLED_CAPABILITIES[key] for key in forwarded.handled},
+    }
     if caller.log_level is not None:
         meta[LOG_LEVEL_META_KEY] = caller.log_level
     answers, state = caller.get_earlier_answers(request_key)
@@ -252,7 +255,9 @@ async def forward(
         if questions:
             # The client first: it may have to end the call for its answers, and ours would be asked for again.
             client_questions, own_questions = split_by_handler(questions, forwarded.handled)
-            client_answers = dict(await caller.forward(request_key, client_questions, state)) if client_questions else {}
+            client_answers = (
+                dict(await caller.forward(request_key, client_questions, state)) if client_questions else {}
+            )
             earlier_answers = answers if state is None else {}
             answers = {**earlier_answers, **client_answers, **await answer_with_handlers(client.session, own_questions)}
         else:
@@ -300,7 +305,9 @@ def _get_target_name(params: Mapping[str, Any]) -> str:
     return str(params.get("name", params.get("uri", "")))
 
 
-async def send_raw(client: Any, method: str, params: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any]:
+async def send_raw(
+    client: Any, method: str, params: Mapping[str, Any], progress: Progress | None = None
+) -> dict[str, Any]:
     """Send a request as it is, and return the answer as it is."""
     request = _ForwardedMessage(method=method, params=_Params.model_validate(params))
     try:

@@ -45,7 +45,14 @@ _COMPARISON_KEYWORDS: Final = frozenset({"enum", "const", "required", "dependent
 _SIMPLE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default", "format"}
 )
-_PYTHON_TYPES: Final = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+_PYTHON_TYPES: Final = {
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "null": type(None),
+}
 _MAX_VALUE_BYTES: Final = 256 * 1024
 _MAX_SCHEMA_NODES: Final = 300
 _MAX_LIST_LENGTH: Final = 64
@@ -132,7 +139,9 @@ def _surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
             return False
         if schema.get("additionalProperties", True) is not True and not properties.keys() >= value.keys():
             return False
-        return all(_surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties)
+        return all(
+            _surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties
+        )
     if type(value) is list and "items" in schema:
         return all(_surely_matches(schema["items"], item, steps_left) for item in value)
     return True
@@ -169,7 +178,11 @@ def make_validator(schema_json: bytes) -> Any:
         nodes = list(iter_subschemas(schema))
     except (AttributeError, TypeError):  # it came over the wire, and need not be a schema at all
         return None
-    if len(nodes) > _MAX_SCHEMA_NODES or any(not _EXPENSIVE_KEYWORDS.isdisjoint(node) for node in nodes) or _defeats_counting(schema):
+    if (
+        len(nodes) > _MAX_SCHEMA_NODES
+        or any(not _EXPENSIVE_KEYWORDS.isdisjoint(node) for node in nodes)
+        or _defeats_counting(schema)
+    ):
         return None
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - for servers that declare what they return
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
@@ -181,7 +194,9 @@ def make_validator(schema_json: bytes) -> Any:
         return None
     keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
     extend_validator: Any = extend
-    return extend_validator(Draft202012Validator, {name: _count_steps(name, check) for name, check in keywords.items()})(schema)
+    return extend_validator(
+        Draft202012Validator, {name: _count_steps(name, check) for name, check in keywords.items()}
+    )(schema)
 
 
 def _defeats_counting(schema: Any) -> bool:

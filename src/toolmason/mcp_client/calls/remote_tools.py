@@ -76,7 +76,9 @@ class RemoteTool(Tool):
             self.output_schema,
             entry.title,
         )
-        self._checker = None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
+        self._checker = (
+            None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
+        )
         self.options = _make_options(entry, timeout)
         self.accepts_extra = True
         self.renderer = self._render

@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, EmptyResult, GetPromptResult, PingRequest,
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.calls.forwarding import make_request_key, forward, send_raw
+from toolmason.mcp_client.calls.forwarding import forward, make_request_key, send_raw
 from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task
 from toolmason.mcp_client.identity import make_identity_key
 from toolmason.mcp_client.remote_errors import find_connection_loss
@@ -61,13 +61,18 @@ class ToolRequest:
         found: CallToolResult = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
         return found
 
-    async def _call_or_wait(self, client: Any, session: UpstreamSession, meta: Any, pending_tasks: PendingTasks) -> CallToolResult:
+    async def _call_or_wait(
+        self, client: Any, session: UpstreamSession, meta: Any, pending_tasks: PendingTasks
+    ) -> CallToolResult:
         """Make a call whose task may go on alone, or wait for the task that it has begun before.
 
         Raises:
             RemoteError: the task is not done yet; the same call waits on.
         """
-        key = (make_identity_key(session.headers), make_request_key("tools/call", {"name": self.name, "arguments": self.arguments}))
+        key = (
+            make_identity_key(session.headers),
+            make_request_key("tools/call", {"name": self.name, "arguments": self.arguments}),
+        )
         task, started = pending_tasks.get(key), monotonic()
         try:
             if task is None:

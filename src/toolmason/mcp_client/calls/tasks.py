@@ -189,13 +189,21 @@ async def _send_task_request(context: ClaimContext, method: str, task_id: str, *
     return answer
 
 
-async def _answer_questions(context: ClaimContext, task: TaskResult, questions: Any, forwarded: ForwardedRequest | None) -> None:
+async def _answer_questions(
+    context: ClaimContext, task: TaskResult, questions: Any, forwarded: ForwardedRequest | None
+) -> None:
     if not isinstance(questions, dict):
         raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
     if not (unanswered := {key: raw for key, raw in questions.items() if key not in task.answered_keys}):
         return
-    client_questions, own_questions = ({}, unanswered) if forwarded is None else split_by_handler(unanswered, forwarded.handled)
-    client_answers = dict(await forwarded.caller.forward(task.task_id, client_questions, None)) if forwarded is not None and client_questions else {}
+    client_questions, own_questions = (
+        ({}, unanswered) if forwarded is None else split_by_handler(unanswered, forwarded.handled)
+    )
+    client_answers = (
+        dict(await forwarded.caller.forward(task.task_id, client_questions, None))
+        if forwarded is not None and client_questions
+        else {}
+    )
     responses = {**client_answers, **await answer_with_handlers(context.session, own_questions)}
     await _send_task_request(context, "tasks/update", task.task_id, inputResponses=responses)
     task.answered_keys.update(unanswered)

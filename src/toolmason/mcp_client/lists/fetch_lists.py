@@ -109,8 +109,17 @@ async def fetch_lists(
         listed, _ = await _fetch_optional(client.list_resources, "resources", server)
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed]
         templates = await _fetch_templates(client, server)
-        raw_resources = RawResources({str(entry.uri): _dump_entry(entry) for entry in listed}, tuple(map(_dump_entry, templates)))
-    return ServerLists(_select_tools(tools, server), prompts, links, time.monotonic() + _choose_ttl(server, ttl), raw_resources, ttl != 0)
+        raw_resources = RawResources(
+            {str(entry.uri): _dump_entry(entry) for entry in listed}, tuple(map(_dump_entry, templates))
+        )
+    return ServerLists(
+        _select_tools(tools, server),
+        prompts,
+        links,
+        time.monotonic() + _choose_ttl(server, ttl),
+        raw_resources,
+        ttl != 0,
+    )
 
 
 def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:
@@ -121,7 +130,9 @@ def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:
     return server_ttl if server_ttl and server.cache_ttl else server.cache_ttl
 
 
-async def _fetch_pages(fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec) -> tuple[list[Any], float | None]:
+async def _fetch_pages(
+    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec
+) -> tuple[list[Any], float | None]:
     entries: list[Any] = []
     cursor: str | None = None
     seen_cursors: set[str] = set()
@@ -154,7 +165,9 @@ async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], floa
         return [], None
 
 
-async def _fetch_optional(fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec) -> tuple[list[Any], float | None]:
+async def _fetch_optional(
+    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec
+) -> tuple[list[Any], float | None]:
     """Fetch a list that a server may announce and not have."""
     try:
         return await _fetch_pages(fetch, kind, server)

@@ -12,9 +12,9 @@ from typing import Any
 from typing_extensions import override
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import Health, ServerRequestHandlers, Remote, Watcher
+from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
-from toolmason.mcp_client.lists.fetch_lists import ServerListsMixin, ServerLists
+from toolmason.mcp_client.lists.fetch_lists import ServerLists, ServerListsMixin
 from toolmason.mcp_client.lists.list_cache import ListCache
 
 

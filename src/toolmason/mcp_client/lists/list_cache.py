@@ -17,7 +17,13 @@ from typing import Final
 
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.lists.fetch_lists import ServerLists
-from toolmason.mcp_client.pool import MAX_RETRY_DELAY, MAX_WAIT_ROUNDS, start_task, make_cancelled_error, wait_for_result
+from toolmason.mcp_client.pool import (
+    MAX_RETRY_DELAY,
+    MAX_WAIT_ROUNDS,
+    make_cancelled_error,
+    start_task,
+    wait_for_result,
+)
 from toolmason.mcp_client.remote_errors import format_reason
 from toolmason.mcp_client.server_options import ServerSpec
 
@@ -30,7 +36,9 @@ FIRST_RETRY_DELAY = 1.0
 class ListCache:
     """What a server is known to offer to one identity."""
 
-    def __init__(self, server: ServerSpec, fetch: Callable[[], Awaitable[ServerLists]], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, server: ServerSpec, fetch: Callable[[], Awaitable[ServerLists]], on_change: Callable[[], None]
+    ) -> None:
         self.server, self._fetch_lists, self._on_change = server, fetch, on_change
         self.lists = ServerLists()
         self._in_flight: concurrent.futures.Future[ServerLists] | None = None
@@ -94,7 +102,9 @@ class ListCache:
         try:
             lists = await self._fetch_lists()
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
-            remote_error = error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", format_reason(error))
+            remote_error = (
+                error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", format_reason(error))
+            )
             self._clear_in_flight()
             self._has_failed = True
             was_slow = time.monotonic() - started >= self._get_slow_threshold()

@@ -69,7 +69,10 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
 def _strip_unapproved(tool: Tool) -> None:
     """Take away what a definition holds beside what was approved."""
     if isinstance(tool, RemoteTool):
-        extra, hints = get_extra_wire_fields(tool) or {}, {_HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()}
+        extra, hints = (
+            get_extra_wire_fields(tool) or {},
+            {_HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()},
+        )
         kept = {key: value for key, value in tool.entry.items() if key not in extra}
         tool.entry = {**kept, "annotations": hints} if hints else kept
         tool.options = replace(tool.options, meta={})

@@ -77,7 +77,10 @@ def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] 
     text = line.strip()
     if not text.startswith(b"{"):
         return None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and measure_nesting(text.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH:
+    if (
+        text.count(b"[") + text.count(b"{") > MAX_DEPTH
+        and measure_nesting(text.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH
+    ):
         request_id = find_id(text)
         if request_id is None or request_id not in list_ids or len(text) > _MAX_PRUNED_BYTES:
             return UnreadableMessage(f"it is nested deeper than {MAX_DEPTH} levels", request_id)

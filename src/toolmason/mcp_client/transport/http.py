@@ -28,6 +28,7 @@ from toolmason.mcp_client.transport.sanitize import Sanitizer
 from toolmason.mcp_client.transport.ssrf import resolve_allowed
 
 MAX_BODY_BYTES: Final = MAX_LINE_BYTES
+_NOT_FOUND: Final = 404
 MAX_OTHER_BYTES: Final = 1024 * 1024
 """The longest of any other answer: what a server says of itself, tokens, the words of an error."""
 BUSY_STATUSES: Final = frozenset({429, 503})
@@ -68,7 +69,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             return _make_lost_response(request, request_id, _describe_error(error), delivered=not not_sent)
         if response.status_code >= 400:  # noqa: PLR2004 - where errors begin
             self.error_status = response.status_code
-            self.session_expired = self.session_expired or (response.status_code == 404 and "mcp-session-id" in request.headers)  # noqa: PLR2004 - not found
+            self.session_expired = self.session_expired or (
+                response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
+            )
         content_type, encoding = _read_content_headers(response)
         if request_id is not None and content_type.startswith("application/json"):
             return await _read_json_response(request, response, request_id, encoding)
@@ -82,7 +85,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         if _get_origin(url) in self.trusted_origins:
             return request
         try:
-            address = await resolve_allowed(url.host, _get_port(url), server_host=self.server_origin[1], server_port=self.server_origin[2])
+            address = await resolve_allowed(
+                url.host, _get_port(url), server_host=self.server_origin[1], server_port=self.server_origin[2]
+            )
         except OSError as error:
             raise httpx2.ConnectError(str(error), request=request) from None
         return httpx2.Request(
@@ -193,7 +198,9 @@ def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:
     return body
 
 
-async def _buffer_response(request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str) -> httpx2.Response:
+async def _buffer_response(
+    request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
+) -> httpx2.Response:
     """Read an answer that is no message of the protocol to its end, within bounds."""
     try:
         body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
@@ -205,7 +212,9 @@ async def _buffer_response(request: httpx2.Request, response: httpx2.Response, r
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-async def _read_json_response(request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str) -> httpx2.Response:
+async def _read_json_response(
+    request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
+) -> httpx2.Response:
     """Read a JSON answer to its end, within bounds, and see that it is one."""
     if encoding:
         # A few bytes can unpack to gigabytes, and we do not ask for it.

@@ -162,7 +162,9 @@ def _replace_unknown_parts(result: dict[str, Any]) -> dict[str, Any]:
     content = result.get("content")
     if not isinstance(content, list) or not any(map(_is_unknown_part, content)):
         return result
-    known_parts = [{"type": "text", "text": to_json(part).decode()} if _is_unknown_part(part) else part for part in content]
+    known_parts = [
+        {"type": "text", "text": to_json(part).decode()} if _is_unknown_part(part) else part for part in content
+    ]
     return {**result, "content": known_parts}
 
 
@@ -220,7 +222,11 @@ def _find_text_problem(entry: dict[str, Any], max_name_bytes: int = MAX_NAME_BYT
         return "it has no name"
     if description is not None and not isinstance(description, str):
         return "its description is not a text"
-    for key, max_bytes in (("name", max_name_bytes), ("title", max_name_bytes * 4), ("description", MAX_DESCRIPTION_BYTES)):
+    for key, max_bytes in (
+        ("name", max_name_bytes),
+        ("title", max_name_bytes * 4),
+        ("description", MAX_DESCRIPTION_BYTES),
+    ):
         text = entry.get(key)
         if not isinstance(text, str):
             continue

@@ -40,13 +40,21 @@ def classify_address(text: str) -> AddressScope:
             return "never"
     if address.is_loopback:
         return "loopback"
-    if address in _METADATA_ADDRESSES or address in _THIS_NETWORK or address.is_link_local or address.is_multicast or address.is_reserved:
+    if (
+        address in _METADATA_ADDRESSES
+        or address in _THIS_NETWORK
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_reserved
+    ):
         return "never"
     return "public" if address.is_global else "private"
 
 
 def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
-    return any(address in network for network in _IPV4_CARRYING_NETWORKS) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+    return (
+        any(address in network for network in _IPV4_CARRYING_NETWORKS) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+    )
 
 
 async def resolve_host(host: str, port: int) -> list[str]:

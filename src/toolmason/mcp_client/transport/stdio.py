@@ -38,7 +38,15 @@ from toolmason.mcp_client.transport.sanitize import Sanitizer, make_error_respon
 _log = logging.getLogger("toolmason.mcp")
 
 INHERITED_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-_INHERITED_VARIABLES_WINDOWS: Final = ("APPDATA", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "USERPROFILE")
+_INHERITED_VARIABLES_WINDOWS: Final = (
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERPROFILE",
+)
 MAX_STDERR_BYTES: Final = 64 * 1024
 PROBE_SECONDS: Final = 3.0
 """How long a server may be silent when it is asked which era it speaks."""
@@ -148,7 +156,9 @@ class ServerProcess:
             self.ignored_lines += 1
             _log.warning("server %r: a message cannot be read: %s", self.server.name, data.reason)
             if data.id in self.sanitizer.pending:
-                await self._sender.send(SessionMessage(self.sanitizer.sanitize(make_error_response(data.id, data.reason))))
+                await self._sender.send(
+                    SessionMessage(self.sanitizer.sanitize(make_error_response(data.id, data.reason)))
+                )
             return
         try:
             message = jsonrpc_message_adapter.validate_python(data, by_name=False)
@@ -157,7 +167,9 @@ class ServerProcess:
             request_id = data.get("id")
             if isinstance(request_id, int | str) and request_id in self.sanitizer.pending:
                 reason = "the answer has neither a result nor an error"
-                await self._sender.send(SessionMessage(self.sanitizer.sanitize(make_error_response(request_id, reason))))
+                await self._sender.send(
+                    SessionMessage(self.sanitizer.sanitize(make_error_response(request_id, reason)))
+                )
             return
         if getattr(message, "id", None) == self.probe_id and self.probe_id is not None:
             self._clear_probe()

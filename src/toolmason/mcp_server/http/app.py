@@ -17,7 +17,17 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.handlers import PRINCIPAL_KEY
 from toolmason.mcp_server.http.fast_path import MODERN_VERSION, FastPath
-from toolmason.mcp_server.http.guard import MAX_BODY_BYTES, LOOPBACK_HOSTS, Bearer, Guard, Receive, ErrorResponse, Send, VerifyToken, send_json
+from toolmason.mcp_server.http.guard import (
+    LOOPBACK_HOSTS,
+    MAX_BODY_BYTES,
+    Bearer,
+    ErrorResponse,
+    Guard,
+    Receive,
+    Send,
+    VerifyToken,
+    send_json,
+)
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.http.replay import SessionManager
 from toolmason.mcp_server.http.session_quota import SessionQuota
@@ -80,7 +90,9 @@ class McpApp:
         self.manager = self._make_manager()
         self.session_quota = SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
         self.in_flight = InFlight()
-        self.fast_path = FastPath(self.server, self._max_sessions, self.in_flight) if options.get("fast", True) else None
+        self.fast_path = (
+            FastPath(self.server, self._max_sessions, self.in_flight) if options.get("fast", True) else None
+        )
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -191,7 +203,9 @@ class McpApp:
             self._reset()
         if self._ready is None:
             self._stop, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-            self._lifecycle_task = asyncio.create_task(self._run_lifecycle(self._stop, self._ready), name="toolmason-serving")
+            self._lifecycle_task = asyncio.create_task(
+                self._run_lifecycle(self._stop, self._ready), name="toolmason-serving"
+            )
         await asyncio.shield(self._ready)
 
     async def _run_lifecycle(self, stop: asyncio.Event, ready: asyncio.Future[None]) -> None:
@@ -223,7 +237,10 @@ class McpApp:
     def _reset(self) -> None:
         """Be as new: what is left of a life must not be taken for the next one."""
         self._stop = self._ready = self._lifecycle_task = None
-        self.manager, self.session_quota = self._make_manager(), SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
+        self.manager, self.session_quota = (
+            self._make_manager(),
+            SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS),
+        )
         self.server.subscriptions.close()
         if self.fast_path is not None:
             self.fast_path.sessions.clear()

@@ -26,7 +26,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import from_json, to_json
 
-from toolmason._core.call.long_results import set_result_owner, reset_result_owner
+from toolmason._core.call.long_results import reset_result_owner, set_result_owner
 from toolmason._core.run.eager_task import Suspended, run_until_first_await
 from toolmason.errors import Abort, ApprovalRequired, ToolCallError, UnknownTool
 from toolmason.mcp_client.transport.framing import has_duplicate_key
@@ -35,7 +35,7 @@ from toolmason.mcp_server.client_requests import ClientProxy
 from toolmason.mcp_server.handlers import TTL_MS
 from toolmason.mcp_server.http.guard import Headers, Receive, Send
 from toolmason.mcp_server.http.owner import Identity
-from toolmason.mcp_server.in_flight import RequestCancelled, RequestKey, InFlight
+from toolmason.mcp_server.in_flight import InFlight, RequestCancelled, RequestKey
 from toolmason.mcp_server.lists import ToolTraits
 from toolmason.mcp_server.sdk_server import ToolboxServer
 
@@ -68,7 +68,9 @@ class FastPath:
         self._server_meta = {SERVER_INFO_META_KEY: stamp}
         self._meta_suffix = b',"_meta":' + to_json(self._server_meta) + b"}}"
 
-    async def try_handle(self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send) -> bool:
+    async def try_handle(
+        self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send
+    ) -> bool:
         """Answer a request that is regular; `False` leaves it to the SDK, untouched."""
         version = headers.get(b"mcp-protocol-version")
         modern = version == MODERN_VERSION
@@ -86,7 +88,9 @@ class FastPath:
             return await self.handle(request, principal, modern, _HttpExchange(receive, send))
         request_key = (headers[b"mcp-session-id"], principal.owner, request["id"])
         with self.in_flight.claim(request_key) as is_free:
-            return is_free and await self.handle(request, principal, modern, _SessionExchange(send, self.in_flight, request_key))
+            return is_free and await self.handle(
+                request, principal, modern, _SessionExchange(send, self.in_flight, request_key)
+            )
 
     async def handle(self, request: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - it is one of two eras
         """Answer a regular request of either era, over whatever carries it."""
@@ -100,7 +104,14 @@ class FastPath:
 
     # --- calls -------------------------------------------------------------------------------------
 
-    async def _call(self, request: Any, params: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - as above
+    async def _call(
+        self,
+        request: Any,
+        params: Mapping[str, Any],
+        principal: Identity,
+        modern: bool,  # noqa: FBT001 - as above
+        exchange: Any,
+    ) -> bool:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             return False
@@ -116,7 +127,9 @@ class FastPath:
         else:
             client = ClientProxy(meta.get(CLIENT_CAPABILITIES_META_KEY) or {}, logger=name)
             context = {**get_trace_context(meta), **principal}
-            work = self.call_handler.call(params, RequestInfo(client, modern=True, principal=context, owner=principal.owner))
+            work = self.call_handler.call(
+                params, RequestInfo(client, modern=True, principal=context, owner=principal.owner)
+            )
         result: Any = None
         error: Exception | None = None
         try:
@@ -166,7 +179,9 @@ class FastPath:
             try:
                 return 200, self._encode_result(request_id, result, modern)
             except ValueError:
-                return 200, self._encode_result(request_id, self.call_handler.make_unwritable_result(request["params"]["name"]), modern)
+                return 200, self._encode_result(
+                    request_id, self.call_handler.make_unwritable_result(request["params"]["name"]), modern
+                )
         if not isinstance(error, MCPError):
             error = MCPError(INTERNAL_ERROR, "Internal server error")
         error_body: dict[str, Any] = {"code": error.code, "message": error.message}
@@ -210,7 +225,11 @@ class FastPath:
         if version not in SESSION_VERSIONS:
             return False
         session = self.sessions.get(headers.get(b"mcp-session-id", b""))
-        return session is not None and session[0] == principal.owner and time.monotonic() - session[1] < SESSION_TRUST_SECONDS
+        return (
+            session is not None
+            and session[0] == principal.owner
+            and time.monotonic() - session[1] < SESSION_TRUST_SECONDS
+        )
 
     def track_sessions(self, scope: Any, principal: Identity, send: Send) -> Send:
         """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
@@ -285,7 +304,7 @@ class _HttpExchange:
 class _SessionExchange:
     """One exchange over HTTP, in a session: who hangs up there has not called anything off, and a message does."""
 
-    __slots__ = ("_request", "_send", "_in_flight", "session")
+    __slots__ = ("_in_flight", "_request", "_send", "session")
 
     def __init__(self, send: Send, in_flight: InFlight, request: RequestKey) -> None:
         self._send, self._in_flight, self._request = send, in_flight, request
@@ -330,7 +349,9 @@ def _matches_headers(headers: Headers, request: Mapping[str, Any]) -> bool:
         return True
     name = params.get("name")
     name_header = headers.get(b"mcp-name", b"")
-    return isinstance(name, str) and name.isascii() and name_header == name.encode() and not name_header.startswith(b"=?")
+    return (
+        isinstance(name, str) and name.isascii() and name_header == name.encode() and not name_header.startswith(b"=?")
+    )
 
 
 def has_modern_envelope(params: Mapping[str, Any]) -> bool:
@@ -338,7 +359,10 @@ def has_modern_envelope(params: Mapping[str, Any]) -> bool:
     meta = params.get("_meta")
     if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
         return False
-    capabilities, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
+    capabilities, info = (
+        meta.get(CLIENT_CAPABILITIES_META_KEY),
+        meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""}),
+    )
     return (
         isinstance(capabilities, dict)
         and (not capabilities or all(map(_is_plain_capability, capabilities.items())))

@@ -100,10 +100,15 @@ class Guard:
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if (host, origin) in self._accepted:
             # A header that is there twice is two answers to one question.
-            if len(headers) == len(header_pairs) or sum(name in (b"host", b"origin") for name, _ in header_pairs) <= 1 + bool(origin):
+            if len(headers) == len(header_pairs) or sum(
+                name in (b"host", b"origin") for name, _ in header_pairs
+            ) <= 1 + bool(origin):
                 return None
             return ErrorResponse(400, "The Host or Origin header appears more than once.")
-        if sum(name == b"host" for name, _ in header_pairs) > 1 or sum(name == b"origin" for name, _ in header_pairs) > 1:
+        if (
+            sum(name == b"host" for name, _ in header_pairs) > 1
+            or sum(name == b"origin" for name, _ in header_pairs) > 1
+        ):
             return ErrorResponse(400, "The Host or Origin header appears more than once.")
         if not self._is_allowed_host(host):
             return ErrorResponse(421, "The Host header names a server that this is not. Add it to allowed_hosts.")
@@ -197,7 +202,9 @@ class Guard:
             async with asyncio.timeout(self.body_seconds):
                 return await self._read_rest(message if suspended is None else await suspended, receive)
         except TimeoutError:
-            return ErrorResponse(408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),))
+            return ErrorResponse(
+                408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),)
+            )
 
     async def _read_rest(self, message: Any, receive: Receive) -> bytes | ErrorResponse | None:
         parts: list[bytes] = []
@@ -206,7 +213,9 @@ class Guard:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self.max_body_bytes:
-                return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.", ((b"connection", b"close"),))
+                return ErrorResponse(
+                    413, f"The body is larger than {self.max_body_bytes} bytes.", ((b"connection", b"close"),)
+                )
             if not message.get("more_body"):
                 whole = b"".join(parts)
                 return self._check_body(whole) or whole
@@ -229,6 +238,11 @@ class Guard:
     def _check_body(self, body: bytes) -> ErrorResponse | None:
         if len(body) > self.max_body_bytes:
             return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
-        if body.count(b"[") + body.count(b"{") <= MAX_DEPTH or measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) <= MAX_DEPTH:
+        if (
+            body.count(b"[") + body.count(b"{") <= MAX_DEPTH
+            or measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) <= MAX_DEPTH
+        ):
             return None
-        return ErrorResponse(400, f"The body is nested deeper than {MAX_DEPTH} levels.", code=PARSE_ERROR, id=find_id(body))
+        return ErrorResponse(
+            400, f"The body is nested deeper than {MAX_DEPTH} levels.", code=PARSE_ERROR, id=find_id(body)
+        )

@@ -43,7 +43,11 @@ def make_identity(verified: Any, token: str) -> Identity:
     values = {str(key): value for key, value in verified.items()}
     if len(values) == 1 and isinstance(user := values.get("user"), str) and user:
         return Identity(values, f"user {user}")
-    claims = {key: text for key, value in values.items() if key not in _TOKEN_SPECIFIC_CLAIMS and (text := _to_json_text(value)) is not None}
+    claims = {
+        key: text
+        for key, value in values.items()
+        if key not in _TOKEN_SPECIFIC_CLAIMS and (text := _to_json_text(value)) is not None
+    }
     if values.get("user") in (None, "") or "user" not in claims:
         claims[""] = sha256(token.encode("utf-8", "replace")).hexdigest()
     return Identity(values, sha256(to_json(sorted(claims.items()))).hexdigest())

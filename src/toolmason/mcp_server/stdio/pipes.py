@@ -81,7 +81,9 @@ class LineReader(asyncio.Protocol):
         self._lines: Iterator[bytes | None] = iter(())
 
     @classmethod
-    async def open(cls, descriptor: int, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]) -> LineReader:
+    async def open(
+        cls, descriptor: int, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]
+    ) -> LineReader:
         """Begin to read."""
         loop, reader = asyncio.get_running_loop(), cls(on_line, on_end)
         stream = os.fdopen(os.dup(descriptor), "rb", 0)

@@ -170,7 +170,11 @@ class StdioSession:
             self._forward_to_sdk(message)
 
     def _finish_request(self, request_id: int | str) -> None:
-        if self.in_flight.get(request_id, self) is not None or self._sdk_task is None or request_id not in self._forwarded_ids:
+        if (
+            self.in_flight.get(request_id, self) is not None
+            or self._sdk_task is None
+            or request_id not in self._forwarded_ids
+        ):
             self.in_flight.pop(request_id, None)
         if not self.in_flight:
             self._all_answered.set()

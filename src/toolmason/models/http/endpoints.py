@@ -65,7 +65,9 @@ def _make_openai_endpoint(provider: str, _: str, base: str, key: str) -> Endpoin
 def _make_anthropic_endpoint(provider: str, _: str, base: str, key: str) -> Endpoint:
     url = f"{base.removesuffix('/v1')}/v1/messages"
     headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
-    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key, make_headers=make_beta_headers)
+    return Endpoint(
+        provider=provider, url=url, stream_url=url, headers=headers, secret=key, make_headers=make_beta_headers
+    )
 
 
 def make_beta_headers(body: Mapping[str, Any]) -> dict[str, str]:
@@ -85,4 +87,9 @@ def _make_gemini_endpoint(provider: str, model: str, base: str, key: str) -> End
     )
 
 
-_ENDPOINT_MAKERS: Final = {"openai": _make_openai_endpoint, "openai-chat": _make_openai_endpoint, "anthropic": _make_anthropic_endpoint, "gemini": _make_gemini_endpoint}
+_ENDPOINT_MAKERS: Final = {
+    "openai": _make_openai_endpoint,
+    "openai-chat": _make_openai_endpoint,
+    "anthropic": _make_anthropic_endpoint,
+    "gemini": _make_gemini_endpoint,
+}

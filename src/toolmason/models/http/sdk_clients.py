@@ -14,7 +14,7 @@ from typing import Any, Final
 from toolmason.errors import ConfigError, ModelError, safe_str
 from toolmason.models.http.endpoints import make_beta_headers
 from toolmason.models.http.redaction import find_client_secrets
-from toolmason.models.http.retries import parse_retry_after, is_retryable_status
+from toolmason.models.http.retries import is_retryable_status, parse_retry_after
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
@@ -149,8 +149,12 @@ def to_model_error(error: Exception, provider: str) -> ModelError:
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     code = str(inner.get("code") or inner.get("type") or "") if isinstance(inner, Mapping) else ""
     kind = type(error).__name__
-    retryable = is_retryable_status(status_code) if status_code is not None else "Connection" in kind or "Timeout" in kind
-    model_error = ModelError(provider, safe_str(error) or type(error).__name__, status=status_code, code=code, retryable=retryable)
+    retryable = (
+        is_retryable_status(status_code) if status_code is not None else "Connection" in kind or "Timeout" in kind
+    )
+    model_error = ModelError(
+        provider, safe_str(error) or type(error).__name__, status=status_code, code=code, retryable=retryable
+    )
     headers = getattr(getattr(error, "response", None), "headers", None)
     model_error.retry_after = parse_retry_after(headers) if isinstance(headers, Mapping) else None
     return model_error

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 
 from toolmason.errors import ModelError, clip
 from toolmason.models.http.redaction import find_secrets
-from toolmason.models.http.retries import Retries, parse_retry_after, is_retryable_status
+from toolmason.models.http.retries import Retries, is_retryable_status, parse_retry_after
 from toolmason.models.http.sender import Endpoint
 from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
@@ -73,7 +73,9 @@ class Transport:
         headers["Accept-Encoding"] = "gzip, deflate"
         headers |= {**endpoint.headers, **(endpoint.make_headers(body) if endpoint.make_headers is not None else {})}
         url = endpoint.stream_url if stream else endpoint.url
-        return self._get_client().build_request("POST", url, headers=headers, content=to_json(body, inf_nan_mode="null"))
+        return self._get_client().build_request(
+            "POST", url, headers=headers, content=to_json(body, inf_nan_mode="null")
+        )
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the answer.
@@ -173,7 +175,9 @@ class Transport:
             payload = None
         if isinstance(payload, list) and payload:  # Gemini sends a list where a stream was asked for
             payload = payload[0]
-        error_form = payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
+        error_form = (
+            payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
+        )
         error = parse_error(self._endpoint.provider, error_form, status)
         error.retryable = is_retryable_status(status)
         error.retry_after = parse_retry_after(headers)
@@ -191,7 +195,9 @@ class Transport:
             return error
         description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         retryable = isinstance(error, httpx2.TransportError)
-        return ModelError(self._endpoint.provider, f"no answer came ({description})", code="connection", retryable=retryable)
+        return ModelError(
+            self._endpoint.provider, f"no answer came ({description})", code="connection", retryable=retryable
+        )
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""

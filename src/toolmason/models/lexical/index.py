@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from toolmason._core.values.definition import ToolDefinition
-from toolmason.models.lexical.similarity import get_synonyms, get_properties, extract_stems
+from toolmason.models.lexical.similarity import extract_stems, get_properties, get_synonyms
 
 _K1, _B = 1.2, 0.75
 """BM25's usual k1 and b."""
@@ -43,7 +43,10 @@ class ToolIndex:
         scores: defaultdict[int, float] = defaultdict(float)
         exact = query.strip().casefold()
         for word in dict.fromkeys(extract_stems(query)):
-            for term, weight in ((word, 1.0), *((other, _SYNONYM_WEIGHT) for other in get_synonyms(word) if other != word)):
+            for term, weight in (
+                (word, 1.0),
+                *((other, _SYNONYM_WEIGHT) for other in get_synonyms(word) if other != word),
+            ):
                 for index, gain in self._score_term(term):
                     scores[index] += weight * gain
         for index, tool in enumerate(self.tools):

@@ -126,7 +126,10 @@ def score_similarity(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
     document_counts = Counter(word for tool_weights in weights_by_tool for word in tool_weights)
     # What has digits in it is a value, and says nothing about the tool: "TEA-01", "3", "2024-05-01".
     query_stems = sorted(set(extract_stems(_CODE.sub(" ", _HOW_MUCH.sub("price", text)))))
-    rarity = {word: math.log(1 + (len(weights_by_tool) + 1) / (0.5 + document_counts[word])) for word in {*document_counts, *query_stems}}
+    rarity = {
+        word: math.log(1 + (len(weights_by_tool) + 1) / (0.5 + document_counts[word]))
+        for word in {*document_counts, *query_stems}
+    }
     total = sum(rarity[word] for word in query_stems) or 1.0
     scores = [_score_tool(query_stems, bag, rarity) / total for bag in weights_by_tool]
     return [

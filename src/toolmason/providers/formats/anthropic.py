@@ -30,24 +30,24 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, Replay, parse_error, get_provider_items
+from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error
 from toolmason.providers.content_parts import (
     FILLER_TEXT,
     IMAGE_MIME_TYPES,
     PDF_MIME_TYPE,
     get_arguments_object,
     get_blob,
-    replace_surrogates,
-    map_options,
     join_parts,
     make_call_id,
+    map_options,
     part_to_text,
+    replace_surrogates,
 )
 from toolmason.providers.native_tools import format_anthropic_servers
-from toolmason.providers.reply_checks import get_token_count, get_inner_object
+from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_anthropic
-from toolmason.providers.tool_set import ToolSet, ProviderRules
+from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _DEFAULT_MAX_TOKENS: Final = 8192
 """The API wants a limit; this one is within what every current model takes."""
@@ -68,7 +68,9 @@ class AnthropicCodec(Codec):
 
     name = "anthropic"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
-    rules = ProviderRules(provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64)
+    rules = ProviderRules(
+        provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
+    )
 
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
@@ -86,7 +88,11 @@ class AnthropicCodec(Codec):
 
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        body: Body = {"model": model, "max_tokens": _DEFAULT_MAX_TOKENS, "messages": self._format_messages(request, tool_set)}
+        body: Body = {
+            "model": model,
+            "max_tokens": _DEFAULT_MAX_TOKENS,
+            "messages": self._format_messages(request, tool_set),
+        }
         system = [join_parts(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["system"] = text
@@ -119,7 +125,9 @@ class AnthropicCodec(Codec):
 
     def _format_blocks(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "assistant":
-            replay = Replay(lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text)
+            replay = Replay(
+                lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
+            )
             blocks = replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
             yield from (block for block in blocks if block.get("type") != "text" or block.get("text"))
         elif message.role == "tool":
@@ -144,7 +152,9 @@ class AnthropicCodec(Codec):
         calls = [call for call in (_parse_call(block, names) for block in blocks) if call is not None]
         opaque = any(_parse_text(block) is None and _parse_call(block, names) is None for block in blocks)
         state = {"provider": self.name, "items": list(blocks)} if opaque else None
-        finish: FinishReason = _FINISH_REASONS.get(body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other")
+        finish: FinishReason = _FINISH_REASONS.get(
+            body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other"
+        )
         message = Message("assistant", content, calls, provider_state=state)
         return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
 
@@ -280,9 +290,18 @@ def _format_text(text: str) -> Body:
 def _parse_usage(usage: Any) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
-    cache_reads, cache_writes = get_token_count(usage, "cache_read_input_tokens"), get_token_count(usage, "cache_creation_input_tokens")
+    cache_reads, cache_writes = (
+        get_token_count(usage, "cache_read_input_tokens"),
+        get_token_count(usage, "cache_creation_input_tokens"),
+    )
     reasoning = get_token_count(get_inner_object(usage, "output_tokens_details"), "thinking_tokens")
-    return Usage(get_token_count(usage, "input_tokens") + cache_reads + cache_writes, get_token_count(usage, "output_tokens"), cache_reads, cache_writes, reasoning)
+    return Usage(
+        get_token_count(usage, "input_tokens") + cache_reads + cache_writes,
+        get_token_count(usage, "output_tokens"),
+        cache_reads,
+        cache_writes,
+        reasoning,
+    )
 
 
 CODEC: Final = AnthropicCodec()

@@ -30,23 +30,31 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, Replay, get_allowed_aliases, parse_error, get_provider_items
+from toolmason.providers.codec import (
+    Body,
+    Codec,
+    Replay,
+    ReplyReader,
+    get_allowed_aliases,
+    get_provider_items,
+    parse_error,
+)
 from toolmason.providers.content_parts import (
     FILLER_TEXT,
     Blob,
-    get_arguments_object,
     get_arguments_json,
+    get_arguments_object,
     get_blob,
-    replace_surrogates,
-    map_options,
     join_parts,
     make_call_id,
+    map_options,
     part_to_text,
+    replace_surrogates,
 )
 from toolmason.providers.reply_checks import get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_gemini
-from toolmason.providers.tool_set import ToolSet, ProviderRules
+from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _OWN_ID_PREFIX: Final = "gemini_"
 """Begins the id of a call that came without one. It is ours alone, so it does not go back."""
@@ -77,17 +85,24 @@ class GeminiCodec(Codec):
     """Google's Gemini API."""
 
     name = "gemini"
-    rules = ProviderRules(provider="gemini", fit_schema=fit_gemini, name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", max_name_length=128)
+    rules = ProviderRules(
+        provider="gemini", fit_schema=fit_gemini, name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", max_name_length=128
+    )
 
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
         definition: Body = {"name": alias, "description": tool.description}
         # A function without parameters has no schema here: an object without properties is refused.
-        return {**definition, "parametersJsonSchema": narrowed.schema} if narrowed.schema.get("properties") else definition
+        return (
+            {**definition, "parametersJsonSchema": narrowed.schema} if narrowed.schema.get("properties") else definition
+        )
 
     @override
     def format_tools(self, tool_set: ToolSet) -> list[Body]:
-        own = [self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name)) for tool, narrowed in tool_set.tools]
+        own = [
+            self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name))
+            for tool, narrowed in tool_set.tools
+        ]
         return [*([{"functionDeclarations": own}] if own else []), *self.format_native_tools(tool_set)]
 
     @override
@@ -148,9 +163,14 @@ class GeminiCodec(Codec):
     def _format_parts(self, message: Message, names: ToolNames, *, older: bool) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
-                lambda p: _parse_call(p, names, ""), _parse_text, lambda c: _format_call(c, names), lambda t: {"text": t}
+                lambda p: _parse_call(p, names, ""),
+                _parse_text,
+                lambda c: _format_call(c, names),
+                lambda t: {"text": t},
             )
-            parts = list(replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content)))
+            parts = list(
+                replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
+            )
             first = next((part for part in parts if "functionCall" in part), None)
             if not older and first is not None and "thoughtSignature" not in first:
                 first["thoughtSignature"] = _SKIP_SIGNATURE
@@ -195,7 +215,9 @@ class GeminiCodec(Codec):
         # Citations and the like part one text into several; together they are what the model said.
         text = "".join(part for part in map(_parse_text, parts) if part)
         content = [Text(text)] if text else []
-        calls = [call for call in (_parse_call(part, names, make_call_id("gemini")) for part in parts) if call is not None]
+        calls = [
+            call for call in (_parse_call(part, names, make_call_id("gemini")) for part in parts) if call is not None
+        ]
         opaque = any(
             "thoughtSignature" in part or (_parse_text(part) is None and "functionCall" not in part) for part in parts
         )
@@ -281,7 +303,11 @@ def _parse_call(part: Mapping[str, Any], names: ToolNames, default_id: str) -> T
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
     function_call: Body = {"name": names.get_alias(call.name), "args": get_arguments_object(call)}
-    return {"functionCall": function_call if call.id.startswith(_OWN_ID_PREFIX) else {"id": to_wire_id(call.id), **function_call}}
+    return {
+        "functionCall": function_call
+        if call.id.startswith(_OWN_ID_PREFIX)
+        else {"id": to_wire_id(call.id), **function_call}
+    }
 
 
 def _strip_own_id(part: Body) -> Body:

@@ -19,7 +19,7 @@ from toolmason._core.values.results import ToolCall
 from toolmason.errors import DefinitionError
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.codec import Body, ReplyReader
-from toolmason.providers.content_parts import get_arguments_object, replace_surrogates, join_parts, make_call_id
+from toolmason.providers.content_parts import get_arguments_object, join_parts, make_call_id, replace_surrogates
 from toolmason.providers.formats.openai_chat import OpenAiChatCodec
 from toolmason.providers.tool_set import ToolSet
 
@@ -36,7 +36,9 @@ class JsonModeCodec(OpenAiChatCodec):
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         if tool_set.native:
-            raise DefinitionError(f"{tool_set.native[0]!r} cannot be offered to a server that has no tools. Leave it out.")
+            raise DefinitionError(
+                f"{tool_set.native[0]!r} cannot be offered to a server that has no tools. Leave it out."
+            )
         choice = request.tool_choice
         if choice is not None and choice.names:
             tool_set = tool_set.only(choice.names)
@@ -47,7 +49,9 @@ class JsonModeCodec(OpenAiChatCodec):
         if mode == "none":
             return body
         tools = [
-            to_json({"name": tool_set.names.get_alias(tool.name), "description": tool.description, "arguments": fit.schema})
+            to_json(
+                {"name": tool_set.names.get_alias(tool.name), "description": tool.description, "arguments": fit.schema}
+            )
             for tool, fit in tool_set.tools
         ]
         instructions = "\n".join([_INSTRUCTIONS, *(tool.decode() for tool in tools)])
@@ -56,17 +60,24 @@ class JsonModeCodec(OpenAiChatCodec):
             body["messages"][0] = {"role": "system", "content": f"{first[0]['content']}\n\n{instructions}"}
         else:
             body["messages"].insert(0, {"role": "system", "content": instructions})
-        schema = _make_reply_schema(tool_set, many=request.options.get("parallel") is not False, answer=mode != "required")
+        schema = _make_reply_schema(
+            tool_set, many=request.options.get("parallel") is not False, answer=mode != "required"
+        )
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}
         return body
 
     @override
     def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "tool":
-            lines = [f"Result of {names.get_alias(r.name)} ({r.call_id}): {replace_surrogates(r.text)}" for r in message.results]
+            lines = [
+                f"Result of {names.get_alias(r.name)} ({r.call_id}): {replace_surrogates(r.text)}"
+                for r in message.results
+            ]
             yield {"role": "user", "content": "\n".join(lines)}
         elif message.calls:
-            calls = [{"name": names.get_alias(call.name), "arguments": get_arguments_object(call)} for call in message.calls]
+            calls = [
+                {"name": names.get_alias(call.name), "arguments": get_arguments_object(call)} for call in message.calls
+            ]
             yield {"role": "assistant", "content": to_json({"calls": calls}).decode()}
         elif message.role == "assistant":
             yield {"role": "assistant", "content": to_json({"answer": join_parts(message.content)}).decode()}
@@ -126,7 +137,10 @@ def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[s
     call_schemas = [
         {
             "type": "object",
-            "properties": {"name": {"const": tool_set.names.get_alias(tool.name)}, "arguments": _inline_schema(fit.schema, n)},
+            "properties": {
+                "name": {"const": tool_set.names.get_alias(tool.name)},
+                "arguments": _inline_schema(fit.schema, n),
+            },
             "required": ["name", "arguments"],
             "additionalProperties": False,
         }
@@ -135,11 +149,22 @@ def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[s
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": call_schemas}, "minItems": 1}
     if not many:
         calls["maxItems"] = 1
-    reply_schema = {"type": "object", "properties": {"calls": calls}, "required": ["calls"], "additionalProperties": False}
-    defs = {f"t{n}_{key}": part for n, (_, fit) in enumerate(tool_set.tools) for key, part in _rename_definitions(fit.schema, n).items()}
+    reply_schema = {
+        "type": "object",
+        "properties": {"calls": calls},
+        "required": ["calls"],
+        "additionalProperties": False,
+    }
+    defs = {
+        f"t{n}_{key}": part
+        for n, (_, fit) in enumerate(tool_set.tools)
+        for key, part in _rename_definitions(fit.schema, n).items()
+    }
     if answer:
         answer_schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
-        reply_schema = {"anyOf": [reply_schema, {**answer_schema, "required": ["answer"], "additionalProperties": False}]}
+        reply_schema = {
+            "anyOf": [reply_schema, {**answer_schema, "required": ["answer"], "additionalProperties": False}]
+        }
     return {**reply_schema, "$defs": defs} if defs else reply_schema
 
 

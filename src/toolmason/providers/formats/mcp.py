@@ -18,7 +18,7 @@ from toolmason.providers.codec import Body, Format
 from toolmason.providers.content_parts import part_to_text
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_mcp
-from toolmason.providers.tool_set import ToolSet, ProviderRules
+from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 
 class McpFormat(Format):

@@ -29,22 +29,30 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, Replay, get_allowed_aliases, parse_error, get_provider_items
+from toolmason.providers.codec import (
+    Body,
+    Codec,
+    Replay,
+    ReplyReader,
+    get_allowed_aliases,
+    get_provider_items,
+    parse_error,
+)
 from toolmason.providers.content_parts import (
     FILLER_TEXT,
     IMAGE_MIME_TYPES,
     PDF_MIME_TYPE,
     get_arguments_json,
     get_blob,
-    replace_surrogates,
-    map_options,
     join_parts,
+    map_options,
     part_to_text,
+    replace_surrogates,
 )
-from toolmason.providers.reply_checks import get_token_count, get_inner_object
+from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
-from toolmason.providers.tool_set import ToolSet, ProviderRules
+from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _THOUGHT_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done")
@@ -96,7 +104,9 @@ class OpenAiResponsesReader(ReplyReader):
         if item.get("type") == "function_call":
             item["arguments"] = item.get("arguments") or known.get("arguments") or ""
             if kind.endswith("added"):
-                yield CallOpened(str(item.get("call_id") or item.get("id")), self._names.get_name(item.get("name") or ""))
+                yield CallOpened(
+                    str(item.get("call_id") or item.get("id")), self._names.get_name(item.get("name") or "")
+                )
         self._items[number] = item
         if kind.endswith("done") and number not in self._closed:
             self._closed.add(number)
@@ -131,7 +141,9 @@ class OpenAiResponsesCodec(Codec):
 
     name = "openai"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
-    rules = ProviderRules(provider="openai", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,128}", max_name_length=128)
+    rules = ProviderRules(
+        provider="openai", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,128}", max_name_length=128
+    )
 
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
@@ -154,7 +166,9 @@ class OpenAiResponsesCodec(Codec):
         non_system = [message for message in request.messages if message.role != "system"]
         first = request.messages.index(non_system[0]) if non_system else len(request.messages)
         system_messages, other_messages = request.messages[:first], request.messages[first:]
-        items = [item for m in other_messages for item in tool_set.encode(m, partial(self._format_items, m, tool_set.names))]
+        items = [
+            item for m in other_messages for item in tool_set.encode(m, partial(self._format_items, m, tool_set.names))
+        ]
         body: Body = {"model": model, "input": items}
         if system_messages and (text := "\n\n".join(filter(None, (join_parts(m.content) for m in system_messages)))):
             body["instructions"] = text
@@ -176,7 +190,9 @@ class OpenAiResponsesCodec(Codec):
 
     def _format_items(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "assistant":
-            replay = Replay(lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text)
+            replay = Replay(
+                lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
+            )
             yield from replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
         elif message.role == "tool":
             yield from (self.result(result, names) for result in message.results)
@@ -238,7 +254,9 @@ def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
 def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
     if item.get("type") != "function_call":
         return None
-    return ToolCall(str(item.get("call_id") or item.get("id")), names.get_name(item["name"]), item.get("arguments") or "{}")
+    return ToolCall(
+        str(item.get("call_id") or item.get("id")), names.get_name(item["name"]), item.get("arguments") or "{}"
+    )
 
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
@@ -277,7 +295,10 @@ def _get_finish(body: Mapping[str, Any], output: list[Any], calls: list[ToolCall
 def _parse_usage(usage: Any) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
-    input_details, output_details = get_inner_object(usage, "input_tokens_details"), get_inner_object(usage, "output_tokens_details")
+    input_details, output_details = (
+        get_inner_object(usage, "input_tokens_details"),
+        get_inner_object(usage, "output_tokens_details"),
+    )
     return Usage(
         get_token_count(usage, "input_tokens"),
         get_token_count(usage, "output_tokens"),

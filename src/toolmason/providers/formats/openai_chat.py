@@ -30,23 +30,23 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, get_allowed_aliases, parse_error, get_provider_items
+from toolmason.providers.codec import Body, Codec, ReplyReader, get_allowed_aliases, get_provider_items, parse_error
 from toolmason.providers.content_parts import (
     FILLER_TEXT,
     IMAGE_MIME_TYPES,
     PDF_MIME_TYPE,
     get_arguments_json,
     get_blob,
-    replace_surrogates,
-    map_options,
     join_parts,
     make_call_id,
+    map_options,
     part_to_text,
+    replace_surrogates,
 )
-from toolmason.providers.reply_checks import get_token_count, get_inner_object
+from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
-from toolmason.providers.tool_set import ToolSet, ProviderRules
+from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _PASSTHROUGH_KEYS: Final = ("reasoning_content", "reasoning_details", "extra_content")
@@ -65,7 +65,9 @@ class OpenAiChatCodec(Codec):
     """OpenAI's Chat Completions API."""
 
     name = "openai-chat"
-    rules = ProviderRules(provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64)
+    rules = ProviderRules(
+        provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
+    )
 
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
@@ -219,7 +221,12 @@ class OpenAiChatReader(ReplyReader):
             key = piece.get("id") or next(reversed(self._calls), 0)
         call = self._calls.get(key)
         if call is None:
-            call = self._calls[key] = {"id": piece.get("id") or make_call_id(), "name": "", "arguments": "", "told": False}
+            call = self._calls[key] = {
+                "id": piece.get("id") or make_call_id(),
+                "name": "",
+                "arguments": "",
+                "told": False,
+            }
         call["name"] = call["name"] or function.get("name") or ""
         call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
         if call["name"] and not call["told"]:
@@ -343,7 +350,10 @@ def _format_call(call: ToolCall, names: ToolNames) -> Body:
 def _parse_usage(usage: Any) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
-    input_details, output_details = get_inner_object(usage, "prompt_tokens_details"), get_inner_object(usage, "completion_tokens_details")
+    input_details, output_details = (
+        get_inner_object(usage, "prompt_tokens_details"),
+        get_inner_object(usage, "completion_tokens_details"),
+    )
     return Usage(
         get_token_count(usage, "prompt_tokens"),
         get_token_count(usage, "completion_tokens"),

@@ -75,7 +75,9 @@ def merge_schemas(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            merged[key] = value if key not in merged or merged[key] == value else _merge_keyword(key, merged[key], value)
+            merged[key] = (
+                value if key not in merged or merged[key] == value else _merge_keyword(key, merged[key], value)
+            )
     return merged
 
 

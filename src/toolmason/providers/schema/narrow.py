@@ -13,7 +13,15 @@ from typing import Any, Final
 from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
-from toolmason.providers.schema.merge import SchemaConflict, get_definitions, merge_schemas, modernize, get_definition_name, resolve_pointer, unite_branches
+from toolmason.providers.schema.merge import (
+    SchemaConflict,
+    get_definition_name,
+    get_definitions,
+    merge_schemas,
+    modernize,
+    resolve_pointer,
+    unite_branches,
+)
 from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence
 
 _LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
@@ -60,7 +68,9 @@ class SchemaNarrower:
         own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
         if self.dialect.requires_type and "properties" not in own_keywords:
             self.add_loss("$", "any key goes here", changes_meaning=True)
-        narrowed = self.narrow_node({**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0)
+        narrowed = self.narrow_node(
+            {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
+        )
         if self.used_definitions:
             narrowed["$defs"] = self.used_definitions
         self._check_size()
@@ -84,7 +94,11 @@ class SchemaNarrower:
                 self.add_loss("$", f"`{key}` at the top is offered as one object")
                 required_sets = [branch.get("required", []) for branch in branches]
                 top = unite_branches({k: v for k, v in top.items() if k != key}, branches)
-                sentence = "One of these sets of keys is needed: " + "; ".join(", ".join(map(str, n)) for n in required_sets) + "."
+                sentence = (
+                    "One of these sets of keys is needed: "
+                    + "; ".join(", ".join(map(str, n)) for n in required_sets)
+                    + "."
+                )
                 top["description"] = add_sentences(top.get("description"), [sentence] if any(required_sets) else [])
         for key in ("not", "enum", "const"):
             if key in top:
@@ -147,7 +161,9 @@ class SchemaNarrower:
         siblings = {key: value for key, value in schema.items() if key != "$ref" and key not in ANNOTATION_KEYWORDS}
         if not siblings:
             return pointer
-        sentences = [make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)]
+        sentences = [
+            make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)
+        ]
         for key in siblings.keys() - UNENFORCED_KEYWORDS - {"description"}:
             self.add_loss(path, f"`{key}` beside a reference is told in words")
         text = add_sentences(siblings.get("description"), sentences)
@@ -224,7 +240,9 @@ class SchemaNarrower:
         kinds = list(dict.fromkeys(word for value in values for kind, word in _JSON_TYPES if type(value) is kind))
         return (kinds[0] if len(kinds) == 1 else kinds) if kinds else None
 
-    def _narrow_values(self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str) -> None:
+    def _narrow_values(
+        self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str
+    ) -> None:
         if "const" in schema and self._allows_keyword("const"):
             narrowed["const"] = schema["const"]
             return
@@ -239,7 +257,9 @@ class SchemaNarrower:
         allowed_values = [value for value in values if type(value) in kinds]
         if allowed_values and all(type(value) in kinds or value is None for value in values):
             declared_type = narrowed.get("type")
-            narrowed["type"] = list(dict.fromkeys([*(declared_type if isinstance(declared_type, list) else [declared_type]), "null"]))
+            narrowed["type"] = list(
+                dict.fromkeys([*(declared_type if isinstance(declared_type, list) else [declared_type]), "null"])
+            )
             narrowed["enum"] = allowed_values
         elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))
@@ -252,8 +272,13 @@ class SchemaNarrower:
         narrowed_properties: dict[str, Any] = {}
         for name, part in properties.items():
             inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
-            narrowed_properties[name] = inner if not self.dialect.requires_all_properties or name in required else make_nullable(inner)
-        narrowed_properties, required = self.alias_properties(narrowed_properties), [self.alias_key(name) for name in required]
+            narrowed_properties[name] = (
+                inner if not self.dialect.requires_all_properties or name in required else make_nullable(inner)
+            )
+        narrowed_properties, required = (
+            self.alias_properties(narrowed_properties),
+            [self.alias_key(name) for name in required],
+        )
         additional = schema.get("additionalProperties")
         if "properties" in schema or self.dialect.requires_items:
             narrowed["properties"] = narrowed_properties
@@ -263,12 +288,16 @@ class SchemaNarrower:
             narrowed["required"] = required
         if not self.dialect.requires_closed_objects:
             if additional is not None:
-                narrowed["additionalProperties"] = additional if isinstance(additional, bool) else self.narrow_node(additional, f"{path}.*", depth)
+                narrowed["additionalProperties"] = (
+                    additional if isinstance(additional, bool) else self.narrow_node(additional, f"{path}.*", depth)
+                )
             if "patternProperties" in schema:
                 self.add_loss(path, "`patternProperties` is not enforced")
             return
         narrowed["additionalProperties"] = False
-        open_ended = additional is not False and (bool(additional) or additional == {} or (not properties and path != "$"))
+        open_ended = additional is not False and (
+            bool(additional) or additional == {} or (not properties and path != "$")
+        )
         if open_ended or schema.get("patternProperties"):
             self.add_loss(path, "any key goes here", changes_meaning=True)
 
@@ -296,7 +325,9 @@ class SchemaNarrower:
     ) -> None:
         items, prefix_items = schema.get("items"), schema.get("prefixItems")
         if prefix_items and self._allows_keyword("prefixItems"):
-            narrowed["prefixItems"] = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)]
+            narrowed["prefixItems"] = [
+                self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)
+            ]
         elif prefix_items:
             parts = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)]
             kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
@@ -312,7 +343,9 @@ class SchemaNarrower:
         elif not prefix_items and self.dialect.requires_items:
             narrowed["items"] = {}
 
-    def _apply_keyword(self, keyword: str, value: Any, narrowed: dict[str, Any], sentences: list[str], path: str) -> None:
+    def _apply_keyword(
+        self, keyword: str, value: Any, narrowed: dict[str, Any], sentences: list[str], path: str
+    ) -> None:
         if self._allows_keyword(keyword) and self._accepts_value(keyword, value):
             narrowed[keyword] = value
             return

@@ -102,7 +102,9 @@ def _describe_default(part: dict[str, Any]) -> dict[str, Any]:
         return part
     described_part = {key: value for key, value in part.items() if key != "default"}
     if part["default"] is not None:
-        described_part["description"] = add_sentences(part.get("description"), [make_sentence("default", part["default"])])
+        described_part["description"] = add_sentences(
+            part.get("description"), [make_sentence("default", part["default"])]
+        )
     return described_part
 
 
@@ -118,7 +120,12 @@ def _make_plain_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
             strict_properties[name] = _describe_default(part)
         else:
             strict_properties[name] = {**_describe_default(part), "type": [part["type"], "null"]}
-    strict_schema = {"type": "object", "properties": strict_properties, "required": list(strict_properties), "additionalProperties": False}
+    strict_schema = {
+        "type": "object",
+        "properties": strict_properties,
+        "required": list(strict_properties),
+        "additionalProperties": False,
+    }
     if "description" in schema:
         strict_schema["description"] = schema["description"]
     return strict_schema

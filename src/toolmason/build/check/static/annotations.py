@@ -80,7 +80,9 @@ def parse_string_annotation(node: ast.expr) -> ast.expr:
     return inner
 
 
-def read_annotation(node: ast.expr | None, imports: ImportedNames, expand: ExpandAlias, depth: int = 0) -> ParsedAnnotation:
+def read_annotation(
+    node: ast.expr | None, imports: ImportedNames, expand: ExpandAlias, depth: int = 0
+) -> ParsedAnnotation:
     """Read an annotation."""
     if node is None:
         return ParsedAnnotation()
@@ -88,13 +90,25 @@ def read_annotation(node: ast.expr | None, imports: ImportedNames, expand: Expan
     if isinstance(node, ast.Subscript) and imports.get_path(node.value) in ANNOTATED:
         inner, *rest = node.slice.elts if isinstance(node.slice, ast.Tuple) and node.slice.elts else [node.slice]
         return _with_metadata(read_annotation(inner, imports, expand, depth + 1), rest, imports, expand)
-    if isinstance(node, ast.Name | ast.Attribute) and depth < _MAX_DEPTH and (expanded := expand(node, imports)) is not None:
+    if (
+        isinstance(node, ast.Name | ast.Attribute)
+        and depth < _MAX_DEPTH
+        and (expanded := expand(node, imports)) is not None
+    ):
         return read_annotation(*expanded, expand, depth + 1)
     return ParsedAnnotation(node, imports, injected=_is_injected_type(node, imports))
 
 
-def _with_metadata(annotation: ParsedAnnotation, metadata: Iterable[ast.expr], imports: ImportedNames, expand: ExpandAlias) -> ParsedAnnotation:
-    texts, fields, param, injected, is_complete = list(annotation.texts), list(annotation.fields), annotation.param, annotation.injected, annotation.is_complete
+def _with_metadata(
+    annotation: ParsedAnnotation, metadata: Iterable[ast.expr], imports: ImportedNames, expand: ExpandAlias
+) -> ParsedAnnotation:
+    texts, fields, param, injected, is_complete = (
+        list(annotation.texts),
+        list(annotation.fields),
+        annotation.param,
+        annotation.injected,
+        annotation.is_complete,
+    )
     for part in metadata:
         item, item_imports = expand(part, imports) or (part, imports)
         name = item_imports.get_path(item.func if isinstance(item, ast.Call) else item)
@@ -109,7 +123,9 @@ def _with_metadata(annotation: ParsedAnnotation, metadata: Iterable[ast.expr], i
             fields.append(item)
         else:
             is_complete = is_complete and not isinstance(item, ast.Name | ast.Attribute | ast.JoinedStr | ast.BinOp)
-    return ParsedAnnotation(annotation.type_node, annotation.imports, tuple(texts), param, tuple(fields), injected, is_complete)
+    return ParsedAnnotation(
+        annotation.type_node, annotation.imports, tuple(texts), param, tuple(fields), injected, is_complete
+    )
 
 
 def _is_injected_type(node: ast.expr, imports: ImportedNames) -> bool:
@@ -148,7 +164,9 @@ _SCALAR_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "bool": (bool,),
     "bytes": (bytes, str),
 }
-_SEQUENCE_TYPES: Final = frozenset({"list", "set", "frozenset", "tuple", "typing.List", "typing.Set", "typing.Tuple"}) | {
+_SEQUENCE_TYPES: Final = frozenset(
+    {"list", "set", "frozenset", "tuple", "typing.List", "typing.Set", "typing.Tuple"}
+) | {
     f"{module}.{name}"
     for module in ("collections.abc", "typing")
     for name in ("Sequence", "MutableSequence", "Set", "MutableSet", "Iterable")

@@ -126,7 +126,9 @@ def read_declarations(source: Source, imports: ImportedNames) -> FileDeclaration
     _DeclarationReader(file).read(source.tree.body, None, "module")
     # A walk over the whole tree costs more than parsing it, and most files make no toolbox.
     local_names = [name for name, path in imports.paths.items() if path == "toolmason.Toolbox"]
-    may_make_tools = any(f"{name}(" in source.text for name in ("Toolbox", "from_function", "from_schema", *local_names))
+    may_make_tools = any(
+        f"{name}(" in source.text for name in ("Toolbox", "from_function", "from_schema", *local_names)
+    )
     for node in ast.walk(source.tree) if may_make_tools else ():
         if isinstance(node, ast.Call):
             called = imports.get_path(node.func)
@@ -143,7 +145,9 @@ def get_keywords(call: ast.expr | None) -> tuple[dict[str, ast.keyword], bool]:
     return {keyword.arg: keyword for keyword in keywords if keyword.arg}, all(word.arg for word in keywords)
 
 
-def declare(file: FileDeclarations, node: FunctionNode, call: ast.expr | None, kind: Literal["tool", "prompt"]) -> DeclaredTool:
+def declare(
+    file: FileDeclarations, node: FunctionNode, call: ast.expr | None, kind: Literal["tool", "prompt"]
+) -> DeclaredTool:
     """Return the declaration of a function."""
     keywords, has_all_keywords = get_keywords(call)
     return DeclaredTool(
@@ -184,7 +188,9 @@ class _DeclarationReader:
     def _read_class(self, node: ast.ClassDef, scope: str, block: int) -> None:
         for decorator in node.decorator_list:
             if kind := self._get_kind(decorator):
-                self.file.misplaced.append(MisplacedDecorator(self.file.source.get_location(decorator), kind, f"class {node.name!r}"))
+                self.file.misplaced.append(
+                    MisplacedDecorator(self.file.source.get_location(decorator), kind, f"class {node.name!r}")
+                )
         declaration = ClassDeclaration(node.name, node, self.file, block)
         if scope == "module":
             self.file.classes[node.name] = declaration
@@ -205,7 +211,9 @@ class _DeclarationReader:
             return
         kind = DECORATORS[self._get_path(marker)]
         if paths & _PROPERTY_DECORATORS or any(path.endswith((".setter", ".deleter")) for path in paths):
-            self.file.misplaced.append(MisplacedDecorator(self.file.source.get_location(marker), kind, f"the property {node.name!r}"))
+            self.file.misplaced.append(
+                MisplacedDecorator(self.file.source.get_location(marker), kind, f"the property {node.name!r}")
+            )
             self._add_member(owner, node.name, None)
             return
         declared = replace(
@@ -217,7 +225,9 @@ class _DeclarationReader:
         self.file.tools.append(declared)
         self._add_member(owner, node.name, declared)
 
-    def _add_member(self, owner: ClassDeclaration | None, name: str, member: DeclaredTool | FunctionNode | None) -> None:
+    def _add_member(
+        self, owner: ClassDeclaration | None, name: str, member: DeclaredTool | FunctionNode | None
+    ) -> None:
         if owner is None:
             return
         previous = owner.members.get(name)

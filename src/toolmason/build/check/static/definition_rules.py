@@ -15,14 +15,14 @@ from functools import cached_property
 from typing import Any, Final, get_type_hints
 
 from toolmason._core.catalog.catalog import BUILT_IN_NAMES
-from toolmason._core.define.decorators import ToolOptionKeywords, Param, ToolKeywords
+from toolmason._core.define.decorators import Param, ToolKeywords, ToolOptionKeywords
 from toolmason.build.check.provider_limits import PARAMETER_NAME_PATTERN, find_refusing_providers
 from toolmason.build.check.rules import Finding, SourceLocation, make_finding
 from toolmason.build.check.static.annotations import LiteralChecker, eval_literal, eval_text
 from toolmason.build.check.static.declared import DeclaredTool
 from toolmason.build.check.static.parameters import SourceParameter, get_docstring, read_docstring
 from toolmason.build.check.static.project import Project
-from toolmason.build.check.static.typenames import may_hide_description, find_unsupported
+from toolmason.build.check.static.typenames import find_unsupported, may_hide_description
 
 _PLACEHOLDER_PATTERN: Final = r"\$\$\{|\$\{([^{}$:]+)(:-)?"
 _PROMPT_OPTIONS: Final = frozenset({"name", "description", "role"})
@@ -88,16 +88,24 @@ def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
     declaration, node = tool.declaration, tool.declaration.node
     given = declaration.get_keyword("description")
     empty = eval_text(given) == "" or (isinstance(given, ast.Constant) and given.value is None)
-    has_description = declaration.inherits_description or (given is not None and not empty) or not declaration.has_all_keywords
+    has_description = (
+        declaration.inherits_description or (given is not None and not empty) or not declaration.has_all_keywords
+    )
     kind = declaration.kind
     if node is None:
         if empty:
-            yield tool.make_finding("TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description")
+            yield tool.make_finding(
+                "TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description"
+            )
         return
     if get_docstring(node) is None and (computed := _find_computed_text(node)) is not None:
-        yield tool.make_finding("TM115", computed, f"the docstring of {declaration.display_name!r} is computed, so it is no docstring")
+        yield tool.make_finding(
+            "TM115", computed, f"the docstring of {declaration.display_name!r} is computed, so it is no docstring"
+        )
     elif not has_description and not read_docstring(declaration).text.strip():
-        yield tool.make_finding("TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description")
+        yield tool.make_finding(
+            "TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description"
+        )
     parameter_names = {parameter.name for parameter in tool.parameters} | {"self", "cls"}
     if any(taken.kind == "keywords" for taken in tool.parameters):
         return
@@ -129,7 +137,11 @@ def _find_computed_text(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.exp
 
 def _check_options(tool: CheckedTool) -> Iterator[Finding]:
     declaration = tool.declaration
-    known = _PROMPT_OPTIONS if declaration.kind == "prompt" else _TOOL_OPTIONS | (_FACTORY_OPTIONS if declaration.made_by_factory else set())
+    known = (
+        _PROMPT_OPTIONS
+        if declaration.kind == "prompt"
+        else _TOOL_OPTIONS | (_FACTORY_OPTIONS if declaration.made_by_factory else set())
+    )
     if declaration.inherited_name is not None:
         return  # the words stand at what it overrides, and are told there
     for name, keyword in declaration.keywords.items():
@@ -139,7 +151,9 @@ def _check_options(tool: CheckedTool) -> Iterator[Finding]:
             yield tool.make_finding("TM116", keyword, f"@{declaration.kind} has no option {name!r}{hint}")
         elif (wrong := _find_option_problem(name, eval_literal(keyword.value))) is not None:
             yield tool.make_finding("TM117", keyword, f"{name}={ast.unparse(keyword.value)}: {wrong}")
-    is_builtin = declaration.name is not None and declaration.name.casefold() in BUILT_IN_NAMES and declaration.kind == "tool"
+    is_builtin = (
+        declaration.name is not None and declaration.name.casefold() in BUILT_IN_NAMES and declaration.kind == "tool"
+    )
     if is_builtin and declaration.has_all_keywords and not declaration.is_true("overrides_builtin"):
         yield tool.make_finding("TM122", declaration.location, f"{declaration.name!r} is the name of a built-in tool")
 
@@ -173,11 +187,17 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
         message = f"the type of {parameter.name!r} names {name!r}, which is imported only for type checkers"
         yield tool.make_finding("TM124", parameter.node.annotation, message)
         return
-    if parameter.is_injected or parameter.annotation.get_param_keyword("schema") is not None or parameter.annotation.type_node is None:
+    if (
+        parameter.is_injected
+        or parameter.annotation.get_param_keyword("schema") is not None
+        or parameter.annotation.type_node is None
+    ):
         return
     if bad := find_unsupported(parameter.annotation.type_node, parameter.annotation.imports, tool.project):
         yield tool.make_finding(
-            "TM104", parameter.node.annotation, f"parameter {parameter.name!r} is of type `{bad}`, which has no JSON Schema"
+            "TM104",
+            parameter.node.annotation,
+            f"parameter {parameter.name!r} is of type `{bad}`, which has no JSON Schema",
         )
 
 
@@ -201,8 +221,12 @@ def _check_param(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Find
             hint = f"; did you mean {matches[0]!r}?" if matches else ""
             yield tool.make_finding("TM116", keyword, f"Param has no option {keyword.arg!r}{hint}")
     if parameter.is_injected:
-        yield tool.make_finding("TM120", parameter.node, f"parameter {parameter.name!r} is injected, so `Param(...)` has no effect")
-    elif eval_literal(parameter.annotation.get_param_keyword("required")) is True and parameter.default_value is not None:
+        yield tool.make_finding(
+            "TM120", parameter.node, f"parameter {parameter.name!r} is injected, so `Param(...)` has no effect"
+        )
+    elif (
+        eval_literal(parameter.annotation.get_param_keyword("required")) is True and parameter.default_value is not None
+    ):
         message = f"parameter {parameter.name!r} is required and has the default {ast.unparse(parameter.default_value)}"
         yield tool.make_finding("TM109", parameter.node, message)
 
@@ -210,10 +234,25 @@ def _check_param(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Find
 def _check_description(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
     text = parameter.description
     is_flattened = eval_literal(tool.declaration.get_keyword("flatten")) not in (..., None, False)
-    if text is None and parameter.has_annotation and not is_flattened and not may_hide_description(parameter.annotation, tool.project):
-        yield tool.make_finding("TM101", parameter.node, f"parameter {parameter.name!r} of {tool.declaration.display_name!r} has no description")
-    elif text and _normalize(text) in {_normalize(parameter.name), f"the{_normalize(parameter.name)}", _normalize(parameter.model_name)}:
-        yield tool.make_finding("TM403", parameter.node, f"the description of {parameter.name!r} only repeats its name: {text!r}")
+    if (
+        text is None
+        and parameter.has_annotation
+        and not is_flattened
+        and not may_hide_description(parameter.annotation, tool.project)
+    ):
+        yield tool.make_finding(
+            "TM101",
+            parameter.node,
+            f"parameter {parameter.name!r} of {tool.declaration.display_name!r} has no description",
+        )
+    elif text and _normalize(text) in {
+        _normalize(parameter.name),
+        f"the{_normalize(parameter.name)}",
+        _normalize(parameter.model_name),
+    }:
+        yield tool.make_finding(
+            "TM403", parameter.node, f"the description of {parameter.name!r} only repeats its name: {text!r}"
+        )
 
 
 def _normalize(text: str) -> str:
@@ -231,15 +270,22 @@ def _check_default(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Fi
     literal = eval_literal(value)
     if literal is None and parameter.annotation.get_param_keyword("default") is not None:
         return  # `Param(default=None)` says "left out", whatever the type
-    if literal is not ... and LiteralChecker(tool.project.expand_alias)(type_node, parameter.annotation.imports, literal) is False:
-        message = f"the default {ast.unparse(value)} of parameter {parameter.name!r} does not fit `{ast.unparse(type_node)}`"
+    if (
+        literal is not ...
+        and LiteralChecker(tool.project.expand_alias)(type_node, parameter.annotation.imports, literal) is False
+    ):
+        message = (
+            f"the default {ast.unparse(value)} of parameter {parameter.name!r} does not fit `{ast.unparse(type_node)}`"
+        )
         yield tool.make_finding("TM110", value, message)
 
 
 def _check_template(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
     text = eval_text(parameter.default_value)
     if parameter.default_value is None or (text is None and eval_literal(parameter.default_value) is not ...):
-        yield tool.make_finding("TM112", parameter.node, f"parameter {parameter.name!r} is a template, and its default is no text")
+        yield tool.make_finding(
+            "TM112", parameter.node, f"parameter {parameter.name!r} is a template, and its default is no text"
+        )
         return
     model_names = [other.name for other in tool.model_parameters]
     known = {*model_names[: model_names.index(parameter.name)], "project_dir"}
@@ -270,9 +316,15 @@ def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
     if lock is not None and lock not in parameter_names and not open_ended:
         matches = get_close_matches(lock, parameter_names, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else ""
-        yield tool.make_finding("TM113", declaration.keywords["lock"], f"lock={lock!r} names no parameter of {declaration.display_name!r}{hint}")
+        yield tool.make_finding(
+            "TM113",
+            declaration.keywords["lock"],
+            f"lock={lock!r} names no parameter of {declaration.display_name!r}{hint}",
+        )
     if declaration.is_true("flatten") and len(tool.model_parameters) != 1:
-        message = f"flatten=True needs exactly one parameter that the model fills; there are {len(tool.model_parameters)}"
+        message = (
+            f"flatten=True needs exactly one parameter that the model fills; there are {len(tool.model_parameters)}"
+        )
         yield tool.make_finding("TM121", declaration.keywords["flatten"], message)
 
 
@@ -284,21 +336,30 @@ def check_names(tool: CheckedTool, max_chars: int = MAX_DESCRIPTION_CHARS) -> It
     declaration = tool.declaration
     if declaration.kind == "prompt":
         return
-    if declaration.name and declaration.inherited_name is None and (providers := find_refusing_providers(declaration.name)):
+    if (
+        declaration.name
+        and declaration.inherited_name is None
+        and (providers := find_refusing_providers(declaration.name))
+    ):
         yield tool.make_finding(
-            "TM201", declaration.keywords.get("name"), f"the name {declaration.name!r} is refused by {', '.join(providers)}"
+            "TM201",
+            declaration.keywords.get("name"),
+            f"the name {declaration.name!r} is refused by {', '.join(providers)}",
         )
     for parameter in tool.model_parameters:
         if not re.fullmatch(PARAMETER_NAME_PATTERN, parameter.model_name):
-            yield tool.make_finding("TM202", parameter.node, f"the parameter name {parameter.model_name!r} is refused by anthropic")
+            yield tool.make_finding(
+                "TM202", parameter.node, f"the parameter name {parameter.model_name!r} is refused by anthropic"
+            )
     given = declaration.get_keyword("description")
     text = eval_text(given) if given is not None else read_docstring(declaration).text
     if text is not None and len(text) > max_chars:
-        message = f"the description of {declaration.display_name!r} has {len(text):,} characters; {max_chars:,} are the most"
+        message = (
+            f"the description of {declaration.display_name!r} has {len(text):,} characters; {max_chars:,} are the most"
+        )
         yield tool.make_finding("TM203", given if given is not None else declaration.location, message)
     for parameter in tool.model_parameters:
         if parameter.description and len(parameter.description) > max_chars:
-            message = (
-                f"the description of {parameter.name!r} has {len(parameter.description):,} characters; {max_chars:,} are the most"
-            )
+            count = f"{len(parameter.description):,} characters; {max_chars:,} are the most"
+            message = f"the description of {parameter.name!r} has {count}"
             yield tool.make_finding("TM203", parameter.node, message)

@@ -12,7 +12,13 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from toolmason._core.define.docstrings import Docstring, parse_docstring
-from toolmason.build.check.static.annotations import ExpandAlias, ParsedAnnotation, get_keyword, read_annotation, eval_text
+from toolmason.build.check.static.annotations import (
+    ExpandAlias,
+    ParsedAnnotation,
+    eval_text,
+    get_keyword,
+    read_annotation,
+)
 from toolmason.build.check.static.declared import DeclaredTool, FunctionNode
 
 ParameterKind: TypeAlias = Literal["plain", "args", "keywords"]
@@ -98,7 +104,9 @@ def read_parameters(declaration: DeclaredTool, expand: ExpandAlias) -> tuple[Sou
     arguments = list(_list_arguments(declaration.node))
     if declaration.binding in ("instance", "class") and arguments and arguments[0][1] == "plain":
         del arguments[0]
-    return tuple(_make_parameter(declaration, node, kind, default, descriptions, expand) for node, kind, default in arguments)
+    return tuple(
+        _make_parameter(declaration, node, kind, default, descriptions, expand) for node, kind, default in arguments
+    )
 
 
 def _list_arguments(node: FunctionNode) -> Iterator[tuple[ast.arg, ParameterKind, ast.expr | None]]:
@@ -116,10 +124,23 @@ def _list_arguments(node: FunctionNode) -> Iterator[tuple[ast.arg, ParameterKind
 
 
 def _make_parameter(
-    declaration: DeclaredTool, node: ast.arg, kind: ParameterKind, default: ast.expr | None, descriptions: Mapping[str, str], expand: ExpandAlias
+    declaration: DeclaredTool,
+    node: ast.arg,
+    kind: ParameterKind,
+    default: ast.expr | None,
+    descriptions: Mapping[str, str],
+    expand: ExpandAlias,
 ) -> SourceParameter:
     annotation = read_annotation(node.annotation, declaration.imports, expand)
     if isinstance(default, ast.Call) and declaration.imports.get_path(default.func).rpartition(".")[2] == "Field":
-        annotation = ParsedAnnotation(annotation.type_node, annotation.imports, annotation.texts, annotation.param, (*annotation.fields, default), annotation.injected, annotation.is_complete)
+        annotation = ParsedAnnotation(
+            annotation.type_node,
+            annotation.imports,
+            annotation.texts,
+            annotation.param,
+            (*annotation.fields, default),
+            annotation.injected,
+            annotation.is_complete,
+        )
         default = None
     return SourceParameter(node.arg, node, kind, annotation, default, descriptions.get(node.arg))

@@ -20,10 +20,10 @@ from toolmason.build.check.static.declared import (
     FileDeclarations,
     FunctionNode,
     declare,
-    read_declarations,
     get_keywords,
+    read_declarations,
 )
-from toolmason.build.check.static.imports import PACKAGE, ImportedNames, to_public_path, read_imports
+from toolmason.build.check.static.imports import PACKAGE, ImportedNames, read_imports, to_public_path
 from toolmason.build.check.static.parameters import SourceParameter, get_docstring, read_parameters
 from toolmason.build.check.static.source_file import Source
 
@@ -38,12 +38,17 @@ class Project:
         self.unreadable: list[Finding] = []
         """Files that are nested too deeply to be looked at."""
         self._mro_cache: dict[int, list[ClassDeclaration]] = {}
-        parsed = [(source, imports) for source in sources if (imports := self._read_safely(source, read_imports)) is not None]
+        parsed = [
+            (source, imports) for source in sources if (imports := self._read_safely(source, read_imports)) is not None
+        ]
         exports = {source.module: names for source, names in parsed if source.module}
         for _, imports in parsed:
             for name, path in imports.paths.items():
                 imports.paths[name] = _follow_reexports(path, exports)
-        facts = [self._read_safely(source, partial(read_declarations, imports=names)) for source, names in _select_relevant(parsed)]
+        facts = [
+            self._read_safely(source, partial(read_declarations, imports=names))
+            for source, names in _select_relevant(parsed)
+        ]
         self.files = [found for found in facts if found is not None]
         self._modules = {facts.source.module: facts for facts in self.files if facts.source.module}
         self._files_by_imports = {id(facts.imports): facts for facts in self.files}
@@ -52,7 +57,9 @@ class Project:
         try:
             return read(source)
         except RecursionError:
-            self.unreadable.append(make_finding(UNREADABLE, SourceLocation(source.path), "it is nested too deeply to be checked"))
+            self.unreadable.append(
+                make_finding(UNREADABLE, SourceLocation(source.path), "it is nested too deeply to be checked")
+            )
             return None
 
     # --- names ---------------------------------------------------------------------------------
@@ -87,7 +94,9 @@ class Project:
     def get_parameters(self, declaration: DeclaredTool) -> tuple[SourceParameter, ...]:
         """Return the parameters of a tool or prompt."""
         return tuple(
-            replace(parameter, annotation=replace(parameter.annotation, injected=True)) if self._is_context(parameter) else parameter
+            replace(parameter, annotation=replace(parameter.annotation, injected=True))
+            if self._is_context(parameter)
+            else parameter
             for parameter in read_parameters(declaration, self.expand_alias)
         )
 
@@ -150,7 +159,11 @@ class Project:
             elif call.args and isinstance(call.args[0], ast.Name) and "params" not in keywords:
                 node = file.functions.get(call.args[0].id)
                 if node is not None and "input_schema" not in keywords:
-                    yield replace(declare(file, node, call, "tool"), name_expression=_get_value(keywords, "name"), made_by_factory=True)
+                    yield replace(
+                        declare(file, node, call, "tool"),
+                        name_expression=_get_value(keywords, "name"),
+                        made_by_factory=True,
+                    )
 
     # --- classes -------------------------------------------------------------------------------
 
@@ -182,7 +195,11 @@ class Project:
 def _make_override(owner: ClassDeclaration, node: FunctionNode, overridden: DeclaredTool) -> DeclaredTool:
     """Return the tool that an undecorated override is: its own signature, the metadata of what it overrides."""
     own = declare(owner.file, node, None, overridden.kind)
-    has_description = overridden.inherits_description or overridden.get_keyword("description") is not None or _has_docstring(overridden)
+    has_description = (
+        overridden.inherits_description
+        or overridden.get_keyword("description") is not None
+        or _has_docstring(overridden)
+    )
     return replace(
         own,
         keywords=overridden.keywords,
@@ -242,7 +259,12 @@ def _select_relevant(parsed: Sequence[tuple[Source, ImportedNames]]) -> Iterator
     """Yield the files that use us, and those that they take names from; other files hold nothing to look at."""
     paths = [{*imports.paths.values(), *imports.typing_only.values()} for _, imports in parsed]
     uses_package = [any(path.partition(".")[0] == PACKAGE for path in found) for found in paths]
-    wanted = {path.rpartition(".")[0] for found, is_direct in zip(paths, uses_package, strict=True) if is_direct for path in found}
+    wanted = {
+        path.rpartition(".")[0]
+        for found, is_direct in zip(paths, uses_package, strict=True)
+        if is_direct
+        for path in found
+    }
     for (source, names), ours in zip(parsed, uses_package, strict=True):
         if ours or source.module in wanted:
             yield source, names

@@ -22,7 +22,9 @@ _SECRET_NAME: Final = re.compile(
 )
 _SECRET_TYPES: Final = frozenset({"pydantic.SecretStr", "pydantic.SecretBytes", "pydantic.types.SecretStr"})
 _IDENTITY_NAME: Final = re.compile(r"(?:tenant|current_user|auth_user|request_user|session|acting_user)(?:_?id)?")
-_DESTRUCTIVE_NAME: Final = re.compile(r"(?:delete|remove|drop|destroy|purge|truncate|wipe|erase|uninstall)(?:_|[A-Z]|$)")
+_DESTRUCTIVE_NAME: Final = re.compile(
+    r"(?:delete|remove|drop|destroy|purge|truncate|wipe|erase|uninstall)(?:_|[A-Z]|$)"
+)
 _CODE_CALLS: Final = frozenset({"eval", "exec", "os.system", "os.popen", "asyncio.create_subprocess_shell"})
 _CODE_MARKERS: Final = ("eval", "exec", "system", "popen", "subprocess")
 _SHELL_CALLS: Final = frozenset(
@@ -45,24 +47,34 @@ def check_safety(tool: CheckedTool, *, has_approver: bool = False) -> Iterator[F
 def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding]:
     declaration, keywords, name = tool.declaration, tool.declaration.keywords, tool.declaration.display_name
     if declaration.is_true("skip_permission") and declaration.is_true("overrides_builtin"):
-        yield tool.make_finding("TM302", keywords["skip_permission"], f"{name!r} overrides a built-in tool and skips permission")
+        yield tool.make_finding(
+            "TM302", keywords["skip_permission"], f"{name!r} overrides a built-in tool and skips permission"
+        )
     if not declaration.is_true("destructive"):
         if _DESTRUCTIVE_NAME.match(name) and "destructive" not in keywords and declaration.has_all_keywords:
-            yield tool.make_finding("TM309", declaration.location, f"{name!r} sounds destructive, and does not say whether it is")
+            yield tool.make_finding(
+                "TM309", declaration.location, f"{name!r} sounds destructive, and does not say whether it is"
+            )
         return
     if declaration.is_true("read_only"):
         yield tool.make_finding("TM301", keywords["destructive"], f"{name!r} is read_only and destructive")
     elif declaration.is_true("skip_permission"):
         yield tool.make_finding("TM304", keywords["skip_permission"], f"{name!r} is destructive and skips permission")
     elif not has_approver and declaration.has_all_keywords and not _has_approval_or_preview(declaration):
-        yield tool.make_finding("TM303", keywords["destructive"], f"{name!r} is destructive, with neither approval= nor preview=")
-    is_retried = "retry" in keywords and not (isinstance(keywords["retry"].value, ast.Constant) or declaration.is_true("idempotent"))
+        yield tool.make_finding(
+            "TM303", keywords["destructive"], f"{name!r} is destructive, with neither approval= nor preview="
+        )
+    is_retried = "retry" in keywords and not (
+        isinstance(keywords["retry"].value, ast.Constant) or declaration.is_true("idempotent")
+    )
     if is_retried and _has_retry(declaration):
         yield tool.make_finding("TM308", keywords["retry"], f"{name!r} is destructive, not idempotent, and is retried")
 
 
 def _has_approval_or_preview(declaration: DeclaredTool) -> bool:
-    given = [eval_literal(declaration.get_keyword(word)) for word in ("approval", "preview") if word in declaration.keywords]
+    given = [
+        eval_literal(declaration.get_keyword(word)) for word in ("approval", "preview") if word in declaration.keywords
+    ]
     return any(value not in (False, None) for value in given)
 
 
@@ -79,7 +91,9 @@ def _check_private(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Fi
             "TM305", parameter.node, f"parameter {parameter.name!r} looks like a secret, and the model would fill it"
         )
     elif _IDENTITY_NAME.fullmatch(_to_snake_case(parameter.name)):
-        yield tool.make_finding("TM306", parameter.node, f"parameter {parameter.name!r} says who is asking, and the model would fill it")
+        yield tool.make_finding(
+            "TM306", parameter.node, f"parameter {parameter.name!r} says who is asking, and the model would fill it"
+        )
 
 
 def _to_snake_case(name: str) -> str:

@@ -17,7 +17,6 @@ from toolmason.build.check.static.imports import ImportedNames
 from toolmason.build.check.static.project import Project, flatten
 
 _EXPERIMENTAL = "toolmason.experimental"
-_GATE_NAMES = frozenset({"allow_experimental", "experimental", "experimental_is_allowed", "refuse_experimental"})
 
 
 def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Finding]:
@@ -39,7 +38,9 @@ def _check_misplaced(file: FileDeclarations) -> Iterator[Finding]:
         yield make_finding("TM114", item.location, message, def_line=item.location.line)
 
 
-def _make_clash(code: str, name: str, first: DeclaredTool, second: DeclaredTool, where: str, location: SourceLocation | None = None) -> Finding:
+def _make_clash(
+    code: str, name: str, first: DeclaredTool, second: DeclaredTool, where: str, location: SourceLocation | None = None
+) -> Finding:
     def_line = second.node.lineno if second.node is not None and location is None else 0
     message = f"two tools are named {name!r} {where}: {_format_location(first)} and {_format_location(second)}"
     return make_finding(code, location or second.location, message, tool=name, def_line=def_line)
@@ -69,11 +70,15 @@ def _is_top_level(file: FileDeclarations, tool: DeclaredTool) -> bool:
     return tool.node is not None and tool.node.col_offset == 0 and tool.function_name in file.functions
 
 
-def _make_name_clash(name: str, first: DeclaredTool, second: DeclaredTool, code: str, where: str, location: SourceLocation | None = None) -> Finding:
+def _make_name_clash(
+    name: str, first: DeclaredTool, second: DeclaredTool, code: str, where: str, location: SourceLocation | None = None
+) -> Finding:
     if first.name == second.name:
         return _make_clash(code, name, first, second, where, location)
     message = f"the names {first.name!r} and {second.name!r} differ in case only {where}"
-    return make_finding("TM207", location or second.location, message, tool=name, def_line=0 if location else second.location.line)
+    return make_finding(
+        "TM207", location or second.location, message, tool=name, def_line=0 if location else second.location.line
+    )
 
 
 def _check_class(project: Project, cls: ClassDeclaration) -> Iterator[Finding]:
@@ -117,7 +122,9 @@ def _find_tools(project: Project, file: FileDeclarations, item: ast.expr) -> Ite
     """Yield the tools that a source of a toolbox gives, as far as the project shows it."""
     if (cls := _find_class(project, file.imports, item)) is not None:
         yield from project.get_tools(cls).values()
-    elif isinstance(item, ast.Name | ast.Attribute) and (found := project.find_function(item, file.imports)) is not None:
+    elif (
+        isinstance(item, ast.Name | ast.Attribute) and (found := project.find_function(item, file.imports)) is not None
+    ):
         source_file, node = found
         decorated = next((tool for tool in source_file.tools if tool.node is node), None)
         yield decorated or declare(source_file, node, None, "tool")
@@ -135,7 +142,9 @@ def _find_class(project: Project, imports: ImportedNames, item: ast.expr) -> Cla
     return project.find_class(item, imports)
 
 
-def _check_uninstantiated(project: Project, file: FileDeclarations, cls: ClassDeclaration, item: ast.expr) -> Iterator[Finding]:
+def _check_uninstantiated(
+    project: Project, file: FileDeclarations, cls: ClassDeclaration, item: ast.expr
+) -> Iterator[Finding]:
     unbound = [name for name, tool in project.get_tools(cls).items() if tool.binding == "instance"]
     if unbound:
         message = f"class {cls.name!r} has instance methods as tools: {', '.join(unbound)}; give an instance"
@@ -144,20 +153,17 @@ def _check_uninstantiated(project: Project, file: FileDeclarations, cls: ClassDe
 
 def _check_experimental(file: FileDeclarations) -> Iterator[Finding]:
     paths = file.imports.paths.values()
-    if "experimental" not in file.source.text or any(
-        path.rpartition(".")[2] == "allow_experimental" for path in paths
-    ):
+    if "experimental" not in file.source.text or any(path.rpartition(".")[2] == "allow_experimental" for path in paths):
         return
     for node in ast.walk(file.source.tree):
         if isinstance(node, ast.ImportFrom) and node.module == _EXPERIMENTAL and not node.level:
             for alias in node.names:
-                if alias.name not in _GATE_NAMES:
-                    message = f"{alias.name!r} is experimental, and nothing here allows that"
-                    yield make_finding("TM125", file.source.get_location(alias), message)
+                message = f"{alias.name!r} is experimental, and nothing here allows that"
+                yield make_finding("TM125", file.source.get_location(alias), message)
         elif isinstance(node, ast.Attribute):
             head = file.imports.get_path(node.value)
-            if head == _EXPERIMENTAL and node.attr == "allow_experimental":
+            if node.attr == "allow_experimental" and head is not None and head.startswith("toolmason"):
                 return
-            if head == _EXPERIMENTAL and node.attr not in _GATE_NAMES:
+            if head == _EXPERIMENTAL:
                 message = f"{node.attr!r} is experimental, and nothing here allows that"
                 yield make_finding("TM125", file.source.get_location(node), message)

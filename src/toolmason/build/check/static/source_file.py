@@ -68,7 +68,9 @@ def read_source(path: Path, display_path: str, module: str = "") -> Source | Fin
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             return make_finding(
-                UNREADABLE, SourceLocation(display_path), f"{size:,} bytes are too many: files up to {MAX_FILE_BYTES:,} are read"
+                UNREADABLE,
+                SourceLocation(display_path),
+                f"{size:,} bytes are too many: files up to {MAX_FILE_BYTES:,} are read",
             )
         data = path.read_bytes()
     except OSError as error:
@@ -76,7 +78,9 @@ def read_source(path: Path, display_path: str, module: str = "") -> Source | Fin
     try:
         text = _decode(data)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        return make_finding(UNREADABLE, _find_decode_error(display_path, data, error), f"cannot be decoded: {_describe_error(error)}")
+        return make_finding(
+            UNREADABLE, _find_decode_error(display_path, data, error), f"cannot be decoded: {_describe_error(error)}"
+        )
     return parse(text, display_path, module, is_package=path.name == "__init__.py")
 
 
