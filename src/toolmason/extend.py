@@ -60,7 +60,7 @@ __getattr__, __dir__ = lazy_names(
         "toolmason._core.load.resolvers": ("EntryPointResolver", "ImportResolver", "StaticResolver"),
         "toolmason._core.run.progress": ("ProgressReport",),
         "toolmason._core.toolbox.approvals": ("DryRun",),
-        "toolmason._core.values.policy": ("INHERIT", "Settings"),
+        "toolmason._core.values.policy": ("INHERIT", "EngineSettings"),
         "toolmason.build.manifest.setuptools": ("BuildPy",),
         "toolmason.converters": ("converters",),
     },

@@ -126,7 +126,7 @@ other = Toolbox(⟦TM123⟧Market)
 def a24(day: ⟦TM124⟧Annotated[date, "Which day"]):
     """List the orders."""
 
-from toolmason.extend import ⟦TM125⟧shadow
+from toolmason.experimental import ⟦TM125⟧shadow
 '''
 )
 

@@ -56,7 +56,7 @@ def test_an_unused_comment_is_a_warning_of_a_strict_check(folder, comment, messa
     [found] = folder.check("app.py", strict=True).findings
 
     assert (found.code, found.severity, found.message) == ("TM199", "warning", message)
-    assert (found.place.line, found.place.column) == (4, 19)
+    assert (found.location.line, found.location.column) == (4, 19)
     assert folder.check("app.py").findings == ()
 
 

@@ -46,7 +46,7 @@ def forget_modules(folder):
 
 
 def told(report, code):
-    return [(found.place.line, found.message) for found in report.findings if found.code == code]
+    return [(found.location.line, found.message) for found in report.findings if found.code == code]
 
 
 def test_a_target_with_a_name_is_loaded_and_others_are_not(folder):
@@ -69,7 +69,7 @@ def test_each_tool_is_told_with_its_cost_and_what_each_provider_makes_of_it(fold
 
     tools = {tool.name: tool for tool in folder.check("shop_app.py:box", mode="auto").tools}
 
-    assert {name: tool.place.line for name, tool in tools.items()} == {
+    assert {name: tool.location.line for name, tool in tools.items()} == {
         "made": 1,
         "mapped": 11,
         "plain": 7,
@@ -189,7 +189,7 @@ def test_a_whole_package_is_loaded_on_demand(folder):
     report = folder.check("shop_pkg", mode="dynamic")
 
     assert [tool.name for tool in report.tools] == ["quote"]
-    assert [str(tool.place) for tool in report.tools] == ["shop_pkg/tools.py:4:5"]
+    assert [str(tool.location) for tool in report.tools] == ["shop_pkg/tools.py:4:5"]
     assert report.findings == ()
 
 

@@ -34,7 +34,7 @@ ORDERS = '''
 
 
 def names(built):
-    return [tool["name"] for tool in built.form["tools"]]
+    return [tool["name"] for tool in built.content["tools"]]
 
 
 def test_a_tool_is_written_with_its_definition_options_path_and_source_hash(make_package):

@@ -21,7 +21,7 @@ def report(folder):
 
 
 def test_findings_are_sorted_by_place_and_code_and_the_same_in_every_run(folder, report):
-    order = [(found.place.path, found.place.line, found.place.column, found.code) for found in report.findings]
+    order = [(found.location.path, found.location.line, found.location.column, found.code) for found in report.findings]
 
     assert order == sorted(order)
     assert len(order) == 11

@@ -116,7 +116,7 @@ def test_a_name_that_a_provider_refuses_is_told_with_the_provider(folder, name, 
 
     [found] = folder.check("app.py").findings
 
-    assert (found.code, found.place.line, found.place.column) == ("TM201", 5, 7)
+    assert (found.code, found.location.line, found.location.column) == ("TM201", 5, 7)
     assert found.message.endswith(f"is refused by {refused}")
 
 

@@ -50,7 +50,7 @@ def test_a_decorator_may_come_through_other_files_of_the_project(folder):
         }
     )
 
-    assert [str(found.place) for found in folder.check("pkg").findings] == ["pkg/app.py:3:5"]
+    assert [str(found.location) for found in folder.check("pkg").findings] == ["pkg/app.py:3:5"]
 
 
 # --- classes -----------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_an_ancestor_may_stand_in_another_file(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert (str(found.place), found.code) == ("pkg/app.py:6:9", "TM106")
+    assert (str(found.location), found.code) == ("pkg/app.py:6:9", "TM106")
     assert found.message == "two tools are named 'x' in class 'B': `Base.x` (line 5) and `B.y` (line 6)"
 
 
@@ -203,8 +203,7 @@ box = {box}
         "from toolmason.experimental import ⟦TM125⟧shadow\n",
         "from toolmason import experimental\n⟦TM125⟧experimental.shadow()\n",
         "import toolmason as tw\n⟦TM125⟧tw.experimental.shadow()\n",
-        "from toolmason.experimental import shadow\n"
-        "from toolmason.extend import allow_experimental\nallow_experimental()\n",
+        "from toolmason.experimental import x\nfrom toolmason.extend import allow_experimental\nallow_experimental()\n",
         "import toolmason as tw\ntw.extend.allow_experimental()\ntw.experimental.shadow()\n",
         "from toolmason.extend import experimental\n@experimental\ndef f(): ...\n",
         "from elsewhere.experimental import shadow\n",

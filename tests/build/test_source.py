@@ -14,7 +14,7 @@ TOOL = b"from toolmason import tool\n@tool\ndef act(x): 'Do.'\n"
 
 def places(folder, data: bytes) -> list[str]:
     (folder.path / "app.py").write_bytes(data)
-    return [f"{found.place.line}:{found.place.column} {found.code}" for found in folder.check("app.py").findings]
+    return [f"{found.location.line}:{found.location.column} {found.code}" for found in folder.check("app.py").findings]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_file_that_is_not_python_is_a_finding_of_its_own_with_the_place(folder
 
     [found] = folder.check("app.py").findings
 
-    assert (found.code, f"{found.place.line}:{found.place.column}") == ("TM100", place)
+    assert (found.code, f"{found.location.line}:{found.location.column}") == ("TM100", place)
     assert words in found.message
 
 
@@ -115,7 +115,7 @@ def test_a_file_name_that_is_not_utf_8_is_printed_all_the_same(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert str(found.place) == "pkg/caf\\xe9.py:3:9"
+    assert str(found.location) == "pkg/caf\\xe9.py:3:9"
 
 
 def test_a_file_that_is_too_large_is_told_and_not_read(folder, monkeypatch):
@@ -140,7 +140,7 @@ def test_a_broken_link_is_a_finding(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert (found.code, found.place.path) == ("TM100", "pkg/gone.py")
+    assert (found.code, found.location.path) == ("TM100", "pkg/gone.py")
 
 
 def test_nothing_is_imported(folder):
@@ -149,7 +149,7 @@ def test_nothing_is_imported(folder):
 
     [found] = folder.check("pkg").findings
 
-    assert str(found.place) == "pkg/app.py:4:9"
+    assert str(found.location) == "pkg/app.py:4:9"
     assert not {name for name in sys.modules if name.partition(".")[0] in ("pkg", "no_such_package")}
 
 

@@ -8,7 +8,7 @@ import pytest
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
 
 
-def test_this_process_is_there():
+def test_get_process_identity_is_there():
     assert not is_dead(get_process_identity())
     assert get_process_identity() == get_process_identity()
 
@@ -21,7 +21,10 @@ def test_a_number_that_was_given_again_is_another_process():
 
 
 def test_a_process_that_ended_is_gone_also_while_nobody_has_asked_for_its_end():
-    code = "from toolmason.chat.durable.process_identity import this_process; print(this_process(), flush=True)"
+    code = (
+        "from toolmason.chat.durable.process_identity import get_process_identity\n"
+        "print(get_process_identity(), flush=True)"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
         process.stdout.read()  # its end; it is a zombie until `wait`

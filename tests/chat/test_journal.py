@@ -164,7 +164,7 @@ async def test_what_cannot_be_reconciled_is_said(runtime):
         runtime.reconcile("r", "9/9/pay", NotExecuted())
     with pytest.raises(ConfigError, match="is 'done', not interrupted"):
         runtime.reconcile("r", "1/0/pay", NotExecuted())
-    async with runtime.drive("r"):
+    async with runtime.execute("r"):
         with pytest.raises(RunTaken):
             runtime.reconcile("r", "1/0/pay", NotExecuted())
 
@@ -303,10 +303,10 @@ async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
 )
 async def test_a_run_whose_driver_is_gone_is_taken_over(runtime, holder, until):
     runtime.note("r", {})
-    with runtime.ledger.writing() as db:
+    with runtime.file.write_transaction() as db:
         db.execute("UPDATE runs SET holder=?, until=?", (holder(), time.time() + until))
 
-    async with runtime.drive("r"):
+    async with runtime.execute("r"):
         assert runtime.run("r").held
 
 
@@ -315,7 +315,7 @@ async def test_a_driver_that_was_overtaken_writes_nothing_more(runtime, tmp_path
     bank = Bank()
     sending = asyncio.ensure_future(bank.chat(runtime).send("go", run="r"))
     await bank.begun.wait()
-    with runtime.ledger.writing() as db:
+    with runtime.file.write_transaction() as db:
         db.execute("UPDATE runs SET until=0")
     bank.hold = False
 
@@ -342,7 +342,7 @@ async def test_a_lease_is_renewed_while_a_run_goes_on(tmp_path):
 
 
 def until(runtime):
-    with runtime.ledger.reading() as db:
+    with runtime.file.read_connection() as db:
         return [moment for (moment,) in db.execute("SELECT until FROM runs")]
 
 

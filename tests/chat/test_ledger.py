@@ -10,8 +10,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
-from toolmason.chat.durable.effects import RESULT, RunEffect
+from toolmason.chat.durable.effects import RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
+from toolmason.chat.durable.reconcile import RESULT_SERIALIZER
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError
@@ -131,9 +132,9 @@ async def test_whoever_is_cancelled_before_a_call_is_written_down_has_not_begun_
     async def pay():
         made.append(1)
 
-    async with runtime.drive("r") as driven:
+    async with runtime.execute("r") as driven:
         effect = RunEffect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
-        await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT), times)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT_SERIALIZER), times)
 
     assert (made, runtime.effects("r"), runtime.unknown("r")) == ([], [], [])
 
@@ -144,17 +145,17 @@ async def test_an_attempt_that_was_not_begun_is_not_counted(runtime):
     async def dies():
         raise KeyboardInterrupt
 
-    async with runtime.drive("r") as driven:
+    async with runtime.execute("r") as driven:
         with pytest.raises(KeyboardInterrupt):
-            await driven.perform(effect, dies, RESULT)
-        await cancelled_while_it_waits(runtime.path, driven.perform(effect, dies, RESULT), 1)
+            await driven.perform(effect, dies, RESULT_SERIALIZER)
+        await cancelled_while_it_waits(runtime.path, driven.perform(effect, dies, RESULT_SERIALIZER), 1)
 
     assert [(known.state, known.attempt) for known in runtime.effects("r")] == [("started", 1)]
 
 
 async def test_a_run_that_is_given_up_while_it_is_taken_is_free(runtime):
     async def drive():
-        async with runtime.drive("r"):
+        async with runtime.execute("r"):
             raise AssertionError
 
     await cancelled_while_it_waits(runtime.path, drive(), 1)

@@ -164,7 +164,7 @@ def test_nothing_installed_is_told(run):
 
 
 def test_the_configuration_of_the_project_holds(run, tmp_path):
-    (tmp_path / "toolmason.toml").write_text('[limits]\nresult_bytes = 300\n[shop]\nname = "Tea House"\n', "utf-8")
+    (tmp_path / "toolmason.toml").write_text('[engine]\nresult_bytes = 300\n[shop]\nname = "Tea House"\n', "utf-8")
     (tmp_path / "tools.py").write_text(
         "from toolmason import Config, tool\n@tool\ndef shop(config: Config) -> str:\n    return config['shop.name']\n",
         "utf-8",
@@ -174,12 +174,12 @@ def test_the_configuration_of_the_project_holds(run, tmp_path):
 
 
 def test_a_configuration_that_does_not_fit_is_told(run, tmp_path):
-    (tmp_path / "toolmason.toml").write_text('[limits]\nthreads = "many"\n', "utf-8")
+    (tmp_path / "toolmason.toml").write_text('[engine]\nthreads = "many"\n', "utf-8")
 
     done = run("list", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "limits.threads='many'" in done.stderr
+    assert "engine.threads='many'" in done.stderr
     assert "toolmason.toml" in done.stderr
 
 

@@ -200,7 +200,7 @@ async def test_sync_tools_run_side_by_side():
         (Parallel(limit=5), {"max_concurrency": 2}, 2),
         (Parallel(limit=2), {"max_concurrency": 5}, 2),
         (Parallel(), {"settings": EngineSettings(max_concurrency=3)}, 3),
-        (Parallel(), {"config": {"limits": {"max_concurrency": 3}}}, 3),
+        (Parallel(), {"config": {"engine": {"max_concurrency": 3}}}, 3),
     ],
     ids=[
         "default",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolmason import Config, Toolbox, ToolContext, ToolError, tool
+from toolmason import Chat, Config, Limits, Toolbox, ToolContext, ToolError, tool
 from toolmason.errors import ConfigError
 
 
@@ -192,7 +192,7 @@ async def test_limits_come_from_the_configuration(value):
     async def note(ctx: ToolContext) -> None:
         seen.append(ctx.deadline - time.monotonic())
 
-    box = Toolbox(fail, note, config={"limits": {"call_timeout": value, "argument_bytes": "64"}})
+    box = Toolbox(fail, note, config={"engine": {"call_timeout": value, "argument_bytes": "64"}})
 
     refused = await box.call("note", '{"text": "' + "x" * 100 + '"}')
     await box.call("note")
@@ -202,14 +202,14 @@ async def test_limits_come_from_the_configuration(value):
 
 
 def test_a_limit_that_does_not_exist_is_refused_with_those_that_do():
-    with pytest.raises(ConfigError, match=r"limits\.speed.*call_timeout"):
-        Toolbox(fail, config={"limits": {"speed": 5}})
+    with pytest.raises(ConfigError, match=r"engine\.speed.*call_timeout"):
+        Toolbox(fail, config={"engine": {"speed": 5}})
 
 
 @pytest.mark.parametrize("value", ["fast", None, "", [1]], ids=repr)
 def test_a_limit_that_is_no_number_is_refused(value):
-    with pytest.raises(ConfigError, match=r"limits\.json_depth"):
-        Toolbox(fail, config={"limits": {"json_depth": value}})
+    with pytest.raises(ConfigError, match=r"engine\.json_depth"):
+        Toolbox(fail, config={"engine": {"json_depth": value}})
 
 
 async def test_a_toolbox_that_was_given_no_config_still_injects_one():
@@ -218,3 +218,18 @@ async def test_a_toolbox_that_was_given_no_config_still_injects_one():
         return isinstance(config, Config)
 
     assert (await Toolbox(see).call("see")).value is True
+
+
+def test_limits_of_the_configuration_hold_for_runs_that_name_none():
+    box = Toolbox(fail, config={"limits": {"steps": 3, "seconds": "none"}})
+
+    assert box.limits == Limits(steps=3)
+    assert Chat("offline", box).policy.limits == Limits(steps=3)
+    assert Chat("offline", [fail], config={"limits.calls": "7"}).policy.limits == Limits(calls=7)
+    assert Chat("offline", box, limits=Limits(steps=9)).policy.limits == Limits(steps=9)
+    assert Chat("offline", box, config={"limits.calls": 2}).policy.limits == Limits(calls=2)
+
+
+def test_an_unknown_limit_of_a_run_is_refused_with_those_there_are():
+    with pytest.raises(ConfigError, match=r"limits\.step' in code\. Did you mean 'steps'"):
+        Toolbox(fail, config={"limits.step": 3})

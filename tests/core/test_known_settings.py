@@ -96,7 +96,7 @@ def test_a_number_that_is_very_long_does_no_harm():
         ("MCP_2.autorization", "servers", "Did you mean 'authorization'"),
         ("WebSearchTool.town", "web_search", "WebSearchTool.city"),
         ("tools.throw_on_eror", "throw_on_error", "Did you mean 'throw_on_error'"),
-        ("limits.call_timeot", "limits", "Did you mean 'call_timeout'"),
+        ("engine.call_timeot", "engine", "Did you mean 'call_timeout'"),
     ],
 )
 def test_an_unknown_key_of_a_known_group_is_refused_with_close_ones(key, read, hint):
@@ -160,15 +160,15 @@ def test_a_switch_that_is_neither_is_refused_with_key_value_place_and_fix(tmp_pa
 
 
 def test_limits_are_settings():
-    assert config().limits is None
-    found = config(limits={"call_timeout": "2.5", "threads": "8", "approval_seconds": "none"}).limits
+    assert config().engine is None
+    found = config(engine={"call_timeout": "2.5", "threads": "8", "approval_seconds": "none"}).engine
     assert found == EngineSettings(call_timeout=2.5, threads=8, approval_seconds=None)
 
 
 @pytest.mark.parametrize("value", ["-1", 0, "nan", "inf", True, 1.5, "1e9999", "9" * 5000], ids=lambda v: str(v)[:8])
 def test_a_limit_that_is_no_limit_is_refused(value):
-    with pytest.raises(ConfigError, match=r"limits\.threads=.* in code"):
-        config(limits={"threads": value}).limits  # noqa: B018 - reading it is the act
+    with pytest.raises(ConfigError, match=r"engine.threads=.* in code"):
+        config(engine={"threads": value}).engine  # noqa: B018 - reading it is the act
 
 
 def test_a_relative_project_dir_is_relative_to_the_file_that_says_it(tmp_path):
@@ -205,9 +205,9 @@ def test_each_key_knows_where_it_was_set(tmp_path):
 
 def test_an_error_names_the_file_and_the_line(tmp_path):
     path = tmp_path / "b.properties"
-    path.write_text("a=1\nlimits.threads = many\n", "utf-8")
+    path.write_text("a=1\nengine.threads = many\n", "utf-8")
 
-    with pytest.raises(ConfigError, match=r"limits\.threads='many' in .*b\.properties:2 is not a number"):
+    with pytest.raises(ConfigError, match=r"engine.threads='many' in .*b\.properties:2 is not a number"):
         Toolbox(nothing, config=Config.load(path, environ={}))
 
 
@@ -234,7 +234,9 @@ def test_a_copy_through_pickle_is_the_same(tmp_path):
 
 @given(
     st.dictionaries(
-        st.sampled_from(["MCP", "MCP_1", "WebSearchTool", "tools", "limits", "project_dir", "experimental", "x"]),
+        st.sampled_from(
+            ["MCP", "MCP_1", "WebSearchTool", "tools", "engine", "limits", "project_dir", "experimental", "x"]
+        ),
         st.dictionaries(
             st.sampled_from(["url", "name", "type", "call_timeout", "throw_on_error", "authorization", "zzz"]),
             st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers()),

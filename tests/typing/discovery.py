@@ -2,18 +2,18 @@
 
 from typing import assert_type
 
-from toolmason import Config, Toolbox, discover, scan, supported_for, tool
+from toolmason import Config, Limits, Toolbox, discover, scan, supported_for, tool
 from toolmason.extend import (
     DryRun,
     EngineSettings,
     EntryPointResolver,
     ImportResolver,
-    ServerSettings,
     StaticResolver,
     WebSearchSettings,
     allow_experimental,
     experimental,
 )
+from toolmason.mcp import ServerSettings
 
 
 class App:
@@ -70,6 +70,7 @@ async def check() -> None:
     assert_type(await box.dry_run("name"), DryRun)
     config = Config.find()
     assert_type(config.servers, tuple[ServerSettings, ...])
-    assert_type(config.limits, EngineSettings | None)
+    assert_type(config.engine, EngineSettings | None)
+    assert_type(config.limits, Limits | None)
     assert_type(config.web_search, WebSearchSettings | None)
     assert_type(config.experimental, bool)

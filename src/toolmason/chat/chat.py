@@ -104,6 +104,7 @@ class Chat:
         self._toolbox_options = (values.pop("approver", None), values.pop("config", None))
         self.box = make_toolbox(tools, *self._toolbox_options)
         refuse_unsupported_native(self.model, self.box)
+        values.setdefault("limits", self.box.limits)
         values["context"] = make_context(values.get("context"))
         values["advisors"] = tuple(values.get("advisors", ()))
         values["search"] = Search.parse(values.get("search"), self.model)

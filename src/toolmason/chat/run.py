@@ -345,7 +345,7 @@ class Run:
 
     def _make_effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> RunEffect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
-        repeatable = options is None or options.is_repeatable
+        repeatable = options is None or options.repeatable
         return RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
 
     def _is_barrier(self, call: ToolCall) -> bool:

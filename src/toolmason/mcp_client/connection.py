@@ -157,7 +157,7 @@ class Connection(ServerListsMixin):
         request = ToolRequest(
             tool.remote_name, arguments, context, meta, self._get_caller(context), self._pending_tasks
         )
-        retry_safe = tool.options.is_repeatable
+        retry_safe = tool.options.repeatable
         return await self._run("call", request, retry_safe=retry_safe, context=context, tool=tool.remote_name)
 
     def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:

@@ -38,7 +38,7 @@ from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_bi
 from toolmason.mcp_server.structured import with_structured_content
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask, TaskStore, TooManyTasks
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 APPROVAL_KEY: Final = "approval"
 """The name of the question for approval."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from toolmason._core.define.mcp_client import Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 Answers = Mapping[str, Mapping[str, Any]]
 SendQuestions = Callable[[dict[str, dict[str, Any]]], Awaitable[Answers]]

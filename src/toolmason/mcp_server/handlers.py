@@ -42,7 +42,7 @@ from toolmason.mcp_server.lists import MAX_COMPLETIONS, InvalidCursor, find_comp
 from toolmason.mcp_server.subscriptions import Subscriptions
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 PRINCIPAL_KEY: Final = "toolmason.principal"
 """Where the guard leaves, in an ASGI scope, for whom a request is made."""

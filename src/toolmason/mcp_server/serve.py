@@ -22,7 +22,7 @@ from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS
 from toolmason.mcp_server.stdio.pipes import redirect_standard_streams
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS, StopSignal, serve_stdio
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 
 class ServeOptions(AppOptions, total=False):

@@ -24,7 +24,7 @@ from mcp.server.subscriptions import (
 from toolmason.errors import ToolmasonError
 from toolmason.mcp_server.lists import ToolboxLists
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000

@@ -128,12 +128,10 @@ class Pipeline:
         except _ReturnNow as return_now:
             return return_now.result
         except BaseException as error:  # noqa: BLE001 - rules, approvers and validators are foreign code
-            is_call_error = isinstance(error, ToolCallError)
-            fields = (
-                make_error_fields(error, self.route.on_error)
-                if is_call_error
-                else make_failure(self.route, error, self.call_options)
-            )  # type: ignore[arg-type]
+            if isinstance(error, ToolCallError):
+                fields = make_error_fields(error, self.route.on_error)
+            else:
+                fields = make_failure(self.route, error, self.call_options)
             return self._make_result(call, fields, started, replace(state, attempt=0))
         try:
             fields = await self._run_with_slots(set_call(state, call), call, values)
@@ -259,7 +257,7 @@ class Pipeline:
         return {**fields, "return_direct": True} if route.return_direct else fields
 
     def _make_timeout_error(self, call_options: CallOptions, seconds: float | None) -> ToolTimeout:
-        retryable = self.route.tool.options.is_repeatable
+        retryable = self.route.tool.options.repeatable
         if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
             return ToolTimeout(
                 self.route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable

@@ -73,9 +73,10 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
     """Return what runs a tool's calls on the short way, with everything it needs at hand."""
     name, bind, render, function, is_async = route.name, route.bind, route.render, route.plain_function, route.is_async
     max_chars, default_timeout, runs_on, new = route.max_text_chars, route.timeout, route.runs_on, object.__new__
+    settings = route.policy.settings
     is_plain = function is not None and runs_on != "process" and route.retry is None
 
-    async def run_call(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+    async def run_call(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912, PLR0915 - as above
         """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
         started = perf_counter()
         repairs: Any = ()
@@ -83,47 +84,39 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
         try:
             values, repairs = bind(arguments)
         except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-            fields = make_bind_failure(route, error, call_options)
+            fields = make_bind_failure(route, error, options)
         else:
             try:
-                if (
-                    function is None
-                    or not is_plain
-                    or call_options.batch_deadline is not None
-                    or call_options.retry is not INHERIT
-                ):
-                    state = CallState(
-                        ToolCall(call_id, name, arguments), report=make_reporter(call_options, call_id, route)
-                    )
-                    value, values = await run_attempts(route, values, call_options, state)
+                if function is None or not is_plain or options.batch_deadline or options.retry is not INHERIT:
+                    report = make_reporter(options, call_id, route)
+                    state = CallState(ToolCall(call_id, name, arguments), report=report)
+                    value, values = await run_attempts(route, values, options, state)
                 elif runs_on == "thread":
-                    value = await _run_plain_in_thread(
-                        route, values, default_timeout if call_options.timeout is INHERIT else call_options.timeout
-                    )
+                    seconds = default_timeout if options.timeout is INHERIT else options.timeout
+                    value = await _run_plain_in_thread(route, values, seconds)
                 else:
                     value = function(**values)
                     if is_async or hasattr(value, "__await__"):
-                        seconds = default_timeout if call_options.timeout is INHERIT else call_options.timeout
+                        seconds = default_timeout if options.timeout is INHERIT else options.timeout
                         if seconds is None:
                             value = await value
                         else:
                             task, value, failure = eager_task.start(value, get_running_loop())
                             if task is not None:
-                                value = await await_task(
-                                    task, cap_timeout(seconds, route.policy.settings), *route.cancel_grace
-                                )
+                                seconds = cap_timeout(seconds, settings)
+                                value = await await_task(task, seconds, *route.cancel_grace)
                             elif failure is not None:
                                 raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
                 try:
                     fields = render(value, values)
                 except NeedsIteration:
-                    fields = render(await read_iterator(route, value, call_options), values)
+                    fields = render(await read_iterator(route, value, options), values)
                 if len(fields["text"]) > max_chars:
                     fields = route.truncate(fields)
                 if route.return_direct:
                     fields["return_direct"] = True
             except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
-                fields = make_failure(route, error, call_options)
+                fields = make_failure(route, error, options)
         if repairs:
             fields["repairs"] = repairs
         if state is not None:
@@ -278,7 +271,7 @@ def _format_location(error: BaseException) -> str:
 
 
 def _make_timeout_error(route: Route, seconds: float, call_options: CallOptions) -> ToolTimeout:
-    retryable = route.tool.options.is_repeatable
+    retryable = route.tool.options.repeatable
     if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
         return ToolTimeout(route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable)
     return ToolTimeout(route.name, seconds, retryable=retryable)

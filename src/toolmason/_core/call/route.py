@@ -77,7 +77,7 @@ def make_route(tool: Tool, policy: CallPolicy, store: ResultStore) -> Route:
         (t for t in (options.timeout, policy.timeout) if not isinstance(t, Inherit)), policy.settings.call_timeout
     )
     # A retry for the whole toolbox must not send a mail twice.
-    inherited_retry = policy.retry if options.is_repeatable else None
+    inherited_retry = policy.retry if options.repeatable else None
     retry = inherited_retry if isinstance(options.retry, Inherit) else options.retry
     on_error = policy.on_error if isinstance(options.on_error, Inherit) else options.on_error
     runs_on = options.runs_on or ("thread" if tool.kind == "sync" else "loop")

@@ -22,7 +22,7 @@ from toolmason._core.config.layers import (
     read_mapping,
 )
 from toolmason._core.config.mcp_json import ServerSettings, read_mcp_json
-from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.policy import EngineSettings, Limits
 from toolmason.errors import ConfigError
 
 FILE_NAMES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
@@ -155,8 +155,13 @@ class Config(Mapping[str, Any]):
         return keys.read_web_search(self._entries)
 
     @property
-    def limits(self) -> EngineSettings | None:
-        """The settings that `limits.*` give; `None` where there are none."""
+    def engine(self) -> EngineSettings | None:
+        """The settings of the engine (`engine.*`), or None if no such key is set."""
+        return keys.read_engine(self._entries)
+
+    @property
+    def limits(self) -> Limits | None:
+        """The limits of a run (`limits.*`), or None if no such key is set."""
         return keys.read_limits(self._entries)
 
     @property
@@ -185,7 +190,8 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: one does not fit; names the place, the key, the value and the fix.
         """
-        _ = self.servers, self.web_search, self.limits, self.project_dir, self.throw_on_error, self.experimental
+        _ = self.servers, self.web_search, self.engine, self.limits, self.project_dir, self.throw_on_error
+        _ = self.experimental
 
 
 def _find_files(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toolmason._core.config.layers import ConfigEntries, ConfigEntry
 from toolmason._core.config.mcp_json import ServerSettings
-from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.policy import EngineSettings, Limits
 from toolmason.errors import ConfigError
 
 _MCP_GROUP: Final = re.compile(r"mcp(?:_([0-9]{1,9}))?\.", re.IGNORECASE)
@@ -72,29 +72,41 @@ def read_project_dir(entries: ConfigEntries) -> Path | None:
     return (Path(entry.folder or "") / entry.value).absolute()
 
 
-def read_limits(entries: ConfigEntries) -> EngineSettings | None:
-    """Return the settings that `limits.*` give; `None` where there are none.
+def read_engine(entries: ConfigEntries) -> EngineSettings | None:
+    """Return the settings of the engine that `engine.*` set, or None if no such key is set.
 
     Raises:
-        ConfigError: there is no such limit, or the value is not a number that makes sense.
+        ConfigError: a key is unknown, or its value is not a number in range.
     """
-    settings_fields = {item.name: item for item in fields(EngineSettings)}
-    values: dict[str, Any] = {}
-    for name, entry in entries.iter_group("limits"):
-        if name not in settings_fields:
-            raise ConfigError(
-                f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, settings_fields)} "
-                f"The limits are: {', '.join(sorted(settings_fields))}."
-            )
-        values[name] = _parse_number(entry, str(settings_fields[name].type))
+    values = _read_numbers(entries, "engine", EngineSettings)
     return EngineSettings(**values) if values else None
+
+
+def read_limits(entries: ConfigEntries) -> Limits | None:
+    """Return the limits of a run that `limits.*` set, or None if no such key is set.
+
+    Raises:
+        ConfigError: a key is unknown, or its value is not a number in range.
+    """
+    values = _read_numbers(entries, "limits", Limits)
+    return Limits(**values) if values else None
+
+
+def _read_numbers(entries: ConfigEntries, group: str, cls: type[EngineSettings | Limits]) -> dict[str, Any]:
+    known = {item.name: str(item.type) for item in fields(cls)}
+    values: dict[str, Any] = {}
+    for name, entry in entries.iter_group(group):
+        if name not in known:
+            raise _unknown_key_error(entry, name, sorted(known))
+        values[name] = _parse_number(entry, known[name])
+    return values
 
 
 def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
     if "None" in kind and (entry.value is None or str(entry.value).strip().lower() == "none"):
         return None
     try:
-        value = int(entry.value) if kind == "int" else float(entry.value)
+        value = int(entry.value) if kind.startswith("int") else float(entry.value)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     is_exact = not isinstance(entry.value, float) or value == entry.value

@@ -14,7 +14,7 @@ from toolmason._core.config.properties import BadEscape, parse_properties
 from toolmason.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "TOOLMASON_"
-"""Environment variables of ours: `TOOLMASON_LIMITS__CALL_TIMEOUT` is the key `limits.call_timeout`."""
+"""Environment variables of ours: `TOOLMASON_ENGINE__CALL_TIMEOUT` is the key `engine.call_timeout`."""
 
 
 class ConfigEntry(NamedTuple):

@@ -123,8 +123,8 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
         strict_types=strict_types,
         injected=injected,
         enum_names=compiled.enum_names,
-        has_decimals=compiled.decimals,
-        validate_strict=compiled.skim if extra == "ignore" and not accepts_extra else None,
+        has_decimals=compiled.has_decimals,
+        validate_strict=compiled.validate_strict if extra == "ignore" and not accepts_extra else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Whoever called a tool over MCP, as the tool sees it.
 
 Lives here: what a tool may ask of its caller, and what a server behind a gateway may have passed on to it.
-Not here: how it is asked (`toolmason.serving`).
+Not here: how it is asked (`toolmason.mcp_server`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from toolmason._core.values.policy import (
     INHERIT,
     EngineSettings,
     Inherit,
+    Limits,
     OnError,
     Retry,
     Timeout,
@@ -100,6 +101,8 @@ class ToolboxPolicy:
     max_concurrency_is_set: bool = False
     """Whether `max_concurrency` was asked for, and so holds for single calls too."""
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen, so one default serves all
+    limits: Limits = Limits()  # noqa: RUF009 - as above
+    """What a run may use if it names no limits itself."""
     experimental: bool = False
     """Whether tools of this toolbox may use APIs that may still change."""
     native: tuple[AnyNativeTool, ...] = ()
@@ -121,6 +124,7 @@ class ToolboxPolicy:
         known_options = {item.name for item in fields(cls)} - {
             "max_concurrency_is_set",
             "experimental",
+            "limits",
             "native",
             "on_error_is_set",
         } | {
@@ -171,8 +175,10 @@ def _options_from_config(config: Config) -> dict[str, Any]:
     options: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
     if config.experimental:
         options["experimental"] = True
+    if (engine := config.engine) is not None:
+        options["settings"] = engine
     if (limits := config.limits) is not None:
-        options["settings"] = limits
+        options["limits"] = limits
     if native := tuple(make_native_tools(config)):
         options["native"] = native
     return options

@@ -138,12 +138,19 @@ class Views(ABC):
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
         return self._derive(self._catalog.with_tools(tools), transform=augment)
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of a run that names none itself: `limits.*` of the configuration, else the defaults."""
+        return self._policy.limits
+
     def run(self, limits: Limits | None = None) -> Self:
         """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.
 
+        Without `limits`, those of the toolbox hold.
+
         Use it as a context manager; results that were cut and kept are gone when it ends.
         """
-        return self._derive(self._catalog, run_state=RunState(limits or Limits()))
+        return self._derive(self._catalog, run_state=RunState(limits or self._policy.limits))
 
     def approved_by(self, approver: Approver) -> Self:
         """Return a view about whose calls someone else decides; rules, hooks, limits and the key stay."""
@@ -159,7 +166,8 @@ class Views(ABC):
         parsed = config if isinstance(config, Config) else Config(config)
         project_dir = None if parsed.project_dir is None else Path(parsed.project_dir).absolute()
         context = self._policy.context.with_config(parsed, project_dir)
-        view._policy = replace(self._policy, context=context)  # noqa: SLF001 - as above
+        limits = parsed.limits or self._policy.limits
+        view._policy = replace(self._policy, context=context, limits=limits)  # noqa: SLF001 - as above
         return view
 
     def for_identity(self, context: ToolContext[Any] | Mapping[str, Any]) -> Self:

@@ -150,7 +150,7 @@ class ToolOptions:
         return bool(self.destructive) if self.sequential is None else self.sequential
 
     @property
-    def is_repeatable(self) -> bool:
+    def repeatable(self) -> bool:
         """Whether a second run does no harm."""
         return bool(self.read_only or self.idempotent)
 

@@ -2,7 +2,7 @@
 
 Lives here: whose capabilities, questions, answers, log records and errors go through, in either era. A question goes to
 the client whose request caused it, and to nobody where that cannot be known. Not here: which requests are passed on
-(`connection`), or how a client is asked (`toolmason.serving`).
+(`connection`), or how a client is asked (`toolmason.mcp_server`).
 """
 
 from __future__ import annotations

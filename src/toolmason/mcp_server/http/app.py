@@ -40,7 +40,7 @@ try:
 except ImportError as missing:
     raise ImportError("Serving needs the SDK: pip install 'toolmason[serve]'") from missing
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 MAX_SESSIONS: Final = 1000
 SESSION_IDLE_SECONDS: Final = 30 * 60.0

@@ -135,7 +135,7 @@ class FastPath:
         try:
             result, suspended = run_until_first_await(work)
             if suspended is not None:
-                result = await exchange.waited(suspended)
+                result = await exchange.wait(suspended)
                 if result is None:
                     return True  # the client has gone
         except _UseSdk:

@@ -22,7 +22,7 @@ from toolmason.errors import ConfigError
 from toolmason.mcp_client.transport.framing import MAX_DEPTH, find_id, has_duplicate_key
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, make_identity
 
-_log = logging.getLogger("toolmason.serving")
+_log = logging.getLogger("toolmason.mcp_server")
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]

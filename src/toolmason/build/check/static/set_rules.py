@@ -162,7 +162,7 @@ def _check_experimental(file: FileDeclarations) -> Iterator[Finding]:
                 yield make_finding("TM125", file.source.get_location(alias), message)
         elif isinstance(node, ast.Attribute):
             head = file.imports.get_path(node.value)
-            if node.attr == "allow_experimental" and head is not None and head.startswith("toolmason"):
+            if node.attr == "allow_experimental" and head.startswith("toolmason"):
                 return
             if head == _EXPERIMENTAL:
                 message = f"{node.attr!r} is experimental, and nothing here allows that"
