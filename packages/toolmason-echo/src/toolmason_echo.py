@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from toolmason import Message
-from toolmason.models import Finished, ModelEvent, ModelReply, ModelRequest, TextDelta
+from toolmason.models import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 
 
 class EchoModel:
@@ -21,7 +21,5 @@ class EchoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the answer word by word; the last event is `Finished`."""
-        reply = await self.respond(request)
-        for word in reply.message.text.split(" "):
-            yield TextDelta(f"{word} ")
-        yield Finished(reply)
+        for event in iter_reply_events(await self.respond(request)):
+            yield event

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ThoughtDelta,
         ToolChoice,
         Usage,
+        iter_reply_events,
     )
     from toolmason.models.by_name import model
     from toolmason.models.protocol import Model
@@ -36,6 +37,7 @@ __all__ = [
     "ThoughtDelta",
     "ToolChoice",
     "Usage",
+    "iter_reply_events",
     "model",
 ]
 
@@ -54,6 +56,7 @@ __getattr__, __dir__ = lazy_names(
             "ThoughtDelta",
             "ToolChoice",
             "Usage",
+            "iter_reply_events",
         ),
         "toolmason.models.by_name": ("model",),
         "toolmason.models.protocol": ("Model",),

@@ -12,15 +12,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    CallClosed,
-    CallOpened,
-    Finished,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-)
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import Arguments, ToolCall
 from toolmason.errors import ConfigError, ModelError
@@ -70,13 +62,8 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the next item of the script, word by word."""
-        reply = await self.respond(request)
-        for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
-            yield TextDelta(f" {word}" if index else word)
-        for call in reply.calls:
-            yield CallOpened(call.id, call.name)
-            yield CallClosed(call)
-        yield Finished(reply)
+        for event in iter_reply_events(await self.respond(request)):
+            yield event
 
     @override
     def __repr__(self) -> str:

@@ -11,15 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
-from toolmason._core.toolbox.exchange import (
-    CallClosed,
-    CallOpened,
-    Finished,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-)
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, iter_reply_events
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, ModelError
@@ -53,13 +45,8 @@ class FaultyModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer wrongly, piece by piece."""
-        reply = await self.respond(request)
-        if reply.text:
-            yield TextDelta(reply.text)
-        for call in reply.calls:
-            yield CallOpened(call.id, call.name)
-            yield CallClosed(call)
-        yield Finished(reply)
+        for event in iter_reply_events(await self.respond(request)):
+            yield event
 
     def make_id(self) -> str:
         """Return an id for a call."""

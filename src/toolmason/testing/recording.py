@@ -15,17 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from toolmason._core.call.limits import to_json_like
-from toolmason._core.toolbox.exchange import (
-    CallClosed,
-    CallOpened,
-    Finished,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-)
-from toolmason._core.toolbox.exchange import Usage as _Usage
-from toolmason._core.values.messages import Message, dump_result, load_result
+from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest, iter_reply_events
+from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import Abort, ConfigError, clip
 from toolmason.models.by_name import model as make_model
@@ -109,9 +100,7 @@ class Recording:
 
     def record(self, request: ModelRequest, reply: ModelReply) -> None:
         """Write down one turn of a model."""
-        usage = {name: getattr(reply.usage, name) for name in _Usage.__slots__}
-        answer = {"message": reply.message.to_dict(), "finish": reply.finish, "usage": usage}
-        self._turns.append({"request": self.redact(_to_plain(request)), "reply": self.redact(answer)})
+        self._turns.append({"request": self.redact(_to_plain(request)), "reply": self.redact(reply.to_dict())})
         self._write()
 
     def replay(self, request: ModelRequest) -> ModelReply:
@@ -129,7 +118,7 @@ class Recording:
             raise self._make_mismatch_error(f"turn {number + 1} of the model", recorded["request"], current)
         self._replayed_turns += 1
         reply = recorded["reply"]
-        return ModelReply(Message.from_dict(reply["message"]), (), reply["finish"], _Usage(**reply["usage"]))
+        return ModelReply.from_dict(reply)
 
     # --- the file ------------------------------------------------------------------------------------
 
@@ -217,13 +206,8 @@ class _RecordedModel:
                     self.recording.record(request, event.reply)
                 yield event
             return
-        reply = self.recording.replay(request)
-        if reply.text:
-            yield TextDelta(reply.text)
-        for call in reply.calls:
-            yield CallOpened(call.id, call.name)
-            yield CallClosed(call)
-        yield Finished(reply)
+        for event in iter_reply_events(self.recording.replay(request)):
+            yield event
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolmason._core.toolbox.exchange import ToolChoice
-from toolmason._core.values.definition import ToolDefinition
+from toolmason import ToolDefinition
 from toolmason.errors import ModelError
+from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
 from toolmason_local.writer import TextGenerator, escape_special_tokens
 

@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from toolmason._core.toolbox.exchange import Usage
 from toolmason.errors import ModelError, clip, safe_str
+from toolmason.models import Usage
 from toolmason_local.grammars import format_literal
 from toolmason_local.weights import INSTALL
 from toolmason_local.writer import Completion, GenerationLimits

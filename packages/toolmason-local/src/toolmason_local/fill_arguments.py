@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.values.definition import ToolDefinition
+from toolmason import ToolDefinition
 from toolmason.errors import ModelError
 from toolmason.models.lexical.extraction import (
     FoundNumber,

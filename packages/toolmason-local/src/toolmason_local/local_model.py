@@ -15,23 +15,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
-from pydantic_core import to_json
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    Finished,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-)
-from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
-from toolmason._core.values.results import ToolCall
+from toolmason import Message, ToolCall, ToolDefinition
 from toolmason.errors import ConfigError
+from toolmason.models import Finished, ModelEvent, ModelReply, ModelRequest, TextDelta, iter_reply_events
 from toolmason_local.choose_tool import choose_tool, filter_allowed
 from toolmason_local.engine import LlamaSession, get_engine
 from toolmason_local.fill_arguments import fill_arguments
@@ -111,11 +99,9 @@ class LocalModel:
         finally:
             cancelled.set()
             future.cancel()
-        for call in reply.calls:
-            yield CallOpened(call.id, call.name)
-            yield ArgumentsDelta(call.id, to_json(call.arguments).decode())
-            yield CallClosed(call)
-        yield Finished(reply)
+        for event in iter_reply_events(reply):
+            if not isinstance(event, TextDelta):  # the text was streamed as it was generated
+                yield event
 
     def _run_turn(self, request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
         last = request.messages[-1] if request.messages else Message("user", "")

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.values.messages import Message
-from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason import Message, ToolCall, ToolResult
 
 _MAX_INLINE_CHARS: Final = 120
 _MAX_VALUE_CHARS: Final = 60

@@ -6,9 +6,12 @@ who answers (`toolmason.models`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import to_json
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -186,6 +189,16 @@ class ModelReply:
         for name, value in {"message": message, "finish": finish, "usage": usage, "raw": raw}.items():
             object.__setattr__(self, name, value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the reply as JSON data, without `raw`."""
+        usage = {name: getattr(self.usage, name) for name in Usage.__slots__}
+        return {"message": self.message.to_dict(), "finish": self.finish, "usage": usage}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelReply:
+        """Read a reply from the JSON data of `to_dict`."""
+        return cls(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """What the model wants called."""
@@ -242,3 +255,20 @@ class Finished:
 
 
 ModelEvent: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta | CallClosed | Finished
+
+
+def iter_reply_events(reply: ModelReply) -> Iterator[ModelEvent]:
+    """Yield a complete reply as the events of a stream: its text word by word, its calls, and `Finished`."""
+    yield from map(TextDelta, re.findall(r"\S+\s*|\s+", reply.text))
+    for call in reply.calls:
+        yield CallOpened(call.id, call.name)
+        yield ArgumentsDelta(call.id, _arguments_text(call))
+        yield CallClosed(call)
+    yield Finished(reply)
+
+
+def _arguments_text(call: ToolCall) -> str:
+    arguments = call.arguments
+    if isinstance(arguments, str | bytes):
+        return arguments if isinstance(arguments, str) else arguments.decode("utf-8", "replace")
+    return to_json(arguments or {}).decode()

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from toolmason._core.call.admission import parse_arguments
 from toolmason._core.define.context import ToolContext
-from toolmason._core.toolbox.exchange import ModelReply, Usage
+from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.values.definition import ToolOptions
-from toolmason._core.values.messages import Message, dump_result, load_result
+from toolmason._core.values.messages import dump_result, load_result
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.durable.effects import Completed, NotExecuted, ReconciledOutcome, Reconciler
 from toolmason.chat.durable.journal import make_result
@@ -18,21 +18,12 @@ from toolmason.chat.durable.runtime import OutcomeSerializer
 from toolmason.errors import ApprovalRequired
 
 
-def _dump_reply(reply: ModelReply) -> dict[str, Any]:
-    usage = {name: getattr(reply.usage, name) for name in Usage.__slots__}
-    return {"message": reply.message.to_dict(), "finish": reply.finish, "usage": usage}
-
-
-def _load_reply(data: dict[str, Any]) -> ModelReply:
-    return ModelReply(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
-
-
 def _dump_result(result: ToolResult) -> dict[str, Any] | None:
     # A call that waits for a human was not made. It is asked about again, with a request that this process signs.
     return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
 
 
-REPLY_SERIALIZER: Final = OutcomeSerializer(_dump_reply, _load_reply)
+REPLY_SERIALIZER: Final = OutcomeSerializer(ModelReply.to_dict, ModelReply.from_dict)
 RESULT_SERIALIZER: Final = OutcomeSerializer(_dump_result, load_result)
 
 _log = logging.getLogger("toolmason")

@@ -48,6 +48,7 @@ _CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
 _LIST: Final = re.compile(r"\[[^\[\]]{0,500}\]|\(\s*-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?){1,50}\s*\)")
 _NAME: Final = re.compile(r"(?<!^)(?<![.!?:]\s)\b[A-Z][\w-]*(?: [A-Z][\w-]*)+")
+_CAPITALIZED: Final = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*")
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
 
@@ -103,6 +104,11 @@ def find_quoted(text: str) -> list[str]:
 def find_codes(text: str) -> list[str]:
     """Return what looks like the number of an article, an order or a flight: capitals with digits."""
     return list(dict.fromkeys(_CODE.findall(text)))
+
+
+def find_names(text: str) -> list[str]:
+    """Return the capitalized words that do not begin a sentence, such as the name of a city."""
+    return _CAPITALIZED.findall(text)
 
 
 def expand_name(value: str, text: str) -> str:

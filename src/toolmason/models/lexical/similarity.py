@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from toolmason._core.values.definition import ToolDefinition
@@ -79,6 +79,15 @@ def extract_stems(text: str) -> list[str]:
     """Return the words of a text that say something, without their endings."""
     words = (word.casefold() for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)))
     return [stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1]
+
+
+def extract_words(text: str, *, exclude: Container[str]) -> list[str]:
+    """Return the words of a text as they are written, without stop words and without stems to exclude."""
+    return [
+        word
+        for word in _WORD.findall(text)
+        if word.casefold() not in _STOP_WORDS and len(word) > 1 and stem(word.casefold()) not in exclude
+    ]
 
 
 def stem(word: str) -> str:
