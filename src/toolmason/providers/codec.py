@@ -7,12 +7,13 @@ Not here: any field of any API (each provider's module), or sending (`toolmason.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
+from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.provider_tools import AnyNativeTool
@@ -147,9 +148,9 @@ class Codec(Format):
     def reader(self, names: ToolNames) -> ReplyReader:
         """Return a reader for one stream."""
 
-    @abstractmethod
     def as_streaming(self, body: Body) -> Body:
         """Return the request for a stream."""
+        return {**body, "stream": True}
 
     def fit_request_tools(self, request: ModelRequest) -> ToolSet:
         """Return the tools of a request.
@@ -251,6 +252,30 @@ def get_provider_items(message: Message, provider: str) -> list[Any] | None:
         return None
     items = state.get("items")
     return items if isinstance(items, list) else None
+
+
+def read_message(
+    provider: str,
+    items: Sequence[Mapping[str, Any]],
+    parse_text: Callable[[Mapping[str, Any]], str | None],
+    parse_call: Callable[[Mapping[str, Any]], ToolCall | None],
+    is_opaque: Callable[[Mapping[str, Any]], bool] | None = None,
+) -> Message:
+    """Return the assistant message of a reply.
+
+    An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept to be
+    sent back.
+    """
+    texts, calls = [parse_text(item) for item in items], [parse_call(item) for item in items]
+    # Citations divide one text into several items; together they are the answer.
+    text = "".join(filter(None, texts))
+    opaque = any(
+        (part is None and call is None) or (is_opaque is not None and is_opaque(item))
+        for item, part, call in zip(items, texts, calls, strict=True)
+    )
+    state = {"provider": provider, "items": list(items)} if opaque else None
+    content = [Text(text)] if text else []
+    return Message("assistant", content, [call for call in calls if call is not None], provider_state=state)
 
 
 class Replay:

@@ -12,37 +12,16 @@ from typing import Any, Final
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    FinishReason,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ThoughtDelta,
-    Usage,
-)
-from toolmason._core.values.content import Content, Text
+from toolmason._core.toolbox import exchange
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
+from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error
-from toolmason.providers.content_parts import (
-    FILLER_TEXT,
-    IMAGE_MIME_TYPES,
-    PDF_MIME_TYPE,
-    get_arguments_object,
-    get_blob,
-    join_parts,
-    make_call_id,
-    map_options,
-    part_to_text,
-    replace_surrogates,
-)
+from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error, read_message
 from toolmason.providers.native_tools import format_anthropic_servers
 from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
@@ -80,10 +59,10 @@ class AnthropicCodec(Codec):
     @override
     def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
         block: Body = {"type": "tool_result", "tool_use_id": to_wire_id(result.call_id)}
-        if result.ok and any(get_blob(part) for part in result.content):
+        if result.ok and any(content_parts.get_blob(part) for part in result.content):
             block["content"] = [part for part in map(_format_part, result.content) if part is not None]
         else:
-            block["content"] = replace_surrogates(result.text)
+            block["content"] = content_parts.replace_surrogates(result.text)
         return block if result.ok else {**block, "is_error": True}
 
     @override
@@ -93,7 +72,7 @@ class AnthropicCodec(Codec):
             "max_tokens": _DEFAULT_MAX_TOKENS,
             "messages": self._format_messages(request, tool_set),
         }
-        system = [join_parts(message.content) for message in request.messages if message.role == "system"]
+        system = [content_parts.join_parts(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["system"] = text
         choice = request.tool_choice
@@ -104,7 +83,11 @@ class AnthropicCodec(Codec):
             body.update(_format_choice(request, tool_set.names))
         if servers := format_anthropic_servers(tool_set.native):
             body["mcp_servers"] = servers
-        body.update(map_options(request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name))
+        body.update(
+            content_parts.map_options(
+                request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name
+            )
+        )
         return body
 
     def _format_messages(self, request: ModelRequest, tool_set: ToolSet) -> list[Body]:
@@ -120,7 +103,7 @@ class AnthropicCodec(Codec):
             else:
                 turns.append({"role": role, "content": blocks})
         if not turns or turns[0]["role"] == "assistant":
-            turns.insert(0, {"role": "user", "content": [{"type": "text", "text": FILLER_TEXT}]})
+            turns.insert(0, {"role": "user", "content": [{"type": "text", "text": content_parts.FILLER_TEXT}]})
         return turns
 
     def _format_blocks(self, message: Message, names: ToolNames) -> Iterator[Body]:
@@ -128,7 +111,9 @@ class AnthropicCodec(Codec):
             replay = Replay(
                 lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
             )
-            blocks = replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
+            blocks = replay.iter_items(
+                message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
+            )
             yield from (block for block in blocks if block.get("type") != "text" or block.get("text"))
         elif message.role == "tool":
             yield from (self.result(result, names) for result in message.results)
@@ -136,26 +121,14 @@ class AnthropicCodec(Codec):
             yield from (part for part in map(_format_part, message.content) if part is not None)
 
     @override
-    def as_streaming(self, body: Body) -> Body:
-        return {**body, "stream": True}
-
-    @override
     def reader(self, names: ToolNames) -> ReplyReader:
         return AnthropicReader(self, names)
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
-        blocks = body["content"]
-        # Citations and the like part one text into several; together they are what the model said.
-        text = "".join(part for part in map(_parse_text, blocks) if part)
-        content = [Text(text)] if text else []
-        calls = [call for call in (_parse_call(block, names) for block in blocks) if call is not None]
-        opaque = any(_parse_text(block) is None and _parse_call(block, names) is None for block in blocks)
-        state = {"provider": self.name, "items": list(blocks)} if opaque else None
-        finish: FinishReason = _FINISH_REASONS.get(
-            body.get("stop_reason") or ("tool_use" if calls else "end_turn"), "other"
-        )
-        message = Message("assistant", content, calls, provider_state=state)
+        message = read_message(self.name, body["content"], _parse_text, lambda block: _parse_call(block, names))
+        reason = body.get("stop_reason") or ("tool_use" if message.calls else "end_turn")
+        finish: FinishReason = _FINISH_REASONS.get(reason, "other")
         return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
 
 
@@ -193,20 +166,20 @@ class AnthropicReader(ReplyReader):
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
         self._blocks[index] = block
         if block.get("type") == "tool_use":
-            block["id"] = block.get("id") or make_call_id("toolu")
-            yield CallOpened(block["id"], self._names.get_name(block.get("name") or ""))
+            block["id"] = block.get("id") or content_parts.make_call_id("toolu")
+            yield exchange.CallOpened(block["id"], self._names.get_name(block.get("name") or ""))
         elif block.get("type") == "text" and block.get("text"):
-            yield TextDelta(block["text"])
+            yield exchange.TextDelta(block["text"])
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         kind = delta.get("type")
         if kind == "text_delta":
             block["text"] = (block.get("text") or "") + delta["text"]
-            yield TextDelta(delta["text"])
+            yield exchange.TextDelta(delta["text"])
         elif kind == "thinking_delta":
             block["thinking"] = (block.get("thinking") or "") + delta["thinking"]
-            yield ThoughtDelta(delta["thinking"])
+            yield exchange.ThoughtDelta(delta["thinking"])
         elif kind == "signature_delta":
             block["signature"] = (block.get("signature") or "") + delta["signature"]
         elif kind == "citations_delta":
@@ -214,7 +187,7 @@ class AnthropicReader(ReplyReader):
         elif kind == "input_json_delta":
             self._json[index] = self._json.get(index, "") + delta["partial_json"]
             if block.get("type") == "tool_use" and delta["partial_json"]:
-                yield ArgumentsDelta(block["id"], delta["partial_json"])
+                yield exchange.ArgumentsDelta(block["id"], delta["partial_json"])
 
     def _stop(self, index: int) -> Iterator[ModelEvent]:
         block = self._blocks.get(index, {})
@@ -226,7 +199,7 @@ class AnthropicReader(ReplyReader):
                 block["input"] = self._json[index]
         call = _parse_call(block, self._names)
         if call is not None:
-            yield CallClosed(call)
+            yield exchange.CallClosed(call)
 
     @override
     def build_reply(self) -> ModelReply:
@@ -237,16 +210,16 @@ class AnthropicReader(ReplyReader):
 
 
 def _format_part(part: Content) -> Body | None:
-    blob = get_blob(part)
-    if blob is not None and blob.mime_type in IMAGE_MIME_TYPES:
+    blob = content_parts.get_blob(part)
+    if blob is not None and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {
             "type": "image",
             "source": {"type": "base64", "media_type": blob.mime_type, "data": blob.base64},
         }
-    if blob is not None and blob.mime_type == PDF_MIME_TYPE:
-        source = {"type": "base64", "media_type": PDF_MIME_TYPE, "data": blob.base64}
+    if blob is not None and blob.mime_type == content_parts.PDF_MIME_TYPE:
+        source = {"type": "base64", "media_type": content_parts.PDF_MIME_TYPE, "data": blob.base64}
         return {"type": "document", "source": source, "title": blob.name}
-    text = part_to_text(part)
+    text = content_parts.part_to_text(part)
     return {"type": "text", "text": text} if text.strip() else None
 
 
@@ -267,7 +240,7 @@ def _parse_call(block: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
         return None
     sent, name = block.get("input"), names.get_name(block["name"])
     arguments = {} if sent is None else names.restore_keys(name, sent)
-    return ToolCall(str(block.get("id") or make_call_id("toolu")), name, arguments)
+    return ToolCall(str(block.get("id") or content_parts.make_call_id("toolu")), name, arguments)
 
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
@@ -275,7 +248,7 @@ def _format_call(call: ToolCall, names: ToolNames) -> Body:
         "type": "tool_use",
         "id": to_wire_id(call.id),
         "name": names.get_alias(call.name),
-        "input": names.alias_keys(call.name, get_arguments_object(call)),
+        "input": names.alias_keys(call.name, content_parts.get_arguments_object(call)),
     }
 
 

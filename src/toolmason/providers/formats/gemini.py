@@ -12,23 +12,14 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    FinishReason,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ThoughtDelta,
-    Usage,
-)
-from toolmason._core.values.content import Text, matches_structured
+from toolmason._core.toolbox import exchange
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.values.content import matches_structured
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
+from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import (
     Body,
@@ -38,18 +29,7 @@ from toolmason.providers.codec import (
     get_allowed_aliases,
     get_provider_items,
     parse_error,
-)
-from toolmason.providers.content_parts import (
-    FILLER_TEXT,
-    Blob,
-    get_arguments_json,
-    get_arguments_object,
-    get_blob,
-    join_parts,
-    make_call_id,
-    map_options,
-    part_to_text,
-    replace_surrogates,
+    read_message,
 )
 from toolmason.providers.reply_checks import get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
@@ -110,7 +90,7 @@ class GeminiCodec(Codec):
         alias = (names or self.no_names).get_alias(result.name)
         blobs = [blob for blob in _get_blobs(result) if blob.mime_type in _RESULT_MIME_TYPES]
         structured = result.structured if result.ok else None
-        text = replace_surrogates(result.text)
+        text = content_parts.replace_surrogates(result.text)
         # What a model is told is the text; data in its place must say the same.
         same = result.structured_from is not None or matches_structured(result.text, structured)
         output = structured if structured is not None and not _get_blobs(result) and same else text
@@ -124,7 +104,7 @@ class GeminiCodec(Codec):
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         body: Body = {"contents": self._format_contents(request, tool_set, older=bool(_OLDER_MODEL.match(model)))}
-        system = [join_parts(message.content) for message in request.messages if message.role == "system"]
+        system = [content_parts.join_parts(message.content) for message in request.messages if message.role == "system"]
         if text := "\n\n".join(filter(None, system)):
             body["systemInstruction"] = {"parts": [{"text": text}]}
         if tools := self.format_tools(tool_set):
@@ -137,7 +117,7 @@ class GeminiCodec(Codec):
             "top_p": "topP",
             "stop": "stopSequences",
         }
-        if settings := map_options(request.options, known, self.name):
+        if settings := content_parts.map_options(request.options, known, self.name):
             body["generationConfig"] = settings
         return body
 
@@ -157,7 +137,7 @@ class GeminiCodec(Codec):
             else:
                 turns.append({"role": role, "parts": parts})
         if not turns or turns[0]["role"] == "model":
-            turns.insert(0, {"role": "user", "parts": [{"text": FILLER_TEXT}]})
+            turns.insert(0, {"role": "user", "parts": [{"text": content_parts.FILLER_TEXT}]})
         return turns
 
     def _format_parts(self, message: Message, names: ToolNames, *, older: bool) -> Iterator[Body]:
@@ -169,7 +149,9 @@ class GeminiCodec(Codec):
                 lambda t: {"text": t},
             )
             parts = list(
-                replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
+                replay.iter_items(
+                    message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
+                )
             )
             first = next((part for part in parts if "functionCall" in part), None)
             if not older and first is not None and "thoughtSignature" not in first:
@@ -180,9 +162,9 @@ class GeminiCodec(Codec):
                 yield from self._format_result_parts(result, names, older=older)
         elif message.role == "user":
             for part in message.content:
-                if (blob := get_blob(part)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
+                if (blob := content_parts.get_blob(part)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
                     yield _format_inline_data(blob)
-                elif text := part_to_text(part):
+                elif text := content_parts.part_to_text(part):
                     yield {"text": text}
 
     def _format_result_parts(self, result: ToolResult, names: ToolNames, *, older: bool) -> Iterator[Body]:
@@ -212,20 +194,16 @@ class GeminiCodec(Codec):
                 raise ValueError("there is no candidate")
             return ModelReply(Message("assistant"), (), "filter", _parse_usage(body.get("usageMetadata")), body)
         parts = (candidates[0].get("content") or {}).get("parts") or []
-        # Citations and the like part one text into several; together they are what the model said.
-        text = "".join(part for part in map(_parse_text, parts) if part)
-        content = [Text(text)] if text else []
-        calls = [
-            call for call in (_parse_call(part, names, make_call_id("gemini")) for part in parts) if call is not None
-        ]
-        opaque = any(
-            "thoughtSignature" in part or (_parse_text(part) is None and "functionCall" not in part) for part in parts
+        message = read_message(
+            self.name,
+            parts,
+            _parse_text,
+            lambda part: _parse_call(part, names, content_parts.make_call_id("gemini")),
+            lambda part: "thoughtSignature" in part,
         )
-        state = {"provider": self.name, "items": list(parts)} if opaque else None
         finish: FinishReason = _FINISH_REASONS.get(candidates[0].get("finishReason") or "STOP", "other")
-        if calls and finish == "stop":
+        if message.calls and finish == "stop":
             finish = "calls"
-        message = Message("assistant", content, calls, provider_state=state)
         return ModelReply(message, message.calls, finish, _parse_usage(body.get("usageMetadata")), body)
 
 
@@ -252,15 +230,15 @@ class GeminiReader(ReplyReader):
     def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         if "functionCall" in part:
             # The id is given here, so that the reply has the same one as the events.
-            call = _parse_call(part, self._names, make_call_id("gemini"))
+            call = _parse_call(part, self._names, content_parts.make_call_id("gemini"))
             if call is not None:
                 part["functionCall"] = {**part["functionCall"], "id": call.id}
-                yield CallOpened(call.id, call.name)
-                yield ArgumentsDelta(call.id, get_arguments_json(call))
-                yield CallClosed(call)
+                yield exchange.CallOpened(call.id, call.name)
+                yield exchange.ArgumentsDelta(call.id, content_parts.get_arguments_json(call))
+                yield exchange.CallClosed(call)
         elif isinstance(text := part.get("text"), str):
             if text:
-                yield ThoughtDelta(text) if part.get("thought") else TextDelta(text)
+                yield exchange.ThoughtDelta(text) if part.get("thought") else exchange.TextDelta(text)
             last = self._parts[-1] if self._parts else {}
             if last.keys() == part.keys() and part.keys() <= {"text", "thought"}:
                 last["text"] += text
@@ -275,11 +253,11 @@ class GeminiReader(ReplyReader):
         return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
 
 
-def _get_blobs(result: ToolResult) -> list[Blob]:
-    return [blob for part in result.content if (blob := get_blob(part)) is not None] if result.ok else []
+def _get_blobs(result: ToolResult) -> list[content_parts.Blob]:
+    return [blob for part in result.content if (blob := content_parts.get_blob(part)) is not None] if result.ok else []
 
 
-def _format_inline_data(blob: Blob) -> Body:
+def _format_inline_data(blob: content_parts.Blob) -> Body:
     return {"inlineData": {"mimeType": blob.mime_type, "data": blob.base64}}
 
 
@@ -302,7 +280,7 @@ def _parse_call(part: Mapping[str, Any], names: ToolNames, default_id: str) -> T
 
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    function_call: Body = {"name": names.get_alias(call.name), "args": get_arguments_object(call)}
+    function_call: Body = {"name": names.get_alias(call.name), "args": content_parts.get_arguments_object(call)}
     return {
         "functionCall": function_call
         if call.id.startswith(_OWN_ID_PREFIX)

@@ -5,29 +5,20 @@ Lives here: putting items together. Not here: what an item means (`openai`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    FinishReason,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ThoughtDelta,
-    Usage,
-)
-from toolmason._core.values.content import Content, Text
+from toolmason._core.toolbox import exchange
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
+from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import (
     Body,
@@ -37,17 +28,7 @@ from toolmason.providers.codec import (
     get_allowed_aliases,
     get_provider_items,
     parse_error,
-)
-from toolmason.providers.content_parts import (
-    FILLER_TEXT,
-    IMAGE_MIME_TYPES,
-    PDF_MIME_TYPE,
-    get_arguments_json,
-    get_blob,
-    join_parts,
-    map_options,
-    part_to_text,
-    replace_surrogates,
+    read_message,
 )
 from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
@@ -78,13 +59,13 @@ class OpenAiResponsesReader(ReplyReader):
         if kind in ("response.output_item.added", "response.output_item.done"):
             yield from self._read_item(kind, event)
         elif kind in ("response.output_text.delta", "response.refusal.delta"):
-            yield TextDelta(event.get("delta") or "")
+            yield exchange.TextDelta(event.get("delta") or "")
         elif kind in _THOUGHT_EVENTS:
-            yield ThoughtDelta(event.get("delta") or "")
+            yield exchange.ThoughtDelta(event.get("delta") or "")
         elif kind == "response.function_call_arguments.delta":
             item = self._items.setdefault(self._get_index(event), {})
             item["arguments"] = (item.get("arguments") or "") + (event.get("delta") or "")
-            yield ArgumentsDelta(str(item.get("call_id") or ""), event.get("delta") or "")
+            yield exchange.ArgumentsDelta(str(item.get("call_id") or ""), event.get("delta") or "")
         elif kind == "response.function_call_arguments.done":
             item = self._items.setdefault(self._get_index(event), {})
             item["arguments"] = event.get("arguments") or item.get("arguments") or ""
@@ -104,7 +85,7 @@ class OpenAiResponsesReader(ReplyReader):
         if item.get("type") == "function_call":
             item["arguments"] = item.get("arguments") or known.get("arguments") or ""
             if kind.endswith("added"):
-                yield CallOpened(
+                yield exchange.CallOpened(
                     str(item.get("call_id") or item.get("id")), self._names.get_name(item.get("name") or "")
                 )
         self._items[number] = item
@@ -115,7 +96,9 @@ class OpenAiResponsesReader(ReplyReader):
     def _close_item(self, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if item.get("type") == "function_call":
             call_id = str(item.get("call_id") or item.get("id"))
-            yield CallClosed(ToolCall(call_id, self._names.get_name(item.get("name") or ""), item["arguments"] or "{}"))
+            yield exchange.CallClosed(
+                ToolCall(call_id, self._names.get_name(item.get("name") or ""), item["arguments"] or "{}")
+            )
 
     def _finish(self, response: Mapping[str, Any]) -> Iterator[ModelEvent]:
         for number in sorted(self._items.keys() - self._closed):
@@ -157,8 +140,12 @@ class OpenAiResponsesCodec(Codec):
 
     @override
     def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
-        has_blobs = any(get_blob(part) for part in result.content) and result.ok
-        output: Any = [_format_part(part) for part in result.content] if has_blobs else replace_surrogates(result.text)
+        has_blobs = any(content_parts.get_blob(part) for part in result.content) and result.ok
+        output: Any = (
+            [_format_part(part) for part in result.content]
+            if has_blobs
+            else content_parts.replace_surrogates(result.text)
+        )
         return {"type": "function_call_output", "call_id": to_wire_id(result.call_id), "output": output}
 
     @override
@@ -170,10 +157,12 @@ class OpenAiResponsesCodec(Codec):
             item for m in other_messages for item in tool_set.encode(m, partial(self._format_items, m, tool_set.names))
         ]
         body: Body = {"model": model, "input": items}
-        if system_messages and (text := "\n\n".join(filter(None, (join_parts(m.content) for m in system_messages)))):
+        if system_messages and (
+            text := "\n\n".join(filter(None, (content_parts.join_parts(m.content) for m in system_messages)))
+        ):
             body["instructions"] = text
         if not body["input"]:
-            body["input"] = [{"type": "message", "role": "user", "content": FILLER_TEXT}]
+            body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
         tools = self.format_tools(tool_set)
         if tools:
             body["tools"] = tools
@@ -181,7 +170,7 @@ class OpenAiResponsesCodec(Codec):
             if (parallel := request.options.get("parallel")) is not None:
                 body["parallel_tool_calls"] = bool(parallel)
         known = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
-        body.update(map_options(request.options, known, self.name))
+        body.update(content_parts.map_options(request.options, known, self.name))
         # We keep the conversation ourselves; what the model thought has to come along, encrypted, to go back.
         body["store"] = False
         if not model.startswith(_NON_REASONING_PREFIXES):
@@ -193,21 +182,19 @@ class OpenAiResponsesCodec(Codec):
             replay = Replay(
                 lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
             )
-            yield from replay.iter_items(message, get_provider_items(message, self.name), join_parts(message.content))
+            yield from replay.iter_items(
+                message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
+            )
         elif message.role == "tool":
             yield from (self.result(result, names) for result in message.results)
         elif message.role == "system":
-            yield {"type": "message", "role": "developer", "content": join_parts(message.content)}
+            yield {"type": "message", "role": "developer", "content": content_parts.join_parts(message.content)}
         else:
             # What only this provider understands, such as an answer to its own question, may stand beside words.
             provider_items = get_provider_items(message, self.name) or []
             if message.content or not provider_items:
                 yield {"type": "message", "role": "user", "content": [_format_part(part) for part in message.content]}
             yield from (dict(item) for item in provider_items if isinstance(item, Mapping))
-
-    @override
-    def as_streaming(self, body: Body) -> Body:
-        return {**body, "stream": True}
 
     @override
     def reader(self, names: ToolNames) -> OpenAiResponsesReader:
@@ -218,25 +205,20 @@ class OpenAiResponsesCodec(Codec):
         if body.get("status") == "failed":
             raise parse_error(self.name, body if body.get("error") else {"error": "the response failed"})
         output = body["output"]
-        # Citations and the like part one text into several; together they are what the model said.
-        text = "".join(part for part in map(_parse_text, output) if part)
-        content = [Text(text)] if text else []
-        calls = [call for call in (_parse_call(item, names) for item in output) if call is not None]
-        opaque = any(_parse_text(item) is None and _parse_call(item, names) is None for item in output)
-        state = {"provider": self.name, "items": list(output)} if opaque else None
-        message = Message("assistant", content, calls, provider_state=state)
-        return ModelReply(message, calls, _get_finish(body, output, calls), _parse_usage(body.get("usage")), body)
+        message = read_message(self.name, output, _parse_text, lambda item: _parse_call(item, names))
+        finish = _get_finish(body, output, message.calls)
+        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
 
 
 def _format_part(part: Content) -> Body:
-    blob = get_blob(part)
+    blob = content_parts.get_blob(part)
     if blob is None:
-        return {"type": "input_text", "text": part_to_text(part)}
-    if blob.kind == "image" and blob.mime_type in IMAGE_MIME_TYPES:
+        return {"type": "input_text", "text": content_parts.part_to_text(part)}
+    if blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {"type": "input_image", "image_url": blob.url, "detail": "auto"}
-    if blob.mime_type == PDF_MIME_TYPE:
+    if blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "input_file", "filename": blob.name, "file_data": blob.url}
-    return {"type": "input_text", "text": part_to_text(part)}
+    return {"type": "input_text", "text": content_parts.part_to_text(part)}
 
 
 def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
@@ -264,7 +246,7 @@ def _format_call(call: ToolCall, names: ToolNames) -> Body:
         "type": "function_call",
         "call_id": to_wire_id(call.id),
         "name": names.get_alias(call.name),
-        "arguments": get_arguments_json(call),
+        "arguments": content_parts.get_arguments_json(call),
     }
 
 
@@ -278,7 +260,7 @@ def _format_text(text: str) -> Body:
     return {"type": "message", "role": "assistant", "content": text}
 
 
-def _get_finish(body: Mapping[str, Any], output: list[Any], calls: list[ToolCall]) -> FinishReason:
+def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[ToolCall]) -> FinishReason:
     if body.get("status") in ("cancelled", "in_progress", "queued"):
         return "other"
     if body.get("status") == "incomplete":

@@ -12,37 +12,16 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import (
-    ArgumentsDelta,
-    CallClosed,
-    CallOpened,
-    FinishReason,
-    ModelEvent,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ThoughtDelta,
-    Usage,
-)
+from toolmason._core.toolbox import exchange
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
 from toolmason._core.values.content import Content, Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
+from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import Body, Codec, ReplyReader, get_allowed_aliases, get_provider_items, parse_error
-from toolmason.providers.content_parts import (
-    FILLER_TEXT,
-    IMAGE_MIME_TYPES,
-    PDF_MIME_TYPE,
-    get_arguments_json,
-    get_blob,
-    join_parts,
-    make_call_id,
-    map_options,
-    part_to_text,
-    replace_surrogates,
-)
 from toolmason.providers.reply_checks import get_inner_object, get_token_count
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
@@ -76,7 +55,11 @@ class OpenAiChatCodec(Codec):
 
     @override
     def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
-        return {"role": "tool", "tool_call_id": to_wire_id(result.call_id), "content": replace_surrogates(result.text)}
+        return {
+            "role": "tool",
+            "tool_call_id": to_wire_id(result.call_id),
+            "content": content_parts.replace_surrogates(result.text),
+        }
 
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
@@ -89,7 +72,7 @@ class OpenAiChatCodec(Codec):
             ],
         }
         if not body["messages"]:
-            body["messages"] = [{"role": "user", "content": FILLER_TEXT}]
+            body["messages"] = [{"role": "user", "content": content_parts.FILLER_TEXT}]
         tools = self.format_tools(tool_set)
         if tools:
             body["tools"] = tools
@@ -99,7 +82,7 @@ class OpenAiChatCodec(Codec):
         # Newer models of OpenAI refuse the old name, and most compatible servers know only that.
         max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
         known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
-        body.update(map_options(request.options, known, self.name))
+        body.update(content_parts.map_options(request.options, known, self.name))
         return body
 
     def _format_with_state(self, message: Message, names: ToolNames, model: str) -> Iterator[Body]:
@@ -114,7 +97,10 @@ class OpenAiChatCodec(Codec):
     def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
         """Yield one message as the API has it; a result with an image needs one more of the user."""
         if message.role == "assistant":
-            assistant_message: Body = {"role": "assistant", "content": join_parts(message.content) or None}
+            assistant_message: Body = {
+                "role": "assistant",
+                "content": content_parts.join_parts(message.content) or None,
+            }
             if message.calls:
                 assistant_message["tool_calls"] = [_format_call(call, names) for call in message.calls]
             elif assistant_message["content"] is None:
@@ -125,10 +111,12 @@ class OpenAiChatCodec(Codec):
             if parts := list(_iter_attachments(message)):
                 yield {"role": "user", "content": parts}
         elif message.role == "system":
-            yield {"role": "system", "content": join_parts(message.content)}
+            yield {"role": "system", "content": content_parts.join_parts(message.content)}
         else:
-            plain = all(get_blob(part) is None for part in message.content)
-            content: Any = join_parts(message.content) if plain else [_format_part(part) for part in message.content]
+            plain = all(content_parts.get_blob(part) is None for part in message.content)
+            content: Any = (
+                content_parts.join_parts(message.content) if plain else [_format_part(part) for part in message.content]
+            )
             yield {"role": "user", "content": content}
 
     @override
@@ -192,9 +180,9 @@ class OpenAiChatReader(ReplyReader):
             for key in ("content", "refusal"):
                 if isinstance(piece := delta.get(key), str) and piece:
                     self._texts[key] = self._texts.get(key, "") + piece
-                    yield TextDelta(piece)
+                    yield exchange.TextDelta(piece)
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-                yield ThoughtDelta(str(thought))
+                yield exchange.ThoughtDelta(str(thought))
             self._collect_passthrough(delta)
             for piece in delta.get("tool_calls") or ():
                 yield from self._read_call_delta(piece)
@@ -222,7 +210,7 @@ class OpenAiChatReader(ReplyReader):
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = {
-                "id": piece.get("id") or make_call_id(),
+                "id": piece.get("id") or content_parts.make_call_id(),
                 "name": "",
                 "arguments": "",
                 "told": False,
@@ -231,19 +219,21 @@ class OpenAiChatReader(ReplyReader):
         call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
         if call["name"] and not call["told"]:
             call["told"] = True
-            yield CallOpened(call["id"], self._names.get_name(call["name"]))
+            yield exchange.CallOpened(call["id"], self._names.get_name(call["name"]))
         text = function.get("arguments") or ""
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
-            text = get_arguments_json(ToolCall("", "", text))
+            text = content_parts.get_arguments_json(ToolCall("", "", text))
         if text:
             call["arguments"] += text
-            yield ArgumentsDelta(call["id"], text)
+            yield exchange.ArgumentsDelta(call["id"], text)
 
     def _close_calls(self) -> Iterator[ModelEvent]:
         for call in self._calls.values():
             if not call.get("closed"):
                 call["closed"] = True
-                yield CallClosed(ToolCall(call["id"], self._names.get_name(call["name"]), call["arguments"] or "{}"))
+                yield exchange.CallClosed(
+                    ToolCall(call["id"], self._names.get_name(call["name"]), call["arguments"] or "{}")
+                )
 
     @override
     def build_reply(self) -> ModelReply:
@@ -304,20 +294,20 @@ def _get_extra_content(call: Any) -> Body:
 
 
 def _format_part(part: Content) -> Body:
-    blob = get_blob(part)
-    if blob is not None and blob.kind == "image" and blob.mime_type in IMAGE_MIME_TYPES:
+    blob = content_parts.get_blob(part)
+    if blob is not None and blob.kind == "image" and blob.mime_type in content_parts.IMAGE_MIME_TYPES:
         return {"type": "image_url", "image_url": {"url": blob.url}}
     if blob is not None and blob.mime_type in _AUDIO_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": blob.base64, "format": _AUDIO_FORMATS[blob.mime_type]}}
-    if blob is not None and blob.mime_type == PDF_MIME_TYPE:
+    if blob is not None and blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "file", "file": {"filename": blob.name, "file_data": blob.url}}
-    return {"type": "text", "text": part_to_text(part)}
+    return {"type": "text", "text": content_parts.part_to_text(part)}
 
 
 def _iter_attachments(message: Message) -> Iterator[Body]:
     """Yield what the results of a turn hold beside text, which the API takes from the user alone."""
     for result in message.results:
-        parts = [_format_part(part) for part in result.content if get_blob(part) is not None]
+        parts = [_format_part(part) for part in result.content if content_parts.get_blob(part) is not None]
         attachments = [part for part in parts if part["type"] != "text"]
         if attachments:
             yield {"type": "text", "text": f"What the call {to_wire_id(result.call_id)} of {result.name} gave:"}
@@ -339,11 +329,13 @@ def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
 def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall:
     function = item["function"]
     arguments = function.get("arguments")
-    return ToolCall(str(item.get("id") or make_call_id()), names.get_name(function["name"]), arguments or "{}")
+    return ToolCall(
+        str(item.get("id") or content_parts.make_call_id()), names.get_name(function["name"]), arguments or "{}"
+    )
 
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    function = {"name": names.get_alias(call.name), "arguments": get_arguments_json(call)}
+    function = {"name": names.get_alias(call.name), "arguments": content_parts.get_arguments_json(call)}
     return {"id": to_wire_id(call.id), "type": "function", "function": function}
 
 
