@@ -18,10 +18,9 @@ from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
-from toolmason._core.define.context import ToolContext, make_context
-from toolmason._core.run.blocking import run_blocking
+from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
-from toolmason._core.toolbox.sync_twins import ContextLike
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
@@ -127,9 +126,7 @@ class Chat:
         """
         return await self._execute(self._prepare(prompt, options), options)
 
-    def send_sync(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
-        """Run `send` to its end, from code that is not async."""
-        return run_blocking(self.send(prompt, **options))
+    send_sync = blocking(send)
 
     async def stream(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> AsyncGenerator[Event]:
         """Say something, and yield what happens; the last event is `Done` with the reply."""
@@ -161,9 +158,7 @@ class Chat:
 
         return await self._execute(prepare(), options)
 
-    def step_sync(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
-        """Run `step` to its end, from code that is not async."""
-        return run_blocking(self.step(prompt, **options))
+    step_sync = blocking(step)
 
     def cancel(self, conversation: str | None = None) -> None:
         """Call off what runs in a conversation: model, tools and servers; every call gets a result."""
@@ -176,9 +171,7 @@ class Chat:
         memory = self.policy.memory
         return () if memory is None else await memory.load(conversation or "")
 
-    def said_sync(self, conversation: str | None = None) -> Sequence[Message]:
-        """Run `said` to its end, from code that is not async."""
-        return run_blocking(self.said(conversation))
+    said_sync = blocking(said)
 
     # --- going on later ------------------------------------------------------------------------------
 
@@ -211,14 +204,7 @@ class Chat:
 
         return await self._execute(prepare(), options)
 
-    def resume_sync(
-        self,
-        saved: Mapping[str, Any] | Reply,
-        decisions: Iterable[Decision | Mapping[str, Any]] = (),
-        **options: Unpack[SendOptions],
-    ) -> Reply:
-        """Run `resume` to its end, from code that is not async."""
-        return run_blocking(self.resume(saved, decisions, **options))
+    resume_sync = blocking(resume)
 
     # --- the run -------------------------------------------------------------------------------------
 

@@ -1,7 +1,4 @@
-"""A toolbox → a server object of the SDK, which every transport runs.
-
-Lives here: the handlers of the protocol's methods. Not here: calls (`calls`), bytes (`stdio`, `app`).
-"""
+"""Handle the methods of the protocol for a served toolbox."""
 
 from __future__ import annotations
 
@@ -45,10 +42,10 @@ from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask
 _log = logging.getLogger("toolmason.mcp_server")
 
 PRINCIPAL_KEY: Final = "toolmason.principal"
-"""Where the guard leaves, in an ASGI scope, for whom a request is made."""
+"""Key of the ASGI scope that holds the identity of the caller."""
 TTL_MS: Final = 60_000
 _LEGACY_NOT_FOUND: Final = -32002
-"""What a missing resource was before 2026-07-28."""
+"""Error code of a missing resource before protocol version 2026-07-28."""
 _QUESTION_TYPES: Final[Mapping[str, Any]] = {
     "elicitation/create": (ElicitRequest, ElicitResult),
     "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
@@ -56,7 +53,7 @@ _QUESTION_TYPES: Final[Mapping[str, Any]] = {
 }
 
 
-class _Handlers:
+class Handlers:
     """One method for each method of the protocol; each takes what the SDK gives to all of them."""
 
     def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
@@ -131,7 +128,7 @@ class _Handlers:
             found = await self.box.prompt(name, arguments, context=self._make_context(info))
         except NeedsInput:
             return self.call_handler.make_input_required(info.client, "prompts/get", name, arguments, info.owner)
-        except Exception as error:  # noqa: BLE001 - a prompt is foreign code
+        except Exception as error:  # noqa: BLE001 - a prompt is user code
             raise _make_error(error, f"The prompt {name!r}") from None
         if (reply := info.client.upstream_reply) is not None and hasattr(prompt, "entry"):
             return without_hop_fields(reply[2])
@@ -184,7 +181,7 @@ class _Handlers:
             _raise_upstream_error(error, excluded_codes=(INVALID_PARAMS, _LEGACY_NOT_FOUND))
             code = INVALID_PARAMS if info.modern else _LEGACY_NOT_FOUND
             raise MCPError(code, "There is no such resource.", {"uri": uri}) from None
-        except Exception as error:  # noqa: BLE001 - a resource is foreign code
+        except Exception as error:  # noqa: BLE001 - a resource is user code
             raise _make_error(error, f"The resource {uri!r}") from None
         if (
             (reply := info.client.upstream_reply) is not None
@@ -265,7 +262,7 @@ class _Handlers:
 
 
 def _get_session_id(ctx: Any) -> str:
-    """Return what tells sessions apart; over stdio there is one."""
+    """Return the id of the session; empty over stdio, which has a single one."""
     headers = getattr(ctx.request, "headers", None)
     return "" if headers is None else headers.get("mcp-session-id", "")
 
@@ -277,7 +274,7 @@ def _get_identity(ctx: Any) -> Identity:
 
 
 def _raise_upstream_error(error: Exception, excluded_codes: tuple[int, ...] = ()) -> None:
-    """Raise what a server behind us said, in its own words, unless the eras have different codes for it (`ours`)."""
+    """Raise the error that an upstream server sent, unless its code differs between eras (`excluded_codes`)."""
     cause = error.__cause__
     if isinstance(cause, MCPError) and is_from_server(cause) and cause.code not in excluded_codes:
         raise MCPError(cause.code, cause.message, cause.data)

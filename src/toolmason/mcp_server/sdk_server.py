@@ -1,7 +1,4 @@
-"""A toolbox → a server object of the SDK, which every transport runs.
-
-Lives here: the handlers of the protocol's methods. Not here: calls (`calls`), bytes (`stdio`, `app`).
-"""
+"""Build the SDK server object of a toolbox, which every transport runs."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from typing_extensions import override
 
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.mcp_server.call_tool import CallHandler
-from toolmason.mcp_server.handlers import TTL_MS, _Handlers
+from toolmason.mcp_server.handlers import TTL_MS, Handlers
 from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
 from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
@@ -43,7 +40,7 @@ class ToolboxServer(Server[Any]):
 
     @override
     def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
-        # The SDK's HTTP side asks without options, and would say that lists never change.
+        # The SDK's HTTP transport passes no options, and would advertise lists that never change.
         if not args and "notification_options" not in kwargs:
             kwargs["notification_options"] = NotificationOptions(
                 prompts_changed=True, resources_changed=True, tools_changed=True
@@ -54,14 +51,14 @@ class ToolboxServer(Server[Any]):
 def make_server(
     box: Toolbox, *, private: bool = False, key: bytes | None = None, page_size: int = PAGE_SIZE, redact: bool = False
 ) -> ToolboxServer:
-    """Return the server object of a toolbox.
+    """Return the SDK server object of a toolbox.
 
-    `private`: what is listed may depend on who asks. `key`: signs what clients keep for us between two rounds.
-    `redact`: failures lose their words, where a tool does not say otherwise.
+    `private`: the lists may depend on the caller. `key`: signs the state that clients carry between rounds.
+    `redact`: redact error messages, unless a tool sets its own `on_error`.
     """
     box.__gateway__().forward_server_requests()
     lists = ToolboxLists(box, page_size)
-    handlers = _Handlers(
+    handlers = Handlers(
         CallHandler(box, lists, StateSigner() if key is None else StateSigner(key), redact=redact), Subscriptions(lists)
     )
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
@@ -104,7 +101,7 @@ def make_server(
 
 
 def _add_result_type(handler: Any) -> Any:
-    """Say of what type a result is, where the era wants that."""
+    """Add `resultType` to results of the stateless era."""
 
     async def handle(ctx: Any, params: Any) -> Any:
         result: dict[str, Any] = await handler(ctx, params)

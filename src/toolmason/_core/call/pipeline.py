@@ -87,24 +87,21 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
             fields = make_bind_failure(route, error, options)
         else:
             try:
+                seconds = default_timeout if options.timeout is INHERIT else options.timeout
                 if function is None or not is_plain or options.batch_deadline or options.retry is not INHERIT:
-                    report = make_reporter(options, call_id, route)
-                    state = CallState(ToolCall(call_id, name, arguments), report=report)
+                    state = CallState(ToolCall(call_id, name, arguments), report=make_reporter(options, call_id, route))
                     value, values = await run_attempts(route, values, options, state)
                 elif runs_on == "thread":
-                    seconds = default_timeout if options.timeout is INHERIT else options.timeout
                     value = await _run_plain_in_thread(route, values, seconds)
                 else:
                     value = function(**values)
                     if is_async or hasattr(value, "__await__"):
-                        seconds = default_timeout if options.timeout is INHERIT else options.timeout
                         if seconds is None:
                             value = await value
                         else:
                             task, value, failure = eager_task.start(value, get_running_loop())
                             if task is not None:
-                                seconds = cap_timeout(seconds, settings)
-                                value = await await_task(task, seconds, *route.cancel_grace)
+                                value = await await_task(task, cap_timeout(seconds, settings), *route.cancel_grace)
                             elif failure is not None:
                                 raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
                 try:

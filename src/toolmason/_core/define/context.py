@@ -1,8 +1,4 @@
-"""What the application knows and the model must not: context values, dependencies, injection markers.
-
-Lives here: `ToolContext`, the markers of injected parameters, and how each finds its value.
-Not here: which parameters are injected (`signature`), or who makes a context for a call (`dispatch`).
-"""
+"""Context that the application passes to its tools and hides from the model: values, dependencies, injection."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -26,22 +22,22 @@ if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings or are s
 
 DepsT = TypeVar("DepsT", default=Any)
 CLIENT_KEY: Final = "toolmason.client"
-"""The context value under which a served call finds its caller."""
+"""Context key of the MCP client that made a served call."""
 
 
 async def _decline(question: Any) -> None:
-    """Decline: nobody waits for a call."""
+    """Decline a question, because no call is in progress."""
     del question
 
 
 FORWARD_TO_CALLER: Final = _decline
-"""Stands for a handler: what a server asks goes to whoever called, and to nobody where no call is under way."""
+"""Handler placeholder: a server's question goes to the client of the current call, or is declined without one."""
 
 ProgressCallback = Callable[[float, float | None, str | None], None]
 
 
 class Inject:
-    """Mark a parameter as filled by the application: `Annotated[Db, Inject]` or `Annotated[str, Inject("tenant")]`."""
+    """Marker of an injected parameter: `Annotated[Db, Inject]` or `Annotated[str, Inject("tenant")]`."""
 
     __slots__ = ("key",)
 
@@ -54,7 +50,7 @@ class Inject:
 
 @dataclass(frozen=True)
 class _ProjectDir:
-    """Mark a parameter as filled with the project directory: `Annotated[Path, ProjectDir]`."""
+    """Marker of a parameter that receives the project directory: `Annotated[Path, ProjectDir]`."""
 
 
 ProjectDir: Final = _ProjectDir()
@@ -62,17 +58,17 @@ ProjectDir: Final = _ProjectDir()
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallState:
-    """What one call shares with its context: who it is, how long it has, whether it was called off."""
+    """State that one call shares with its context: the call, the attempt, the deadline, cancellation."""
 
     call: ToolCall | None = None
     attempt: int = 1
     deadline: float | None = None
     cancelled: bool = False
     report: Any = None
-    """Takes progress: a callable of (done, total, message)."""
+    """Progress callback of (done, total, message)."""
 
     def with_deadline(self, deadline: float | None) -> CallState:
-        """Return the state of an attempt: a tool that overstays keeps the one it was given."""
+        """Return the state of an attempt. A tool that overruns keeps the state it started with."""
         return CallState(self.call, self.attempt, deadline, self.cancelled, self.report)
 
 
@@ -80,7 +76,7 @@ _NO_CALL: Final = CallState()
 
 
 class _CompletedAwaitable:
-    """Something to await where the work is done already, so that sync tools need no await."""
+    """An awaitable that completes immediately, so that sync tools need no await."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -90,9 +86,9 @@ _COMPLETED: Final = _CompletedAwaitable()
 
 
 class ToolContext(Mapping[str, Any], Generic[DepsT]):
-    """What the application gives to its tools. A mapping of values, `deps`, and facts about the call. Frozen.
+    """The application's data for its tools: a frozen mapping of values, `deps`, and facts about the call.
 
-    Nothing of it reaches a model.
+    None of it reaches a model.
     """
 
     __slots__ = ("_config", "_project_dir", "_state", "_values", "deps")
@@ -112,7 +108,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         set_field(self, "_project_dir", None)
 
     def merge(self, other: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any]:
-        """Return this context with the other's values over its own, key by key."""
+        """Return this context with another's values merged over its own, key by key."""
         if other is None:
             return self
         other_context = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
@@ -120,8 +116,8 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         return self._copy_with(deps=deps, _values=MappingProxyType({**self._values, **other_context}))
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
-        """Return this context as one call sees it."""
-        # Written out: every call on the long way makes one.
+        """Return a copy of this context for one call."""
+        # Spelled out instead of looping: every call on the full path makes a copy.
         copy, set_field = object.__new__(type(self)), object.__setattr__
         set_field(copy, "deps", self.deps)
         set_field(copy, "_values", self._values)
@@ -141,7 +137,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What crosses to another process: values, deps and the facts of the call; progress finds its own way back.
+        # Values, deps and call state cross to another process; progress is reported back separately.
         state = replace(self._state, report=None)
         return _restore_context, (self.deps, dict(self._values), state, self._config, self._project_dir)
 
@@ -158,7 +154,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         return len(self._values)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"cannot set {name!r}: a ToolContext is frozen. Give values when you make it.")
+        raise AttributeError(f"cannot set {name!r}: a ToolContext is frozen. Pass values to the constructor.")
 
     def __repr__(self) -> str:
         # Values may be secrets, so only their names are shown.
@@ -166,43 +162,45 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     @property
     def call_id(self) -> str:
-        """The id of the call that is running."""
+        """The id of the current call."""
         return self._call.id
 
     @property
     def tool_name(self) -> str:
-        """The name of the tool that is running."""
+        """The name of the current tool."""
         return self._call.name
 
     @property
     def call(self) -> ToolCall:
-        """The call that is running: id, name, arguments as they came."""
+        """The current call: id, name and the arguments as received."""
         return self._call
 
     @property
     def _call(self) -> ToolCall:
         if self._state.call is None:
-            raise ConfigError("This ToolContext belongs to no call. Read it inside a tool, from its own parameter.")
+            raise ConfigError(
+                "This ToolContext does not belong to a call. Use the one that a tool receives as a parameter."
+            )
         return self._state.call
 
     @property
     def session_id(self) -> str | None:
-        """The session that the call belongs to, where the application gave one."""
+        """The session that the call belongs to, if the application set one."""
         return cast("str | None", self._values.get("session_id"))
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; 1 is the first."""
+        """The number of this attempt, counting from 1."""
         return self._state.attempt
 
     @property
     def deadline(self) -> float | None:
-        """When the call must be done, on the clock of `time.monotonic()`; `None` where there is no limit."""
+        """The deadline of the call on the `time.monotonic()` clock, or None if there is no limit."""
         return self._state.deadline
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this call any more. A long sync tool looks at it now and then."""
+        """True if the caller no longer waits for this call. A long-running sync tool should poll it."""
         return self._state.cancelled
 
     @property
@@ -217,7 +215,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         """The directory that the tools work in."""
         if self._project_dir is None:
             raise ConfigError(
-                "No project directory is set. Give one with `Toolbox(..., project_dir=...)` or the key `project_dir`."
+                "No project directory is set. Set it with `Toolbox(..., project_dir=...)` or the key `project_dir`."
             )
         return self._project_dir
 
@@ -235,7 +233,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     @property
     def client(self) -> Client:
-        """Whoever called over MCP: ask its user, or its model.
+        """The MCP client that made the call, to ask its user or its model.
 
         Raises:
             ConfigError: the call did not come over MCP.
@@ -243,24 +241,24 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         client = self._values.get(CLIENT_KEY)
         if client is None:
             raise ConfigError(
-                "This call did not come from an MCP client. `ctx.client` is there when a toolbox is served."
+                "This call did not come from an MCP client. `ctx.client` is available only in a served toolbox."
             )
         return cast("Client", client)
 
     @property
     def __followed__(self) -> bool:
-        """Whether anybody is told of the progress."""
+        """True if progress reports have a receiver."""
         return self._state.report is not None
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> _CompletedAwaitable:
-        """Report progress. Never waits: `await` it in async tools, simply call it in sync ones."""
+        """Report progress without blocking: `await` it in async tools, just call it in sync ones."""
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _COMPLETED
 
 
 class _ForwardingLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose records a client hears as well, whatever level our own logging is at."""
+    """A logger that also sends its records to the client, whatever the local logging level."""
 
     def __init__(self, logger: logging.Logger, call_fields: dict[str, Any], on_log: Callable[[int, str], None]) -> None:
         super().__init__(logger, call_fields)
@@ -272,7 +270,7 @@ class _ForwardingLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 _progress_callbacks: list[ProgressCallback] = []
-"""Where progress goes in a worker process: the innermost call's."""
+"""Progress callbacks in a worker process, innermost call last."""
 
 
 @contextmanager
@@ -292,8 +290,12 @@ def _restore_context(
     return ToolContext[Any](deps, **values).with_config(config, project_dir).for_call(state)
 
 
-def make_context(value: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any] | None:
-    """Return a context from what a caller gives for one.
+ContextLike: TypeAlias = ToolContext[Any] | Mapping[str, Any] | None
+"""A `context=` value as callers pass it."""
+
+
+def make_context(value: ContextLike) -> ToolContext[Any] | None:
+    """Return a context made from a `context=` value.
 
     Raises:
         DefinitionError: it is neither a context nor a mapping.
@@ -302,18 +304,18 @@ def make_context(value: ToolContext[Any] | Mapping[str, Any] | None) -> ToolCont
         return value
     values: Any = value
     if not isinstance(values, Mapping):
-        raise DefinitionError(f"context={clip(repr(values))}: give a ToolContext or a mapping of its values.")
+        raise DefinitionError(f"context={clip(repr(values))}: must be a ToolContext or a mapping of its values.")
     return ToolContext(**values)
 
 
 def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
     """Return the value for an `Inject` parameter.
 
-    With a key: the context's value of that name, else that key or attribute of `deps`. Without one: `deps`
-    itself where it is of the wanted type, else what the context or `deps` hold under the parameter's name.
+    With a key: the context value of that name, else that key or attribute of `deps`. Without one: `deps` itself if
+    it has the expected type, else the value in the context or `deps` under the parameter's name.
 
     Raises:
-        ConfigError: nothing fits; names the parameter and what to give.
+        ConfigError: no value was found; names the parameter and the fix.
     """
     key = marker.key or name
     if marker.key is None and isinstance(expected_type, type) and isinstance(context.deps, expected_type):
@@ -329,6 +331,6 @@ def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expect
     elif deps is not None and hasattr(deps, key):
         return getattr(deps, key)
     raise ConfigError(
-        f"Parameter {name!r} is injected and nothing was given for it. "
-        f"Pass `context={{{key!r}: ...}}`, or `ToolContext(deps=...)` that holds {key!r}."
+        f"Parameter {name!r} is injected but has no value. "
+        f"Pass `context={{{key!r}: ...}}`, or `ToolContext(deps=...)` with {key!r}."
     )

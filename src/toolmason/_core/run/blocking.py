@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 import os
+import re
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolmason._core.run.threads import release_worker_slot
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 _lock = threading.Lock()
 _sync_depth: contextvars.ContextVar[int] = contextvars.ContextVar("toolmason_sync_depth", default=0)
 _loops: dict[tuple[int, int], asyncio.AbstractEventLoop] = {}
@@ -46,6 +51,27 @@ def run_blocking(coro: Coroutine[Any, Any, _T]) -> _T:
         if not future.done():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
         raise
+
+
+def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[_S, _P], _T]:
+    """Make the sync twin of an async method, with the same parameters.
+
+    Write `call_sync = blocking(call)` in the body of the class.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def run(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        coroutine: Coroutine[Any, Any, _T] = getattr(self, name)(*args, **kwargs)  # a subclass may override it
+        return run_blocking(coroutine)
+
+    run.__name__, run.__qualname__ = f"{name}_sync", f"{method.__qualname__}_sync"
+    run.__doc__ = f"Run `{name}` to its end, from code that is not async."
+    # A plain function that returns a coroutine is annotated so; its twin returns the result.
+    returns = re.sub(r"^Coroutine\[Any, Any, (.+)\]$", r"\1", str(method.__annotations__.get("return")))
+    run.__annotations__ = {**method.__annotations__, "return": returns}
+    run.__signature__ = inspect.signature(method).replace(return_annotation=returns)  # type: ignore[attr-defined]
+    return run
 
 
 def _copy_outcome(task: asyncio.Task[_T], future: concurrent.futures.Future[_T]) -> None:

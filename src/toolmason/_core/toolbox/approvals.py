@@ -28,12 +28,11 @@ from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.pipeline import NO_OPTIONS, CallOptions
 from toolmason._core.call.route import Route
 from toolmason._core.call.shared_state import NextCall, SharedCallState
-from toolmason._core.define.context import CallState, make_context
+from toolmason._core.define.context import CallState, ContextLike, make_context
 from toolmason._core.define.experimental import allow_experimental
-from toolmason._core.run.blocking import run_blocking
+from toolmason._core.run.blocking import blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.options import ToolboxPolicy
-from toolmason._core.toolbox.sync_twins import ContextLike
 from toolmason._core.values.policy import INHERIT, Timeout, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
@@ -145,16 +144,7 @@ class Approvals(ABC):
         pipeline = Pipeline(route, self._shared, self._run_state, call_options, decision)
         return await pipeline.execute(ToolCall(request.call_id, route.name, dict(request.arguments)))
 
-    def resume_sync(
-        self,
-        decision: Decision | Mapping[str, Any],
-        *,
-        context: ContextLike = None,
-        timeout: Timeout = INHERIT,
-        on_progress: OnProgress | None = None,
-    ) -> ToolResult:
-        """Run `resume` to its end, from code that is not async."""
-        return run_blocking(self.resume(decision, context=context, timeout=timeout, on_progress=on_progress))
+    resume_sync = blocking(resume)
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
         """Return what a call would do, and run nothing: the arguments as the tool would get them, and the gate.
@@ -179,9 +169,7 @@ class Approvals(ABC):
             ),
         )
 
-    def dry_run_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
-        """Run `dry_run` to its end, from code that is not async."""
-        return run_blocking(self.dry_run(name, arguments, context=context))
+    dry_run_sync = blocking(dry_run)
 
     async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
         """Return what a call would do, in the tool's own words (`preview=`); `None` where it has none.
@@ -197,6 +185,4 @@ class Approvals(ABC):
         call_context: Any = self._policy.context.merge(make_context(context)).for_call(CallState(call))
         return await make_preview(route.tool, parse_arguments(call), call_context)
 
-    def preview_sync(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
-        """Run `preview` to its end, from code that is not async."""
-        return run_blocking(self.preview(name, arguments, context=context))
+    preview_sync = blocking(preview)

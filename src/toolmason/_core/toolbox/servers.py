@@ -5,23 +5,21 @@ Lives here: the part of a toolbox that concerns servers, async and sync. Not her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import Catalog
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.context import ToolContext, make_context
+from toolmason._core.define.context import ContextLike, ToolContext, make_context
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.remote.protocol import Health, Watcher
 from toolmason._core.remote.servers import Remotes
-from toolmason._core.run.blocking import run_blocking
+from toolmason._core.run.blocking import blocking, run_blocking
 from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.policy import OnError
-
-ContextLike: TypeAlias = ToolContext[Any] | Mapping[str, Any] | None
 
 
 class Connections:
@@ -99,18 +97,14 @@ class Connections:
         """Return how each server is, by a round trip made now."""
         return await self._remotes.health()
 
-    def health_sync(self) -> dict[str, Health]:
-        """Run `health` to its end, from code that is not async."""
-        return run_blocking(self.health())
+    health_sync = blocking(health)
 
     async def refresh(self) -> None:
         """Fetch the lists of every server again; one that fails is logged, and the others go on."""
         await self._remotes.refresh()
         self._remotes.raise_on_conflict()
 
-    def refresh_sync(self) -> None:
-        """Run `refresh` to its end, from code that is not async."""
-        run_blocking(self.refresh())
+    refresh_sync = blocking(refresh)
 
     def clear_cache(self) -> None:
         """Forget what the servers offer; the next need fetches it."""
@@ -144,9 +138,7 @@ class Connections:
             raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
         return await self._remotes.for_identity(call_context).read(uri, call_context)
 
-    def read_sync(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
-        """Run `read` to its end, from code that is not async."""
-        return run_blocking(self.read(uri, context=context))
+    read_sync = blocking(read)
 
     def touch(self, uri: str) -> None:
         """Tell whoever has subscribed to a resource that it has changed. From any thread."""

@@ -9,7 +9,7 @@ import asyncio
 import builtins
 import contextlib
 import dataclasses
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,25 +34,35 @@ from toolmason._core.catalog.catalog import (
     resolve_name,
 )
 from toolmason._core.catalog.prompts import Prompt, rename_prompt
-from toolmason._core.define.context import make_context
+from toolmason._core.define.context import ContextLike, make_context
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.nested import RemoteView, make_remote_views
 from toolmason._core.remote.protocol import RemoteSource, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes, collect_prompts
+from toolmason._core.run.blocking import blocking
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.approvals import Approvals, make_result_store, make_shared_call_state
 from toolmason._core.toolbox.definitions import Exports
 from toolmason._core.toolbox.options import ToolboxOptions, ToolboxPolicy
 from toolmason._core.toolbox.servers import Connections
-from toolmason._core.toolbox.sync_twins import PARALLEL, Calls, ContextLike, Faces, Messages, Results, Tools
 from toolmason._core.toolbox.views import Views
-from toolmason._core.values.policy import INHERIT, Inherit, Retry, Strategy, Timeout, check_retry, check_timeout
+from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import (
+    INHERIT,
+    Inherit,
+    Parallel,
+    Retry,
+    Strategy,
+    Timeout,
+    check_retry,
+    check_timeout,
+)
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_call
 from toolmason.errors import DefinitionError, ExecutionError, PluginError, ToolCallError, ToolTimeout, UnknownTool
 
 
-class Toolbox(Faces, Connections, Views, Approvals, Exports):
+class Toolbox(Connections, Views, Approvals, Exports):
     """An ordered, checked set of tools from any number of sources; the one place where calls run."""
 
     def __init__(self, *sources: Any, **options: Unpack[ToolboxOptions]) -> None:
@@ -160,7 +170,7 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         return self._problems
 
     @property
-    def tools(self) -> Tools:
+    def tools(self) -> builtins.list[Tool]:
         """The tools, sorted by name, so that the order is the same in every run.
 
         `read_result` is among them as soon as a result was cut.
@@ -229,11 +239,13 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
     def __repr__(self) -> str:
         return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
 
-    async def list(self) -> Tools:
+    async def list(self) -> builtins.list[Tool]:
         """Return the tools, sorted by name; fetches what servers offer where that is missing or stale."""
         await self._remotes.prepare()
         self._remotes.raise_on_conflict()
         return self.tools
+
+    list_sync = blocking(list)  # noqa: A003 - the method above
 
     async def resolve(self, name: str) -> Tool | None:
         """Return the tool that a call of this name would run, or `None`."""
@@ -242,6 +254,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             box = await self._refresh_for_identity(None)
             route = box._get_route(name)  # noqa: SLF001 - one of ourselves
         return None if route is None else route.tool
+
+    resolve_sync = blocking(resolve)
 
     def _get_route(self, name: str) -> Route | None:
         if (known := self._routes.get(name)) is not None:
@@ -321,6 +335,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             )
         return runner(call_id, arguments, call_options)
 
+    call_sync = blocking(call)
+
     async def _call_after_refresh(self, call: ToolCall, call_options: CallOptions) -> ToolResult:
         """Run a call whose tool may be on a server that was not asked yet."""
         route: Route | ToolCallError
@@ -347,14 +363,14 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
 
     async def call_all(
         self,
-        calls: Calls,
+        calls: Iterable[ToolCall | tuple[str, Arguments]],
         *,
-        strategy: Strategy = PARALLEL,
+        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
         context: ContextLike = None,
         timeout: float | None = None,
-        results: Results | None = None,
+        results: builtins.list[ToolResult] | None = None,
         on_progress: OnProgress | None = None,
-    ) -> Results:
+    ) -> builtins.list[ToolResult]:
         """Run the calls of one turn; one result for each, in call order, whatever fails.
 
         `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
@@ -387,6 +403,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         batch = Batch(tool_calls, results if results is not None else [], max_parallel, seconds)
         return await batch.run(run_one, [is_barrier(route) for route in routes])
 
+    call_all_sync = blocking(call_all)
+
     def use(self, middleware: Middleware) -> None:
         """Put a hook around every call: `async def middleware(call, next) -> ToolResult`; the first is outermost."""
         if not callable(middleware):
@@ -398,7 +416,9 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
         if self._run_state is not None:
             self._run_state.cancel()
 
-    async def prompt(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> Messages:
+    async def prompt(
+        self, name: str, arguments: Arguments = None, *, context: ContextLike = None
+    ) -> builtins.list[Message]:
         """Return the messages of a prompt.
 
         Raises:
@@ -413,6 +433,8 @@ class Toolbox(Faces, Connections, Views, Approvals, Exports):
             prompt_names = ", ".join(prompt.name for prompt in box.prompts) or "none"
             raise KeyError(f"No prompt named {name!r}. There are: {prompt_names}.")
         return await found.render(arguments, self._policy.context.merge(make_context(context)))
+
+    prompt_sync = blocking(prompt)
 
 
 def _keep_unchanged(tool: Tool) -> Tool | None:
