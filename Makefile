@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers local-eval search-eval check format bench conformance test-servers soak load clients fuzz kills clean
+.PHONY: help setup demo test test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ check: $(READY) ## Check format, style, types, layers and our own tools
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/toolmason check --strict src examples
+
+house: $(READY) ## Print the measures of the house, and fail if a bound is broken
+	@$(BIN)/python tests/house/measures.py
 
 format: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format $(CODE)

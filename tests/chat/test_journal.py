@@ -66,7 +66,7 @@ async def test_an_outcome_that_nobody_knows_is_told_to_the_model(runtime):
     assert (unknown.key, unknown.state, unknown.arguments) == ("1/0/pay", "started", {"n": 5})
     assert bank.paid == [5]
     assert reply.results[0].error.code == "unknown_outcome"
-    assert "whether it was done is not known" in reply.text
+    assert "it is unknown whether it completed" in reply.text
     assert check_conversation(reply.messages) == []
 
 

@@ -10,9 +10,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from toolmason import Chat, Message
-from toolmason.chat.durable.effects import RunEffect
+from toolmason.chat.durable.effects import RESULT_SERIALIZER, RunEffect
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.chat.durable.reconcile import RESULT_SERIALIZER
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
 from toolmason.chat.memory import SqliteMemory
 from toolmason.errors import ConfigError

@@ -17,9 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from house.prose import findings
-
 from house.duplicates import duplicate_pairs
+from house.prose import findings
 from house.source import PACKAGE, read_package
 
 SMALL = 60

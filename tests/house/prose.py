@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "packages", "examples", "benchmarks", "docs")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "VERSIONING.md", "CHANGELOG.md", "AGENTS.md")
 
+_VERB = "(?:is|are|was|were|has|have|does|do|can|may|would|said|says|gives|wants|needs)"
 BANNED: dict[str, str] = {
     r"\bwho(?:so)?m?ever\b|\bwhom\b": "name the actor: the caller, the client, the server",
     r"\b(?:some|no|any|every)body\b": "name the actor",
@@ -27,8 +28,8 @@ BANNED: dict[str, str] = {
     r"\btold (?:apart|of|about|as|by|with|where|what|so|that|to)\b": "distinguish, describe, report",
     r"\bwithout a word\b": "silently",
     r"\btells? (?:whether|apart|what|how|where|of|about)\b": "return True if; describe; report",
-    r"\bwhere (?:there|it|that|this|they|none|no|nothing|one|some) (?:is|are|was|were|has|have|does|do|can|may|would|said)\b": "if",
-    r"\bwhere (?:a|an|the) \w+ (?:is|are|was|were|has|have|does|do|can|may|says|gives|wants|needs)\b": "if",
+    rf"\bwhere (?:there|it|that|this|they|none|no|nothing|one|some) {_VERB}\b": "if",
+    rf"\bwhere (?:a|an|the) \w+ {_VERB}\b": "if",
     r"\bcall(?:ed|s|ing)? off\b": "cancel",
     r"\bin the midst\b": "within, during",
     r"\bgo(?:es)? over\b|\bwent over\b": "overrides",
@@ -47,7 +48,7 @@ BANNED: dict[str, str] = {
     r"\bwithout leave\b|\bby leave\b|\bgives? leave\b": "permission",
     r"\ba text\b|\btexts\b": "a string, or text without an article",
     r"\bLives here\b|\bNot here\b": "one sentence per module; the border is in the package's docstring",
-    r"\bone of us\b|\bfor us\b|\bto us\b|\bof us\b|\bby us\b|\bfrom us\b|\bus\b(?= )": "name Toolmason or the component",
+    r"\bus\b": "name Toolmason or the component",
     r"\bgets? round\b|\bgot round\b": "bypass",
     r"\blet(?:s|ting)? go\b|\bhand(?:s|ed)? (?:on|over|down)\b": "release, pass",
     r"\bwords\b": "keywords, options, text, message",
@@ -103,6 +104,11 @@ def _python(text: str) -> Iterator[tuple[int, str, bool]]:
             is_docstring = id(node) in docstrings
             if is_docstring or node.value.count(" ") > 1:
                 yield node.lineno, node.value, is_docstring
+    yield from _comments(text)
+
+
+def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield the comments; lines that follow each other are one piece."""
     block: list[str] = []
     start = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -16,7 +16,7 @@ from toolmason.models import Finished, ModelRequest, TextDelta
 from toolmason.models.http import transport
 from toolmason.models.http.endpoints import make_endpoint
 from toolmason.models.http.remote import RemoteModel
-from toolmason.models.http.retries import Retries
+from toolmason.models.http.sender import Retries
 from toolmason.models.http.transport import Transport
 from toolmason.providers import codec
 

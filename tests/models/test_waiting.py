@@ -4,8 +4,9 @@ import pytest
 
 from models.server import answer, provider
 from toolmason import model
+from toolmason._wire import parse_retry_after
 from toolmason.models import ModelRequest
-from toolmason.models.http.retries import Retries, parse_retry_after
+from toolmason.models.http.sender import Retries
 
 CHAT = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hello."}}]}
 

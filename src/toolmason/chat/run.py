@@ -23,8 +23,7 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Sequential, Strategy
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.chat.durable.effects import RunEffect, Work
-from toolmason.chat.durable.reconcile import REPLY_SERIALIZER, RESULT_SERIALIZER, make_reconciler
+from toolmason.chat.durable.effects import REPLY_SERIALIZER, RESULT_SERIALIZER, RunEffect, Work, make_reconciler
 from toolmason.chat.durable.runtime import RunExecution
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn, replace_messages

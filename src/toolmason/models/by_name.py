@@ -16,8 +16,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason.errors import ConfigError, UnsupportedProvider
 from toolmason.models.http.endpoints import make_endpoint
 from toolmason.models.http.remote import RemoteModel
-from toolmason.models.http.retries import Retries
-from toolmason.models.http.sender import LazySender, Sender
+from toolmason.models.http.sender import LazySender, Retries, Sender
 from toolmason.models.protocol import Model
 
 if TYPE_CHECKING:  # a model is named before it is asked

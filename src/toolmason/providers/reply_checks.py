@@ -49,16 +49,15 @@ def check_reply(reply: ModelReply) -> ModelReply:
     return reply
 
 
-def get_token_count(usage: Mapping[str, Any], key: str) -> int:
-    """Return a number of tokens; what is none counts for nothing, and does not cost the answer."""
-    value = usage.get(key)
-    return value if type(value) is int and value > 0 else 0
-
-
-def get_inner_object(usage: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return an object within another; an empty one where there is none."""
-    value = usage.get(key)
-    return value if isinstance(value, Mapping) else {}
+def count_tokens(usage: Any, *paths: str) -> int:
+    """Return the sum of token counts at dotted paths of a usage object; a missing or invalid count is 0."""
+    total = 0
+    for path in paths:
+        value = usage
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        total += value if type(value) is int and value > 0 else 0
+    return total
 
 
 def _check_event(event: ModelEvent) -> ModelEvent:

@@ -17,13 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_core import to_json
-
 from toolmason._core.values.messages import dump_result
-from toolmason._core.values.results import ToolResult
-from toolmason.chat.durable.effects import Completed, NotExecuted, ReconciledOutcome, Reconciler, RunEffect, Work
+from toolmason.chat.durable.effects import (
+    Completed,
+    NotExecuted,
+    OutcomeSerializer,
+    ReconciledOutcome,
+    Reconciler,
+    RunEffect,
+    Work,
+    make_result,
+)
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
-from toolmason.chat.durable.runtime import FactsProvider, OutcomeSerializer, RunExecution
+from toolmason.chat.durable.runtime import FactsProvider, RunExecution
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 
@@ -327,12 +333,6 @@ def _restore_effect(db: sqlite3.Connection, run: str, key: str, state: _EffectSt
     else:
         values = (state.state, state.attempt, run, key)
         db.execute("UPDATE effects SET state=?, attempt=? WHERE run=? AND key=?", values)
-
-
-def make_result(name: str, value: Any, call_id: str = "") -> ToolResult:
-    """Return the result of a call that was done elsewhere, or before."""
-    text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
-    return ToolResult(call_id, name, value=value, text=text)
 
 
 def _load_json(text: str | None) -> Any:

@@ -8,22 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from toolmason.chat.durable.effects import Reconciler, RunEffect, Work
+from toolmason.chat.durable.effects import OutcomeSerializer, Reconciler, RunEffect, Work
 
 FactsProvider: TypeAlias = Callable[[], Mapping[str, Any]]
 """What is known of a run, as JSON data; made only where somebody keeps it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeSerializer:
-    """How the outcome of an effect is written down and read back."""
-
-    dump: Callable[[Any], Any]
-    """Returns JSON data, or `None` for an outcome that is none yet: nothing was done, and it is asked for again."""
-    load: Callable[[Any], Any]
 
 
 class RunExecution(Protocol):

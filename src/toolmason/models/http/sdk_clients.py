@@ -11,10 +11,11 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, ModelError, safe_str
 from toolmason.models.http.endpoints import make_beta_headers
 from toolmason.models.http.redaction import find_client_secrets
-from toolmason.models.http.retries import is_retryable_status, parse_retry_after
+from toolmason.models.http.sender import is_retryable_status
 
 _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "anthropic": "/v1/messages"}
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from toolmason._wire import parse_retry_after
 from toolmason.errors import ModelError, clip
 from toolmason.models.http.redaction import find_secrets
-from toolmason.models.http.retries import Retries, is_retryable_status, parse_retry_after
-from toolmason.models.http.sender import Endpoint
+from toolmason.models.http.sender import Endpoint, Retries, is_retryable_status
 from toolmason.models.http.sse import EventStream
 from toolmason.providers.codec import parse_error
 

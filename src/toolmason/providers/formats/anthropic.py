@@ -23,7 +23,7 @@ from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error, read_message
 from toolmason.providers.native_tools import format_anthropic_servers
-from toolmason.providers.reply_checks import get_inner_object, get_token_count
+from toolmason.providers.reply_checks import count_tokens
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_anthropic
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -261,19 +261,12 @@ def _format_text(text: str) -> Body:
 
 
 def _parse_usage(usage: Any) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
-    cache_reads, cache_writes = (
-        get_token_count(usage, "cache_read_input_tokens"),
-        get_token_count(usage, "cache_creation_input_tokens"),
-    )
-    reasoning = get_token_count(get_inner_object(usage, "output_tokens_details"), "thinking_tokens")
     return Usage(
-        get_token_count(usage, "input_tokens") + cache_reads + cache_writes,
-        get_token_count(usage, "output_tokens"),
-        cache_reads,
-        cache_writes,
-        reasoning,
+        count_tokens(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+        count_tokens(usage, "output_tokens"),
+        count_tokens(usage, "cache_read_input_tokens"),
+        count_tokens(usage, "cache_creation_input_tokens"),
+        count_tokens(usage, "output_tokens_details.thinking_tokens"),
     )
 
 

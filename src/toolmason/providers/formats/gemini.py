@@ -31,7 +31,7 @@ from toolmason.providers.codec import (
     parse_error,
     read_message,
 )
-from toolmason.providers.reply_checks import get_token_count
+from toolmason.providers.reply_checks import count_tokens
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_gemini
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -301,15 +301,12 @@ def _parse_text(part: Mapping[str, Any]) -> str | None:
 
 
 def _parse_usage(usage: Any) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
-    reasoning = get_token_count(usage, "thoughtsTokenCount")
     return Usage(
-        get_token_count(usage, "promptTokenCount") + get_token_count(usage, "toolUsePromptTokenCount"),
-        get_token_count(usage, "candidatesTokenCount") + reasoning,
-        get_token_count(usage, "cachedContentTokenCount"),
+        count_tokens(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        count_tokens(usage, "candidatesTokenCount", "thoughtsTokenCount"),
+        count_tokens(usage, "cachedContentTokenCount"),
         0,
-        reasoning,
+        count_tokens(usage, "thoughtsTokenCount"),
     )
 
 

@@ -30,7 +30,7 @@ from toolmason.providers.codec import (
     parse_error,
     read_message,
 )
-from toolmason.providers.reply_checks import get_inner_object, get_token_count
+from toolmason.providers.reply_checks import count_tokens
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -275,18 +275,12 @@ def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[Tool
 
 
 def _parse_usage(usage: Any) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
-    input_details, output_details = (
-        get_inner_object(usage, "input_tokens_details"),
-        get_inner_object(usage, "output_tokens_details"),
-    )
     return Usage(
-        get_token_count(usage, "input_tokens"),
-        get_token_count(usage, "output_tokens"),
-        get_token_count(input_details, "cached_tokens"),
-        get_token_count(input_details, "cache_write_tokens"),
-        get_token_count(output_details, "reasoning_tokens"),
+        count_tokens(usage, "input_tokens"),
+        count_tokens(usage, "output_tokens"),
+        count_tokens(usage, "input_tokens_details.cached_tokens"),
+        count_tokens(usage, "input_tokens_details.cache_write_tokens"),
+        count_tokens(usage, "output_tokens_details.reasoning_tokens"),
     )
 
 

@@ -22,7 +22,7 @@ from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import Body, Codec, ReplyReader, get_allowed_aliases, get_provider_items, parse_error
-from toolmason.providers.reply_checks import get_inner_object, get_token_count
+from toolmason.providers.reply_checks import count_tokens
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -340,18 +340,12 @@ def _format_call(call: ToolCall, names: ToolNames) -> Body:
 
 
 def _parse_usage(usage: Any) -> Usage:
-    if not isinstance(usage, Mapping):
-        return Usage()
-    input_details, output_details = (
-        get_inner_object(usage, "prompt_tokens_details"),
-        get_inner_object(usage, "completion_tokens_details"),
-    )
     return Usage(
-        get_token_count(usage, "prompt_tokens"),
-        get_token_count(usage, "completion_tokens"),
-        get_token_count(input_details, "cached_tokens"),
-        get_token_count(input_details, "cache_write_tokens"),
-        get_token_count(output_details, "reasoning_tokens"),
+        count_tokens(usage, "prompt_tokens"),
+        count_tokens(usage, "completion_tokens"),
+        count_tokens(usage, "prompt_tokens_details.cached_tokens"),
+        count_tokens(usage, "prompt_tokens_details.cache_write_tokens"),
+        count_tokens(usage, "completion_tokens_details.reasoning_tokens"),
     )
 
 

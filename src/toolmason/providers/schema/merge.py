@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 _LOCAL_PREFIXES: Final = ("#/$defs/", "#/definitions/")
 _UPPER_BOUNDS: Final = {"maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum"}
@@ -26,21 +25,6 @@ def get_definition_name(ref: Any) -> str | None:
         if isinstance(ref, str) and ref.startswith(prefix):
             return ref.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
     return None
-
-
-def resolve_pointer(root: Any, ref: Any) -> Any:
-    """Return the part of a schema that a reference points to, such as `#/properties/a`; nothing where there is none."""
-    if not isinstance(ref, str) or not ref.startswith("#/"):
-        return None
-    for step in unquote(ref[2:]).split("/"):
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(root, Mapping) and key in root:
-            root = root[key]
-        elif isinstance(root, list) and key.isdecimal() and int(key) < len(root):
-            root = root[int(key)]
-        else:
-            return None
-    return root
 
 
 def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from toolmason._core.define.schema_nodes import resolve_pointer
 from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
@@ -19,7 +20,6 @@ from toolmason.providers.schema.merge import (
     get_definitions,
     merge_schemas,
     modernize,
-    resolve_pointer,
     unite_branches,
 )
 from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence

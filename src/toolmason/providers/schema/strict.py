@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from toolmason._core.define.schema_nodes import LIST_KEYWORDS, MAPPING_KEYWORDS, SINGLE_KEYWORDS
 from toolmason._core.toolbox.definitions import Strict
 from toolmason.errors import ConfigError
 from toolmason.providers.schema.dialects import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, OPENAI_STRICT, Dialect
@@ -22,9 +23,6 @@ _PLAIN_KEYWORDS: Final = frozenset({"type", "description", "minimum", "maximum",
 _ROOT_KEYWORDS: Final = frozenset({"type", "properties", "required", "additionalProperties", "description"})
 _MAX_DEPTH, _MAX_PLAIN_PROPERTIES = 200, 100
 _match_portable_name: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
-_MAPPING_KEYWORDS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 
 
 def check_strict(strict: Any) -> Strict:
@@ -152,12 +150,12 @@ def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
     node = modernize(node)
     patched, dialect = dict(node), narrower.dialect
     for key, value in node.items():
-        if key in _MAPPING_KEYWORDS and isinstance(value, Mapping):
+        if key in MAPPING_KEYWORDS and isinstance(value, Mapping):
             children = {name: _patch(part, narrower, depth + 1) for name, part in value.items()}
             patched[key] = narrower.alias_properties(children) if key == "properties" else children
-        elif key in _LIST_KEYWORDS and isinstance(value, list):
+        elif key in LIST_KEYWORDS and isinstance(value, list):
             patched[key] = [_patch(part, narrower, depth + 1) for part in value]
-        elif key in _SINGLE_KEYWORDS:
+        elif key in SINGLE_KEYWORDS:
             patched[key] = _patch(value, narrower, depth + 1)
         elif key == "required" and isinstance(value, list):
             patched[key] = [narrower.alias_key(name) for name in value]

@@ -1,0 +1,82 @@
+"""Parts of wire formats that clients and servers share: lines, JSON without duplicate keys, `Retry-After`."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class LineSplitter:
+    """Splitter of bytes into lines that looks at each byte once, and skips lines over the limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._buffered_bytes = 0
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that a chunk completes, and None for each line that is too long."""
+        first, *rest = chunk.split(b"\n")
+        for following in rest:
+            if not self._skipping:
+                line = b"".join((*self._parts, first)) if self._parts else first
+                yield line if len(line) <= self.max_bytes else None
+            self._parts, self._buffered_bytes, self._skipping = [], 0, False
+            first = following
+        if first and not self._skipping:
+            self._parts.append(first)
+            self._buffered_bytes += len(first)
+            if self._buffered_bytes > self.max_bytes:
+                self._parts, self._skipping = [], True
+                yield None
+
+
+class DuplicateKey(ValueError):
+    """A JSON object has a key twice; parsers disagree on which value counts."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"duplicate key {key!r}")
+        self.key = key
+
+
+def load_json(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        DuplicateKey: an object has a key twice.
+        ValueError: the text is not JSON.
+    """
+    return json.loads(text, object_pairs_hook=_collect_pairs)
+
+
+def _collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise DuplicateKey(key)
+            seen.add(key)
+    return unique
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks the client to wait, or None if it does not ask."""
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "").strip()) / scale
+        except ValueError:
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms at start-up, for the rare date
+
+    try:
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, date.timestamp() - time.time())
