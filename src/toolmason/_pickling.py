@@ -1,7 +1,4 @@
-"""An error → what crosses a process border, and the error again on the other side.
-
-Lives here: what to do about fields and causes that cannot be pickled. Not here: the errors (`errors`).
-"""
+"""Pickle errors across process boundaries, even if a field or the cause cannot be pickled."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 def rebuild(kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], cause: BaseException | None = None) -> _E:
-    """Make an error out of what crossed."""
+    """Rebuild an unpickled error."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     error.__cause__ = cause
@@ -23,24 +20,24 @@ def rebuild(kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], ca
 
 
 def make_picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with a text for each that cannot be pickled."""
-    import pickle  # noqa: PLC0415 - 10 ms at start-up; whoever gets here has loaded it already
+    """Return the fields, each unpicklable value replaced by its `repr`."""
+    import pickle  # noqa: PLC0415 - 10 ms at start-up; loaded by the time an error is pickled
 
     pickled_fields = dict(fields)
     for name, value in fields.items():
         try:
             pickle.dumps(value)
-        except Exception:  # noqa: BLE001 - whatever a foreign __reduce__ raises, the error must still travel
+        except Exception:  # noqa: BLE001 - the error must still be sent if a foreign __reduce__ fails
             pickled_fields[name] = repr(value)
     return pickled_fields
 
 
 def make_cause_picklable(cause: BaseException | None) -> BaseException | None:
-    """Return the cause, or its text where it cannot be pickled."""
+    """Return the cause, or a `RuntimeError` with its message if it cannot be pickled."""
     import pickle  # noqa: PLC0415 - as above
 
     try:
-        pickle.loads(pickle.dumps(cause))  # noqa: S301 - our own bytes, made one call before
-    except Exception:  # noqa: BLE001 - the cause is foreign; its text survives even if its type cannot
+        pickle.loads(pickle.dumps(cause))  # noqa: S301 - trusted: pickled in the same expression
+    except Exception:  # noqa: BLE001 - keep the message even if the foreign type cannot be pickled
         return RuntimeError(f"{type(cause).__name__}: {cause}")
     return cause

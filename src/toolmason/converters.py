@@ -1,6 +1,6 @@
 """Ready-made `converter=` functions: `(value, return_type) -> str`.
 
-A converter decides what the model reads; the application still gets the value itself.
+A converter decides what the model reads; the application still receives the original value.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ __all__ = ["as_json", "quoted_json", "text"]
 
 
 def text(value: Any, return_type: Any) -> str:
-    """Write a value with `str()`."""
+    """Convert a value with `str()`."""
     del return_type
     return str(value)
 
 
 def as_json(value: Any, return_type: Any) -> str:
-    """Write a value as indented JSON; a text stays as it is."""
+    """Convert a value to indented JSON. A string is returned unchanged."""
     del return_type
     return value if isinstance(value, str) else _json(value, indent=2)
 
 
 def quoted_json(value: Any, return_type: Any) -> str:
-    """Write every value as JSON, a text in quotes too; nothing is `"Done"`."""
+    """Convert every value to JSON, including strings. `None` becomes `"Done"`."""
     del return_type
     return '"Done"' if value is None else _json(value)
 

@@ -1,35 +1,32 @@
-"""The error tree: everything this package raises on purpose, split by who must act.
+"""All errors that Toolmason raises, grouped by who has to act.
 
-    ToolmasonError
-    ├─ DefinitionError       the developer: a tool, toolbox or prompt that cannot be built
-    │  ├─ DuplicateTool
-    │  ├─ UnsupportedType
-    │  ├─ LossyDefinition    a tool means something else in the form that a provider takes
-    │  └─ PluginError        the plugin's author: what an entry point or a scanned module gives is no tool
-    ├─ ConfigError           the developer or operator: a setting, file or injected value
-    │  └─ UnsupportedProvider   a provider or model that we do not know
-    ├─ ExperimentalError     the developer: an API that may still change, used without leave
-    ├─ ModelError            failure: a model could not be reached, refused the request, or answered nonsense
-    ├─ RunTaken              another process drives the run
-    ├─ ToolCallError         what one call came to; results carry it, the model reads it
-    │  ├─ UnknownTool        refusal: the model named something that is not there
-    │  ├─ InvalidArguments   refusal: the model's arguments do not fit
-    │  ├─ ToolError          the tool's own words for the model
-    │  ├─ ExecutionError     failure: the tool raised something else
-    │  ├─ ApprovalRequired   refusal: a human has to decide first; carries the request
-    │  ├─ ApprovalDenied     refusal: a human, or the lack of a valid decision, said no
-    │  ├─ LimitExceeded      refusal: a limit is used up; names it
-    │  ├─ ToolTimeout        failure: the deadline passed
-    │  ├─ ToolCancelled      the call was called off
-    │  ├─ ResultError        failure: the tool ran, its result cannot be sent
-    │  ├─ UnknownOutcome     failure: it was begun before an interruption, and whether it was done is not known
-    │  └─ RemoteError        failure: a server could not be reached, or did not answer as it must
-    └─ Abort                 raised by a tool to stop the whole run; never turned into text
+ToolmasonError
+├─ DefinitionError       developer: a tool, toolbox or prompt cannot be built
+│  ├─ DuplicateTool      two tools have the same name
+│  ├─ UnsupportedType    a parameter's type has no JSON Schema
+│  ├─ LossyDefinition    a provider's format would change the meaning of a tool
+│  └─ PluginError        plugin author: an entry point or scanned module provides no tools
+├─ ConfigError           developer or operator: a setting, file or injected value is missing or invalid
+│  └─ UnsupportedProvider   unknown provider or model
+├─ ExperimentalError     developer: an experimental API was used without permission
+├─ ModelError            failure: a model was unreachable, refused the request, or sent an invalid response
+├─ RunTaken              another process holds the lock of the run
+├─ ToolCallError         one call failed; its result carries the error and the model reads it
+│  ├─ UnknownTool        refusal: the model named a tool that does not exist
+│  ├─ InvalidArguments   refusal: the model's arguments are invalid
+│  ├─ ToolError          the tool's own message for the model
+│  ├─ ExecutionError     failure: the tool raised any other exception
+│  ├─ ApprovalRequired   refusal: a human has to decide first; carries the request
+│  ├─ ApprovalDenied     refusal: a human denied the call, or no valid decision was given
+│  ├─ LimitExceeded      refusal: a limit is reached; names it
+│  ├─ ToolTimeout        failure: the deadline passed
+│  ├─ ToolCancelled      the call was cancelled
+│  ├─ ResultError        failure: the tool ran, but its result cannot be sent
+│  ├─ UnknownOutcome     failure: the call was interrupted, and it is unknown whether it completed
+│  └─ RemoteError        failure: a server was unreachable or violated the protocol
+└─ Abort                 raised by a tool to stop the whole run; never shown to the model
 
-    StaleManifest            a warning, not an error: a manifest is older than the code that it lists
-
-Lives here: the classes and their wording. Not here: when they are raised, or what is shown under a
-redacting policy (`_core.result`). Imports nothing of ours but `_travel`, the way over a process border, and `_words`.
+StaleManifest            a warning, not an error: a manifest is older than the code it lists
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolmason._pickling import make_cause_picklable, make_picklable, rebuild
-from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - it is a name of this module
+from toolmason._text import ArgumentProblem as ArgumentProblem  # noqa: PLC0414 - re-exported
 from toolmason._text import clip as clip  # noqa: PLC0414 - as above
 from toolmason._text import safe_str as safe_str  # noqa: PLC0414 - as above
 
@@ -75,131 +72,131 @@ __all__ = [
 ]
 
 MAX_NAMES_SHOWN = 20
-"""How many tool names an `UnknownTool` message lists, so that a large toolbox does not fill the context."""
+"""Maximum number of tool names in an `UnknownTool` message, so that a large toolbox does not fill the context."""
 
 MAX_PROBLEMS_SHOWN = 20
-"""How many argument problems the model is told at once; `problems` has them all."""
+"""Maximum number of argument problems in a message; `problems` holds all of them."""
 
 
 class ToolmasonError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A tool may run in another process: an error that cannot be pickled is lost there.
+        # A tool may run in another process, where an error that cannot be pickled is lost.
         return rebuild, (type(self), self.args, make_picklable(self.__dict__), make_cause_picklable(self.__cause__))
 
 
 class StaleManifest(UserWarning):
-    """A manifest is older than the code that it lists; names the module. `toolmason build` brings it up to date."""
+    """A manifest is older than the code it lists; names the module. Run `toolmason build` to update it."""
 
 
 class DefinitionError(ToolmasonError):
-    """A tool, prompt or toolbox that cannot be built as written; names the place and the fix."""
+    """A tool, prompt or toolbox cannot be built as written; names the location and the fix."""
 
 
 class DuplicateTool(DefinitionError):
-    """Two tools of one name in one toolbox."""
+    """Two tools in one toolbox have the same name."""
 
     def __init__(self, name: str, first: str, second: str) -> None:
         self.name, self.first, self.second = name, first, second
         super().__init__(
             f"Two tools are named {name!r}: {first} and {second}. Rename one with `name=`, "
-            "give one a prefix with `.prefixed(...)`, or mean it with `add(..., replace=True)`."
+            "add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."
         )
 
 
 class UnsupportedType(DefinitionError):
-    """A parameter whose type has no JSON Schema."""
+    """A parameter's type has no JSON Schema."""
 
 
 class LossyDefinition(DefinitionError):
-    """A tool that would mean something else in the form that a provider takes."""
+    """A tool would change its meaning in the provider's format."""
 
     def __init__(self, tool: str, provider: str, losses: Iterable[Any]) -> None:
         self.tool, self.provider, self.losses = tool, provider, tuple(losses)
         descriptions = "; ".join(str(loss) for loss in self.losses[:MAX_PROBLEMS_SHOWN])
         super().__init__(
-            f"Tool {tool!r} cannot be said to {provider} without a change of meaning: {descriptions}. "
+            f"Tool {tool!r} cannot be represented for {provider} without changing its meaning: {descriptions}. "
             'Change its schema, use strict="auto", or allow it with lossy=True.'
         )
 
 
 class PluginError(DefinitionError):
-    """What an entry point or a scanned module names could not be loaded, or gives no tools; the cause is kept."""
+    """An entry point or scanned module failed to load or provides no tools; the cause is kept."""
 
     def __init__(self, name: str, value: str, reason: str, *, distribution: str | None = None) -> None:
         self.name = name
-        """The name of the entry point, or of the module."""
+        """Name of the entry point or module."""
         self.value = value
-        """What the entry point names: `module` or `module:object`."""
+        """Value of the entry point: `module` or `module:object`."""
         self.reason = reason
         self.distribution = distribution
-        """The distribution that offers it; `None` for a module that was scanned."""
+        """Distribution that provides the entry point; `None` for a scanned module."""
         if distribution is None:
-            super().__init__(f"The module {value!r} gives no tools: {reason}. Correct it, or leave it out.")
+            super().__init__(f"The module {value!r} provides no tools: {reason}. Fix it, or exclude it.")
         else:
             super().__init__(
-                f"The plugin {name!r} of distribution {distribution!r} ({value}) gives no tools: {reason}. "
-                f"Update or uninstall {distribution!r}, or tell its author."
+                f"The plugin {name!r} of distribution {distribution!r} ({value}) provides no tools: {reason}. "
+                f"Update or uninstall {distribution!r}, or report it to its author."
             )
 
 
 class ConfigError(ToolmasonError):
-    """A setting or injected value that is missing or wrong."""
+    """A setting or injected value is missing or invalid."""
 
 
 class UnsupportedProvider(ConfigError, ValueError):
-    """A provider, or a kind of model, of a name that we do not know; `known` has those we do."""
+    """The provider or model type is unknown; `known` lists the supported ones."""
 
     def __init__(self, name: object, known: Iterable[str]) -> None:
         self.name, self.known = name, tuple(known)
-        super().__init__(f"{clip(str(name))!r} is not a provider that we know. There are: {', '.join(self.known)}.")
+        super().__init__(f"Unknown provider {clip(str(name))!r}. Available: {', '.join(self.known)}.")
 
 
 class ModelError(ToolmasonError):
-    """A model could not be reached, refused the request, or answered what cannot be read."""
+    """A model could not be reached, refused the request, or sent an invalid response."""
 
     def __init__(
         self, provider: str, reason: str, *, status: int | None = None, code: str = "", retryable: bool = False
     ) -> None:
         self.provider, self.reason = provider, reason
         self.status = status
-        """The HTTP status, where one came."""
+        """HTTP status, if the provider responded."""
         self.code = code
-        """The provider's own word for it, such as `rate_limit_exceeded`."""
+        """The provider's error code, such as `rate_limit_exceeded`."""
         self.retryable = retryable
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         self.retry_after: float | None = None
-        """How many seconds the provider asked us to wait."""
+        """Seconds that the provider asked the client to wait."""
         status_text = f" answered {status}" if status is not None else ""
         super().__init__(f"{provider}{status_text}: {clip(reason, 500)}")
 
 
 class ExperimentalError(ToolmasonError):
-    """An API that may still change was used, and nobody allowed that."""
+    """An experimental API was used without permission."""
 
     def __init__(self, name: str, reason: str = "") -> None:
         self.name, self.reason = name, reason
         why = f" ({reason})" if reason else ""
         super().__init__(
-            f"{name} is experimental{why}: it may change or go without notice. Allow it with "
+            f"{name} is experimental{why}: it may change or be removed without notice. Allow it with "
             "`toolmason.extend.allow_experimental()`, or set TOOLMASON_EXPERIMENTAL=true."
         )
 
 
 class Abort(ToolmasonError):
-    """Raise it from a tool to stop the whole run; it is never turned into text for the model."""
+    """Raise it from a tool to stop the whole run. The model never sees it."""
 
 
 class ToolCallError(ToolmasonError):
-    """What went wrong with one call; a result carries it, and `to_model()` is what the model reads."""
+    """One call failed. The result carries the error; the model reads `to_model()`."""
 
     code: ClassVar[str] = "tool_call_error"
-    """Stable word for this kind of failure."""
+    """Stable identifier of this kind of failure."""
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)
-        # Half a surrogate pair would make the whole conversation impossible to encode.
+        # An unpaired surrogate would make the whole conversation impossible to encode.
         self.message = message if message.isascii() else message.encode("utf-8", "backslashreplace").decode("utf-8")
         self.tool = tool
         self.retryable = retryable
@@ -210,43 +207,43 @@ class ToolCallError(ToolmasonError):
 
 
 class UnknownTool(ToolCallError):
-    """The model asked for a tool that the toolbox does not hold."""
+    """The model requested a tool that the toolbox does not contain."""
 
     code = "unknown_tool"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for the rare call
+        from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
 
         self.name, self.known = name, tuple(known)
         self.close = tuple(get_close_matches(name[:128], self.known, n=3, cutoff=0.6))
         if self.close:
             hint = f"Did you mean {' or '.join(map(repr, self.close))}?"
         elif not self.known:
-            hint = "There are no tools here."
+            hint = "No tools are available."
         else:
             shown = ", ".join(self.known[:MAX_NAMES_SHOWN])
             more = f" and {len(self.known) - MAX_NAMES_SHOWN} more" if len(self.known) > MAX_NAMES_SHOWN else ""
-            hint = f"There are: {shown}{more}."
+            hint = f"Available: {shown}{more}."
         super().__init__(f"No tool named {clip(name)!r}. {hint}", tool=clip(name), retryable=True)
 
 
 class InvalidArguments(ToolCallError):
-    """The model's arguments do not fit; every problem at once. The tool was not run."""
+    """The model's arguments are invalid; reports every problem at once. The tool was not run."""
 
     code = "invalid_arguments"
 
     def __init__(self, problems: Iterable[ArgumentProblem], *, tool: str = "", raw: str | None = None) -> None:
         self.problems = tuple(problems)
         self.raw = raw
-        """The text as it came, where it could not be read as JSON."""
+        """The received text, if it could not be parsed as JSON."""
         lines = [f"{path}: {message}" for path, message, _, _ in self.problems[:MAX_PROBLEMS_SHOWN]]
         if (more := len(self.problems) - MAX_PROBLEMS_SHOWN) > 0:
             lines.append(f"and {more} more")
-        super().__init__(f"The arguments do not fit: {'; '.join(lines)}", tool=tool, retryable=True)
+        super().__init__(f"Invalid arguments: {'; '.join(lines)}", tool=tool, retryable=True)
 
     @property
     def cut_off(self) -> bool:
-        """Whether the text ended too early, as against being malformed."""
+        """True if the text ended too early instead of being malformed."""
         return any(problem.expected == CUT_OFF for problem in self.problems)
 
     def to_model(self) -> dict[str, Any]:
@@ -257,11 +254,11 @@ class InvalidArguments(ToolCallError):
 
 
 CUT_OFF = "the rest of the JSON text"
-"""What is expected where an argument text ends too early."""
+"""Value of `expected` for an argument text that ends too early."""
 
 
 class ToolError(ToolCallError):
-    """Raise it from a tool: its text goes to the model as it is.
+    """Raise it from a tool to send its message to the model unchanged.
 
     `data` stays with the application; the model never sees it.
     """
@@ -272,11 +269,11 @@ class ToolError(ToolCallError):
         super().__init__(message, retryable=retryable)
         self.data = data
         self.result_fields: dict[str, Any] = {}
-        """What its result holds beside the text: `content`, `structured`, `meta`."""
+        """Other fields of the result: `content`, `structured`, `meta`."""
 
 
 class ExecutionError(ToolCallError):
-    """The tool raised something that it did not mean for the model; the cause is kept."""
+    """The tool raised an exception that is not meant for the model; the cause is kept."""
 
     code = "execution_error"
 
@@ -288,38 +285,38 @@ class ExecutionError(ToolCallError):
 
 
 class ApprovalRequired(ToolCallError):
-    """The call waits for a decision; `request` can be saved, decided and resumed later. The tool was not run."""
+    """The call is waiting for a decision; `request` can be saved, decided and resumed later. The tool was not run."""
 
     code = "approval_required"
 
     def __init__(self, tool: str, request: Any) -> None:
         self.request = request
-        super().__init__(f"{tool} needs the approval of a human before it runs. It was not run.", tool=tool)
+        super().__init__(f"{tool} needs human approval before it runs. It was not run.", tool=tool)
 
 
 class ApprovalDenied(ToolCallError):
-    """The call was refused; the tool was not run."""
+    """The call was denied. The tool was not run."""
 
     code = "approval_denied"
 
     def __init__(self, tool: str, reason: str = "") -> None:
         self.reason = reason
         why = f": {reason}" if reason else ""
-        super().__init__(f"{tool} was not allowed to run{why}. Do not try to get round this.", tool=tool)
+        super().__init__(f"{tool} was not allowed to run{why}. Do not try to work around this.", tool=tool)
 
 
 class LimitExceeded(ToolCallError):
-    """A limit is used up; the tool was not run."""
+    """A limit is reached. The tool was not run."""
 
     code = "limit_exceeded"
 
     def __init__(self, tool: str, limit: str, advice: str, *, retryable: bool = False) -> None:
         self.limit = limit
-        super().__init__(f"{tool} was not run: the {limit} is used up. {advice}", tool=tool, retryable=retryable)
+        super().__init__(f"{tool} was not run: the {limit} has been reached. {advice}", tool=tool, retryable=retryable)
 
 
 class ToolTimeout(ToolCallError):
-    """The deadline passed before the tool was done; its outcome is unknown."""
+    """The deadline passed before the tool finished; its outcome is unknown."""
 
     code = "timeout"
 
@@ -333,16 +330,16 @@ class ToolTimeout(ToolCallError):
 
 
 class ToolCancelled(ToolCallError):
-    """The call was called off before it was done."""
+    """The call was cancelled before it finished."""
 
     code = "cancelled"
 
-    def __init__(self, tool: str, reason: str = "the run was cancelled") -> None:
-        super().__init__(f"{tool} was called off: {reason}.", tool=tool)
+    def __init__(self, tool: str, reason: str = "the run was stopped") -> None:
+        super().__init__(f"{tool} was cancelled: {reason}.", tool=tool)
 
 
 class ResultError(ToolCallError):
-    """The tool ran, but its result cannot be sent: NaN, a cycle, an object without a JSON form."""
+    """The tool ran, but its result cannot be sent: NaN, a cycle, or an object without a JSON form."""
 
     code = "result_error"
 
@@ -351,30 +348,30 @@ class ResultError(ToolCallError):
 
 
 class UnknownOutcome(ToolCallError):
-    """A call was begun, and nobody knows whether it was done; it is not one that may be done twice."""
+    """A call was interrupted, it is unknown whether it completed, and it is not safe to repeat."""
 
     code = "unknown_outcome"
 
     def __init__(self, tool: str, key: str = "") -> None:
         self.key = key
-        """What the call is named in its run."""
+        """Key of the call within its run."""
         super().__init__(
-            f"{tool} was begun before an interruption, and whether it was done is not known. It was not run again. "
-            "Find out what it did before you ask for it again.",
+            f"{tool} was interrupted, and it is unknown whether it completed. It was not run again. "
+            "Check its effects before you call it again.",
             tool=tool,
         )
 
 
 class RunTaken(ToolmasonError):
-    """Another process drives the run."""
+    """Another process holds the lock of the run."""
 
     def __init__(self, run: str, seconds: float) -> None:
         self.run, self.seconds = run, seconds
-        super().__init__(f"The run {run!r} is driven by another process. Try again in {max(seconds, 0.0):.0f} s.")
+        super().__init__(f"Run {run!r} is locked by another process. Try again in {max(seconds, 0.0):.0f} s.")
 
 
 class RemoteError(ToolCallError):
-    """A server could not be reached, or did not answer as it must."""
+    """A server could not be reached or violated the protocol."""
 
     code = "remote_error"
 
@@ -383,16 +380,16 @@ class RemoteError(ToolCallError):
     ) -> None:
         self.server = server
         self.phase = phase
-        """What was being done: `connect`, `list`, `call`, `read` …"""
+        """Operation that failed: `connect`, `list`, `call`, `read` …"""
         self.reason = reason = reason.rstrip(".")
-        """What is at the root of it, in words."""
+        """Root cause."""
         self.stderr = stderr
-        """The last line that the server wrote to its standard error."""
-        stderr_text = f" Its last words: {clip(stderr, 200)}" if stderr else ""
+        """Last line that the server wrote to standard error."""
+        stderr_text = f" Last stderr line: {clip(stderr, 200)}" if stderr else ""
         super().__init__(f"Server {server!r}, {phase}: {reason}.{stderr_text}", tool=tool, retryable=retryable)
 
     def to_model(self) -> dict[str, Any]:
-        """Return the JSON object that the model reads; what a process wrote to its standard error is not for it."""
+        """Return the JSON object that the model reads, without the server's standard error."""
         payload = super().to_model()
         payload["error"]["message"] = f"Server {self.server!r}, {self.phase}: {self.reason}."
         return payload

@@ -204,24 +204,24 @@ def test_the_way_back_has_the_opposite_effect(case):
 @pytest.mark.parametrize(
     ("old", "new", "path", "words"),
     [
-        pytest.param(one(S), one(INT), "$.x", "is integer instead of string", id="property"),
-        pytest.param(one(array(obj({"n": S}))), one(array(obj({"n": INT}))), "$.x[].n", "is integer", id="items"),
-        pytest.param(obj({"a b": S}), obj({"a b": INT}), '$["a b"]', "is integer", id="a name with a space"),
-        pytest.param(obj(additionalProperties=S), obj(additionalProperties=INT), "$.*", "is integer", id="additional"),
-        pytest.param(one({"enum": ["a", "b"]}), one({"enum": ["a"]}), "$.x", 'no longer "b"', id="enum"),
+        pytest.param(one(S), one(INT), "$.x", "type changed from string to integer", id="property"),
+        pytest.param(one(array(obj({"n": S}))), one(array(obj({"n": INT}))), "$.x[].n", "to integer", id="items"),
+        pytest.param(obj({"a b": S}), obj({"a b": INT}), '$["a b"]', "to integer", id="a name with a space"),
+        pytest.param(obj(additionalProperties=S), obj(additionalProperties=INT), "$.*", "to integer", id="additional"),
+        pytest.param(one({"enum": ["a", "b"]}), one({"enum": ["a"]}), "$.x", 'no longer allows "b"', id="enum"),
         pytest.param(
             one({**INT, "minimum": 1}),
             one({**INT, "minimum": 5}),
             "$.x",
-            "at least 5 instead of at least 1",
+            "changed from at least 1 to at least 5",
             id="bound",
         ),
-        pytest.param(one(S), one(either(S, NULL)), "$.x", "may be null too", id="null"),
+        pytest.param(one(S), one(either(S, NULL)), "$.x", "also allows null", id="null"),
         pytest.param(
             one({"type": "array", "prefixItems": [S]}),
             one({"type": "array", "prefixItems": [INT]}),
             "$.x[0]",
-            "is",
+            "to integer",
             id="tuple",
         ),
     ],
@@ -277,7 +277,7 @@ def test_a_thousand_alternatives_are_not_compared_one_by_one():
 
     [found] = compare_schemas(old, new)
 
-    assert "too many to be compared" in found.message
+    assert "too many to compare" in found.message
 
 
 def test_a_schema_that_is_nested_without_end_is_an_error():

@@ -307,7 +307,7 @@ def test_a_default_that_a_check_refuses_is_refused_at_run_time(hint, default):
     act.__annotations__ = {"x": eval(hint, {"typing": typing})}  # noqa: S307 - the texts stand above
     act.__defaults__ = (eval(default),)  # noqa: S307 - as above
 
-    with pytest.raises(Exception, match="does not fit"):
+    with pytest.raises(Exception, match="does not match"):
         Tool.from_function(act)
 
 

@@ -30,7 +30,7 @@ def test_a_tool_that_is_new_is_compatible_and_one_that_is_gone_is_not():
 
 def test_a_name_in_another_case_is_one_breaking_change():
     assert told(listing("getItem"), listing("GetItem")) == [
-        ("getItem", "changed", ["is named 'GetItem' now; only letter case differs"], True)
+        ("getItem", "changed", ["renamed to 'GetItem'; only the case differs"], True)
     ]
 
 
@@ -111,8 +111,8 @@ def test_a_read_only_tool_that_becomes_destructive_breaks():
 
     assert diff.breaking
     assert [change.message for change in diff.changes] == [
-        "read_only is not said instead of true",
-        "destructive is true instead of not said",
+        "read_only changed from true to unset",
+        "destructive changed from unset to true",
     ]
 
 

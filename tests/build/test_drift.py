@@ -30,27 +30,30 @@ def test_a_manifest_that_is_up_to_date_has_no_drift(shop):
 def test_a_package_without_a_manifest_drifts(make_package):
     make_package(orders=ORDERS)
 
-    assert drift() == [("_toolmason.json", "there is no manifest yet")]
+    assert drift() == [("_toolmason.json", "the manifest does not exist yet")]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        pytest.param("limit: int = 3", "limit: int", ("find", "input $.limit: is required now"), id="required"),
-        pytest.param("Find orders.", "Seek orders.", ("find", "description: other words"), id="description"),
+        pytest.param("limit: int = 3", "limit: int", ("find", "input $.limit: now required"), id="required"),
+        pytest.param("Find orders.", "Seek orders.", ("find", "description: changed"), id="description"),
         pytest.param("def find(", "def seek(", ("find", "removed"), id="removed"),
         pytest.param("def find(", "def seek(", ("seek", "added"), id="added"),
-        pytest.param("read_only=True", "timeout=5", ("find", "timeout is 5 instead of not set"), id="option"),
+        pytest.param("read_only=True", "timeout=5", ("find", "timeout changed from unset to 5"), id="option"),
         pytest.param(
-            "destructive=True", "read_only=True", ("drop", "destructive is not set instead of True"), id="effect"
+            "destructive=True", "read_only=True", ("drop", "destructive changed from True to unset"), id="effect"
         ),
         pytest.param(
-            "-> list[str]", "-> list[int]", ("find", "output $.result[]: is integer instead of string"), id="output"
+            "-> list[str]",
+            "-> list[int]",
+            ("find", "output $.result[]: type changed from string to integer"),
+            id="output",
         ),
-        pytest.param("@prompt", "@prompt(role='user')", ("greet", "the prompt changed"), id="prompt"),
-        pytest.param("def greet", "def welcome", ("greet", "the prompt was removed"), id="prompt removed"),
-        pytest.param("def greet", "def welcome", ("welcome", "the prompt was added"), id="prompt added"),
-        pytest.param("from toolmason", "# a word\nfrom toolmason", ("shop.orders", "its source changed"), id="source"),
+        pytest.param("@prompt", "@prompt(role='user')", ("greet", "prompt changed"), id="prompt"),
+        pytest.param("def greet", "def welcome", ("greet", "prompt removed"), id="prompt removed"),
+        pytest.param("def greet", "def welcome", ("welcome", "prompt added"), id="prompt added"),
+        pytest.param("from toolmason", "# a word\nfrom toolmason", ("shop.orders", "source changed"), id="source"),
     ],
 )
 def test_a_change_of_the_source_is_told(shop, old, new, wanted):
@@ -64,20 +67,20 @@ def test_a_tool_that_moved_is_told(shop):
     (shop / "goods.py").write_bytes((shop / "stock.py").read_bytes())
     (shop / "stock.py").unlink()
 
-    assert ("count", "is at shop.goods:count instead of shop.stock:count") in drift()
+    assert ("count", "moved from shop.stock:count to shop.goods:count") in drift()
 
 
 def test_what_is_not_listed_counts_too(shop):
     file = shop / "stock.py"
     file.write_text(file.read_text("utf-8") + "\nfrom toolmason import Toolbox\nbox = Toolbox(count)\n", "utf-8")
 
-    assert ("shop", "what is not listed changed") in drift()
+    assert ("shop", "notes changed") in drift()
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        pytest.param(b"{", "is not JSON", id="damaged"),
+        pytest.param(b"{", "is not valid JSON", id="damaged"),
         pytest.param(b'{"format": "toolmason-manifest", "version": 99}', "version 99", id="another version"),
     ],
 )
@@ -94,4 +97,4 @@ def test_the_same_facts_in_other_bytes_are_drift(shop):
     file = shop / "_toolmason.json"
     file.write_text(json.dumps(json.loads(file.read_text("utf-8"))), "utf-8")
 
-    assert drift() == [("_toolmason.json", "is written in another way; what it says is the same")]
+    assert drift() == [("_toolmason.json", "formatted differently, with the same content")]

@@ -42,12 +42,12 @@ def test_other_comments_and_texts_hide_nothing(folder, source):
 @pytest.mark.parametrize(
     ("comment", "message"),
     [
-        ("ignore[TM103]", "unused ignore: TM103 is not found here"),
-        ("ignore[TM103,TM101]", "unused ignore: TM101 is not found here; TM103 is not found here"),
+        ("ignore[TM103]", "unused ignore: TM103 is not reported here"),
+        ("ignore[TM103,TM101]", "unused ignore: TM101 is not reported here; TM103 is not reported here"),
         ("ignore", "unused ignore: it hides nothing"),
         ("ignore[]", "unused ignore: it names no code"),
-        ("ignore[TM999]", "unused ignore: there is no rule TM999"),
-        ("ignore[E501]", "unused ignore: there is no rule E501"),
+        ("ignore[TM999]", "unused ignore: unknown rule TM999"),
+        ("ignore[E501]", "unused ignore: unknown rule E501"),
     ],
 )
 def test_an_unused_comment_is_a_warning_of_a_strict_check(folder, comment, message):

@@ -88,10 +88,12 @@ def edited(change):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        pytest.param(b"{", "is not JSON", id="cut off"),
+        pytest.param(b"{", "is not valid JSON", id="cut off"),
         pytest.param(b"[1]", "neither a manifest nor a lock", id="a list"),
-        pytest.param(edited(lambda form: form.update(version=9)), "is not a lock of version 1", id="version"),
-        pytest.param(edited(lambda form: form.update(format="toolmason-manifest")), "is not a lock", id="a manifest"),
+        pytest.param(edited(lambda form: form.update(version=9)), "is not a version 1 lock", id="version"),
+        pytest.param(
+            edited(lambda form: form.update(format="toolmason-manifest")), "is not a version 1 lock", id="a manifest"
+        ),
         pytest.param(edited(lambda form: form.update(targets=5)), "'targets' must be a list", id="targets"),
         pytest.param(edited(lambda form: form.update(tools=[])), "'tools' must be an object", id="tools"),
         pytest.param(edited(lambda form: form.update(servers=[])), "'servers' must be an object", id="servers"),

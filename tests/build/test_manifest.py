@@ -187,42 +187,42 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
     [
         pytest.param(
             "class Db:\n    def __init__(self, url): ...\n    @tool\n    def drop(self) -> None: ...\n",
-            "shop.made:Db: its tools are not listed, because making an object of it needs more",
+            "shop.made:Db: tools not listed, because creating an instance failed",
             id="a class that needs arguments",
         ),
         pytest.param(
             "class _Db:\n    @tool\n    def drop(self) -> None: ...\n",
-            "shop.made:_Db: a class that is private or abstract; its tools are not listed: drop",
+            "shop.made:_Db: a private or abstract class; its tools are not listed: drop",
             id="a private class",
         ),
         pytest.param(
             "@tool\ndef a() -> None: ...\nbox = Toolbox(a, approve='all')\n",
-            "shop.made:box: a Toolbox; what it adds to its tools is code and not listed: a",
+            "shop.made:box: a Toolbox; the policy for its tools is code and not listed: a",
             id="a toolbox",
         ),
         pytest.param(
             "from toolmason import supported_for\n@supported_for('desk')\n@tool\ndef a() -> None: ...\n",
-            "shop.made:a: marked with @supported_for, so it is not listed",
+            "shop.made:a: marked with @supported_for, so not listed",
             id="for some applications",
         ),
         pytest.param(
             "from toolmason import supported_for\n@supported_for('desk')\nclass A:\n    @tool\n    def a(self): ...\n",
-            "shop.made:A: marked with @supported_for, so it is not listed",
+            "shop.made:A: marked with @supported_for, so not listed",
             id="a class for some applications",
         ),
         pytest.param(
             "from toolmason import supported_for\nclass A:\n    @supported_for('x')\n    @tool\n    def a(self): ...",
-            "shop.made:A.a: marked with @supported_for, so it is not listed",
+            "shop.made:A.a: marked with @supported_for, so not listed",
             id="a method for some applications",
         ),
         pytest.param(
             "__supported_for__ = ('desk',)\n@tool\ndef a() -> None: ...\n",
-            "shop.made: marked with @supported_for, so it is not listed",
+            "shop.made: marked with @supported_for, so not listed",
             id="a module for some applications",
         ),
         pytest.param(
             "class Source:\n    def __tools__(self):\n        raise OSError\nsource = Source()\n",
-            "shop.made:source: a Source; what it adds to its tools is code and not listed: none",
+            "shop.made:source: a Source; the policy for its tools is code and not listed: none",
             id="a source that fails",
         ),
         pytest.param(
@@ -232,12 +232,12 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
         ),
         pytest.param(
             "@tool(meta={'fine': 1, 'object': object()})\ndef a() -> None: ...\n",
-            "shop.made:a: meta['object'] has no JSON form, so it is not listed before loading",
+            "shop.made:a: meta['object'] has no JSON form, so it is available only after loading",
             id="meta that JSON cannot say",
         ),
         pytest.param(
             "from pathlib import Path\n@tool\ndef a(where: Path = Path(__file__).parent) -> None: ...\n",
-            "shop.made:a: its definition holds a path of the machine that built it",
+            "shop.made:a: its definition contains a path of the build machine",
             id="a path of this machine",
         ),
     ],
@@ -266,7 +266,7 @@ def test_a_program_is_not_run_to_look_into_it(make_package):
     built = build("shop")
 
     assert names(built) == ["find"]
-    assert built.notes == ["shop.__main__: not looked into, because importing it runs the program"]
+    assert built.notes == ["shop.__main__: skipped, because importing it runs the program"]
 
 
 def test_code_is_named_and_not_stored(make_package):
@@ -309,7 +309,7 @@ def test_modules_can_be_left_out(make_package):
         ),
         pytest.param({"broken": "raise SystemExit"}, ConfigError, "Importing 'shop.broken' failed", id="exits"),
         pytest.param({"broken": "def ("}, ConfigError, "SyntaxError", id="syntax"),
-        pytest.param({"broken": "import no_such_module"}, ConfigError, "Install what it needs", id="needs more"),
+        pytest.param({"broken": "import no_such_module"}, ConfigError, "Install the missing module", id="needs more"),
         pytest.param(
             {"broken": "from toolmason import tool\n@tool\ndef f(x): ...\n"},
             DefinitionError,
@@ -359,7 +359,7 @@ def test_a_single_module_has_no_folder_for_a_manifest(make_package, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "no-name", "a..b", "../shop", "1x"])
 def test_what_is_no_name_of_a_package_is_refused(name):
-    with pytest.raises(ConfigError, match="is not the name of a package"):
+    with pytest.raises(ConfigError, match="is not a package name"):
         build(name)
 
 
@@ -403,7 +403,7 @@ def test_a_module_without_source_is_listed_with_a_note(make_package):
     built = build("shop")
 
     assert built.content["modules"] == {"shop.orders": None}
-    assert built.notes == ["shop.orders: has no Python source, so that a change of it will not be noticed"]
+    assert built.notes == ["shop.orders: has no Python source, so changes are not detected"]
 
 
 def test_a_folder_is_built_by_its_path_wherever_it_is(make_package, tmp_path, monkeypatch):
@@ -437,5 +437,5 @@ def test_a_file_is_written_whole_and_only_when_it_changes(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="Cannot write"):
         write_file(Path(tmp_path, "no", "folder.json"), b"x")

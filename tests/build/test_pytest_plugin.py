@@ -65,7 +65,7 @@ def test_a_target_that_is_not_there_is_a_usage_error(run):
     result = run("--toolmason-check", "nothing")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--toolmason-check: 'nothing': there is no Python source*"])
+    result.stderr.fnmatch_lines(["*--toolmason-check: 'nothing': no Python source found*"])
 
 
 def test_a_run_without_the_option_is_as_it_was(run):

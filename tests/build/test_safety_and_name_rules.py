@@ -117,7 +117,7 @@ def test_a_name_that_a_provider_refuses_is_told_with_the_provider(folder, name, 
     [found] = folder.check("app.py").findings
 
     assert (found.code, found.location.line, found.location.column) == ("TM201", 5, 7)
-    assert found.message.endswith(f"is refused by {refused}")
+    assert found.message.endswith(f"is rejected by {refused}")
 
 
 @pytest.mark.parametrize("name", ["quote", "_quote", "shop-quote", "a" * 64, "Quote2"])

@@ -69,19 +69,19 @@ def test_what_is_not_about_checks_is_left_alone(write):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("selct = []", "`check` has no key 'selct'. Did you mean 'select'?"),
-        ("colour = true", "`check` has no key 'colour'. There are: select,"),
-        ("select = 5", "`check.select` is 5: give a list of texts."),
-        ("select = [5]", "`check.select` is [5]: give a list of texts."),
+        ("selct = []", "unknown key 'selct' in `check`. Did you mean 'select'?"),
+        ("colour = true", "unknown key 'colour' in `check`. Available: select,"),
+        ("select = 5", "`check.select` must be a list of strings, not 5."),
+        ("select = [5]", "`check.select` must be a list of strings, not [5]."),
         ('select = ["TM9"]', "`check.select`: no rule matches 'TM9'."),
-        ('budget = "many"', "`check.budget` is 'many': give a whole number above 0."),
-        ("budget = 0", "`check.budget` is 0: give a whole number above 0."),
-        ("budget = true", "`check.budget` is True: give a whole number above 0."),
-        ("tool_budget = 1.5", "`check.tool_budget` is 1.5: give a whole number above 0."),
-        ('require_descriptions = "maybe"', "`check.require_descriptions` is 'maybe': give"),
-        ("require_descriptions = 5", "`check.require_descriptions` is 5: give"),
-        ('require_strict = ["mistral"]', "`check.require_strict` names the provider 'mistral'. There are: openai,"),
-        ('exclude = {a = "b"}', "`check` has no key 'exclude.a'."),
+        ('budget = "many"', "`check.budget` must be a positive integer, not 'many'."),
+        ("budget = 0", "`check.budget` must be a positive integer, not 0."),
+        ("budget = true", "`check.budget` must be a positive integer, not True."),
+        ("tool_budget = 1.5", "`check.tool_budget` must be a positive integer, not 1.5."),
+        ('require_descriptions = "maybe"', '`check.require_descriptions` must be "error", "warning" or "off", not'),
+        ("require_descriptions = 5", '`check.require_descriptions` must be "error", "warning" or "off", not'),
+        ('require_strict = ["mistral"]', "`check.require_strict`: unknown provider 'mistral'. Available: openai,"),
+        ('exclude = {a = "b"}', "unknown key 'exclude.a' in `check`."),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_names_file_key_and_value(write, line, message):
@@ -112,7 +112,7 @@ def test_the_command_line_goes_over_the_file():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"budget": -1}, "--budget is -1: give a whole number above 0."),
+        ({"budget": -1}, "--budget must be a positive integer, not -1."),
         ({"select": ("TM0",)}, "--select: no rule matches 'TM0'."),
     ],
     ids=["budget", "select"],

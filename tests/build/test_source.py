@@ -125,7 +125,7 @@ def test_a_file_that_is_too_large_is_told_and_not_read(folder, monkeypatch):
     [found] = folder.check("app.py").findings
 
     assert found.code == "TM100"
-    assert "12 bytes are too many" in found.message
+    assert "file too large: 12 bytes" in found.message
 
 
 def test_a_large_file_is_read(folder):

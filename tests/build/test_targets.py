@@ -101,16 +101,16 @@ def test_paths_may_be_left_out_of_a_folder(project, exclude, left):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("nothing.py", "'nothing.py': there is no file 'nothing.py'. Check the path."),
-        ("nothing/here", "'nothing/here': there is no file"),
-        ("nothing.py:box", "'nothing.py:box': there is no file 'nothing.py'."),
-        ("nothing", "'nothing': there is no Python source for 'nothing'. Check the spelling, or give a path."),
-        ("pkg.nothing", "'pkg.nothing': there is no Python source for 'pkg.nothing'."),
-        ("app.nothing", "'app.nothing': there is no Python source"),
-        ("", "'': there is no Python source for ''."),
-        (":box", "':box': there is no Python source"),
-        ("not a module", "'not a module': there is no Python source"),
-        ("math", "'math': there is no Python source for 'math'."),
+        ("nothing.py", "'nothing.py': file 'nothing.py' does not exist. Check the path."),
+        ("nothing/here", "'nothing/here': file 'nothing/here' does not exist"),
+        ("nothing.py:box", "'nothing.py:box': file 'nothing.py' does not exist."),
+        ("nothing", "'nothing': no Python source found for 'nothing'. Check the spelling, or give a path."),
+        ("pkg.nothing", "'pkg.nothing': no Python source found for 'pkg.nothing'."),
+        ("app.nothing", "'app.nothing': no Python source found"),
+        ("", "'': no Python source found for ''."),
+        (":box", "':box': no Python source found"),
+        ("not a module", "'not a module': no Python source found"),
+        ("math", "'math': no Python source found for 'math'."),
     ],
 )
 def test_a_target_that_is_not_there_is_told(project, target, message):
@@ -123,7 +123,7 @@ def test_a_target_that_is_not_there_is_told(project, target, message):
 def test_a_folder_without_python_files_is_told(project):
     (project.path / "empty").mkdir()
 
-    with pytest.raises(ConfigError, match="there is no Python file in it"):
+    with pytest.raises(ConfigError, match="the folder has no Python files"):
         find_target("empty")
 
 

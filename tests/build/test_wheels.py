@@ -167,7 +167,7 @@ def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(t
 
     assert done.returncode != 0
     assert "Importing 'parcels.broken' failed" in done.stdout + done.stderr
-    assert "A build imports the package" in done.stdout + done.stderr
+    assert "The build imports the package" in done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -193,10 +193,12 @@ def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        pytest.param(HATCH + 'packages = "parcels"\n', "The hook of toolmason has packages = 'parcels'", id="hatch"),
+        pytest.param(
+            HATCH + 'packages = "parcels"\n', "The toolmason build hook has an invalid packages = 'parcels'", id="hatch"
+        ),
         pytest.param(
             SETUPTOOLS + "\n[tool.toolmason.build]\nexclude = 5\n",
-            "tool.toolmason.build.exclude = 5",
+            "tool.toolmason.build.exclude must be a list of strings, not 5",
             id="setuptools",
         ),
     ],

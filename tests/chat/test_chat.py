@@ -149,7 +149,7 @@ async def test_promise_10_bad_json_is_told_to_the_model():
 
     reply = await Chat(model, [add]).send("x")
 
-    assert "cut off" in reply.results[0].text
+    assert "truncated" in reply.results[0].text
     assert reply.text == "3"
 
 

@@ -77,7 +77,7 @@ def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(shop):
 
     assert fresh.returncode == 0
     assert stale.returncode == 1
-    assert "find  input $.limit: is required now\n" in stale.stdout
+    assert "find  input $.limit: now required\n" in stale.stdout
     assert "Run `toolmason build shop`" in stale.stderr
     assert (shop / "shop" / "_toolmason.json").read_bytes() == before
 
@@ -89,8 +89,8 @@ def test_build_says_as_json_what_it_did(shop):
 
     report = json.loads(done.stdout)
     assert (report["package"], report["tools"], report["written"]) == ("shop", 2, True)
-    assert report["notes"] == ["shop.orders:find: meta['x'] has no JSON form, so it is not listed before loading"]
-    assert report["changes"] == [{"name": "_toolmason.json", "words": "there is no manifest yet"}]
+    assert report["notes"] == ["shop.orders:find: meta['x'] has no JSON form, so it is available only after loading"]
+    assert report["changes"] == [{"name": "_toolmason.json", "words": "the manifest does not exist yet"}]
 
 
 def test_build_tells_what_is_not_listed(shop):
@@ -98,7 +98,7 @@ def test_build_tells_what_is_not_listed(shop):
 
     done = run(shop, "build", "shop")
 
-    assert done.stderr == "Note: shop.box:box: a Toolbox; what it adds to its tools is code and not listed: none\n"
+    assert done.stderr == "Note: shop.box:box: a Toolbox; the policy for its tools is code and not listed: none\n"
 
 
 def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
@@ -111,17 +111,17 @@ def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        pytest.param(["build", "no_such"], 3, "There is no package 'no_such'", id="no package"),
-        pytest.param(["build", "no/such"], 3, "There is no folder 'no/such'", id="no folder"),
+        pytest.param(["build", "no_such"], 3, "Package 'no_such' not found", id="no package"),
+        pytest.param(["build", "no/such"], 3, "Folder 'no/such' does not exist", id="no folder"),
         pytest.param(["build"], 2, "Missing argument 'PACKAGE'", id="nothing"),
         pytest.param(["build", "keyword"], 2, "is a single module", id="a module"),
         pytest.param(["lock"], 2, "Name a target", id="lock of nothing"),
-        pytest.param(["lock", "--check"], 3, "There is no lock at", id="no lock to check"),
-        pytest.param(["lock", "no_such:box"], 3, "there is no module 'no_such'", id="lock of nowhere"),
-        pytest.param(["diff", "a.json", "b.json"], 3, "'a.json' cannot be read", id="no file"),
-        pytest.param(["diff", "-", "-"], 2, "Only one of the two", id="two standard inputs"),
-        pytest.param(["diff", "no_such:box", "shop"], 3, "there is no module", id="diff of nowhere"),
-        pytest.param(["list", "no/_toolmason.json"], 3, "There is no manifest at", id="list of no manifest"),
+        pytest.param(["lock", "--check"], 3, "No lock file at", id="no lock to check"),
+        pytest.param(["lock", "no_such:box"], 3, "module 'no_such' not found", id="lock of nowhere"),
+        pytest.param(["diff", "a.json", "b.json"], 3, "Cannot read 'a.json'", id="no file"),
+        pytest.param(["diff", "-", "-"], 2, "Only one of A and B", id="two standard inputs"),
+        pytest.param(["diff", "no_such:box", "shop"], 3, "module 'no_such' not found", id="diff of nowhere"),
+        pytest.param(["list", "no/_toolmason.json"], 3, "No manifest at", id="list of no manifest"),
     ],
 )
 def test_a_wrong_command_ends_with_its_code(shop, arguments, code, words):
@@ -189,8 +189,8 @@ def test_lock_check_fails_and_prints_what_changed(shop):
     done = run(shop, "lock", "--check")
 
     assert done.returncode == 1
-    assert "compatible  find  description  other words\n" in done.stdout
-    assert "breaking  find  effects  read_only is false instead of true\n" in done.stdout
+    assert "compatible  find  description  changed\n" in done.stdout
+    assert "breaking  find  effects  read_only changed from true to false\n" in done.stdout
     assert "The lock is out of date" in done.stderr
 
 
@@ -241,12 +241,12 @@ def test_diff_tells_a_breaking_change_from_a_compatible_one(shop):
     breaking = run(shop, "diff", "shop/_toolmason.json", "shop.orders", "--json")
 
     assert compatible.returncode == 0
-    assert "compatible  find  input  $.limit  may be any number instead of an integer\n" in compatible.stdout
-    assert "compatible  find  input  $.page  new, and may be left out\n" in compatible.stdout
+    assert "compatible  find  input  $.limit  type changed from integer to number\n" in compatible.stdout
+    assert "compatible  find  input  $.page  new and optional\n" in compatible.stdout
     report = json.loads(breaking.stdout)
     assert breaking.returncode == 1
     assert report["breaking"] is True
-    assert {"part": "input", "path": "$.text", "words": "is integer instead of string", "breaking": True} in (
+    assert {"part": "input", "path": "$.text", "words": "type changed from string to integer", "breaking": True} in (
         report["tools"][0]["changes"]
     )
 
@@ -279,7 +279,7 @@ def test_on_a_terminal_the_changes_are_a_table(shop):
 
     assert done.returncode == 1
     assert b"Effect" in shown
-    assert b"Where" in shown
+    assert b"Path" in shown
     assert b"\x1b[1;31mbreaking" in shown
 
 

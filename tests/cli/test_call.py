@@ -55,7 +55,7 @@ def test_without_a_terminal_a_call_that_needs_approval_is_refused_with_the_way_o
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "--yes" in done.stderr
-    assert "needs the approval" in done.stderr
+    assert "needs human approval" in done.stderr
 
 
 def test_yes_allows_it(run):
@@ -232,7 +232,7 @@ def test_a_target_that_cannot_be_loaded_is_told_without_a_traceback(run, tmp_pat
     done = run("list", "bad.py", cwd=tmp_path)
 
     assert done.returncode == 3
-    assert "loading it failed" in done.stderr
+    assert "loading failed" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -301,7 +301,7 @@ def test_a_file_with_two_toolboxes_needs_one_named(run, tmp_path, words):
     done = run(*words, cwd=tmp_path)
 
     assert done.returncode == 3
-    assert done.stderr == "Error: There are 2 toolboxes in two.py. Name one of them: two.py:guarded, two.py:readers.\n"
+    assert done.stderr == "Error: two.py has 2 toolboxes. Name one of them: two.py:guarded, two.py:readers.\n"
     assert "WIPED" not in done.stdout
 
 

@@ -46,7 +46,7 @@ def test_without_a_key_the_local_model_answers_and_is_named():
 
     assert (done.returncode, done.stdout) == (0, 'quote_price(sku="TEA-01", quantity=3) gave 13.5\n')
     assert len(done.stderr.splitlines()) == 1
-    assert "Using the local model, because no key is set" in done.stderr
+    assert "Using the local model, because no API key is set" in done.stderr
 
 
 def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(tmp_path):
@@ -108,13 +108,13 @@ def test_a_conversation_in_a_terminal():
     process = subprocess.Popen([COMMAND, "chat", SHOP, *OFFLINE], stdin=child, stdout=child, stderr=child, env=PLAIN)
     os.close(child)
     try:
-        _expect(parent, "/quit ends")
+        _expect(parent, "/quit exits")
         os.write(parent, b"/tools\n")
         _expect(parent, "quote_price")
         os.write(parent, b"the price of 3 TEA-01?\n")
         _expect(parent, r"quote_price: 13\.5")
         os.write(parent, b"Cancel order A-17\n")
-        _expect(parent, r"\? cancel_order waits for approval(.|\n)*\[y/n/edit\]")
+        _expect(parent, r"\? cancel_order is waiting for approval(.|\n)*\[y/n/edit\]")
         os.write(parent, b"y\n")
         _expect(parent, "✓(.|\n)*cancel_order: ")
         os.write(parent, b"/quit\n")
@@ -135,11 +135,11 @@ def test_an_interrupt_calls_off_the_run_and_not_the_conversation(tmp_path):
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=PLAIN)
     os.close(child)
     try:
-        _expect(parent, "/quit ends")
+        _expect(parent, "/quit exits")
         os.write(parent, b"hang for ever\n")
         _expect(parent, "→ hang")
         process.send_signal(signal.SIGINT)
-        _expect(parent, "Called off")
+        _expect(parent, "Cancelled")
         os.write(parent, b"/tools\n")
         _expect(parent, "Hang for ever")
         os.write(parent, b"/quit\n")

@@ -148,7 +148,7 @@ def test_a_loaded_target_shows_what_providers_make_of_it(check):
 def test_a_target_that_cannot_be_loaded_is_checked_all_the_same(check):
     done = check("sample.definitions:box", "--select", "TM103,TM198")
 
-    assert "TM198 'sample.definitions': loading it failed: No module named 'no_such_package'" in done.stdout
+    assert "TM198 'sample.definitions': loading failed: No module named 'no_such_package'" in done.stdout
     assert "TM103" in done.stdout
     assert done.returncode == 1
 
@@ -183,16 +183,16 @@ def test_errors_fail_a_check_and_warnings_a_strict_one(check, words, code):
     [
         ([], 2, "Give a target"),
         (["sample", "--select", "TM999"], 2, "--select: no rule matches 'TM999'"),
-        (["sample:box", "--budget", "0"], 2, "--budget is 0: give a whole number above 0"),
+        (["sample:box", "--budget", "0"], 2, "--budget must be a positive integer, not 0"),
         (["sample", "--budget", "many"], 2, "--budget"),
-        (["sample", "--budget", "100"], 2, "--budget counts tools that are loaded: name them, as sample:box"),
+        (["sample", "--budget", "100"], 2, "--budget needs loaded tools. Name a toolbox, such as sample:box"),
         (["sample", "--format", "xml"], 2, "--format"),
         (["sample", "--config", "nothing.toml"], 2, "nothing.toml"),
-        (["sample", "--explain", "TM000"], 2, "There is no rule 'TM000'"),
-        (["nothing"], 3, "there is no Python source for 'nothing'"),
+        (["sample", "--explain", "TM000"], 2, "Unknown rule 'TM000'"),
+        (["nothing"], 3, "no Python source found for 'nothing'"),
         (["clean.tools:bax"], 3, "'clean.tools' has no 'bax'"),
-        (["nothing.py"], 3, "there is no file 'nothing.py'"),
-        (["clean", "nothing/"], 3, "there is no file 'nothing/'"),
+        (["nothing.py"], 3, "file 'nothing.py' does not exist"),
+        (["clean", "nothing/"], 3, "file 'nothing/' does not exist"),
     ],
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
 )
@@ -222,7 +222,7 @@ def test_a_wrong_configuration_is_told(check, tmp_path):
     done = check("app.py", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "toolmason.toml: `check` has no key 'buget'. Did you mean 'budget'?" in done.stderr
+    assert "toolmason.toml: unknown key 'buget' in `check`. Did you mean 'budget'?" in done.stderr
 
 
 # --- pre-commit --------------------------------------------------------------------------------

@@ -226,7 +226,7 @@ def test_a_list_begun_in_an_object_goes_on_with_single_arguments(toolmason):
     ("words", "reason"),
     [
         (["whoel=5"], "The tool has no parameter 'whoel'. Did you mean 'whole'?"),
-        (["zzz:=5"], "The tool has no parameter 'zzz'. It takes: text, whole, number"),
+        (["zzz:=5"], "The tool has no parameter 'zzz'. Parameters: text, whole, number"),
         (["whole=5", "whole=6"], "'whole' is given twice: as 5 and as 6. Give it once."),
         (["whole:=5", "whole=6"], "'whole' is given twice: as 5 and as 6. Give it once."),
     ],

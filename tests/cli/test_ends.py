@@ -28,4 +28,4 @@ def test_a_run_that_ends_at_a_limit_says_which_and_fails(limits: Limits, told: s
         print_reply(reply, chat.policy.limits, as_json=False)
 
     assert ended.value.exit_code == 1
-    assert f"used up its limits before the model answered: {told}." in capsys.readouterr().err
+    assert f"reached its limits before the model answered: {told}." in capsys.readouterr().err

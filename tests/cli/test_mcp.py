@@ -62,8 +62,8 @@ def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
     done = run("mcp", "health", "--stdio", f"{sys.executable} {RAW} 'dies at once'", cwd=place)
 
     assert done.returncode == 1
-    assert "its process ended" in done.stdout
-    assert "Its last words: no configuration found" in done.stdout
+    assert "its process exited" in done.stdout
+    assert "Last stderr line: no configuration found" in done.stdout
 
 
 def test_a_list_without_a_server_that_is_down_says_so(place):
@@ -75,7 +75,7 @@ def test_a_list_without_a_server_that_is_down_says_so(place):
 
     assert done.returncode == 1
     assert done.stdout.startswith("echo(text?: string)")
-    assert "Error: The server 'down' does not answer" in done.stderr
+    assert "Error: Server 'down' does not answer" in done.stderr
 
 
 def test_what_a_server_offers_is_approved_into_the_lock(place):
@@ -103,7 +103,7 @@ def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(plac
     approved = run("lock", target, "--approve", "raw", cwd=place)
     after = run("list", "app.py:box", cwd=place)
 
-    assert "toolmason lock TARGET --approve raw`, with the file that names the server for TARGET" in before.stderr
+    assert "toolmason lock TARGET --approve raw`, where TARGET is the file that configures the server" in before.stderr
     assert (approved.returncode, approved.stdout.splitlines()[-1]) == (
         0,
         "Locked 1 tool of server raw in toolmason.lock.",
@@ -126,15 +126,15 @@ def test_a_server_that_nothing_names_is_approved_under_a_name(place):
         (("mcp", "list"), 3, "No servers."),
         (("mcp", "list", "--stdio", ""), 2, "--stdio needs a command."),
         (("mcp", "list", "--stdio", 'echo "x'), 2, "No closing quotation. Close every quote."),
-        (("mcp", "list", "--stdio", "x", "--config", "mcp.json"), 2, "Give one of them."),
-        (("mcp", "list", "--config", "mcp.json", "--header", "a=b"), 2, "--header goes along to --url."),
-        (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", "x"), 2, "is not a header"),
+        (("mcp", "list", "--stdio", "x", "--config", "mcp.json"), 2, "Use one of them."),
+        (("mcp", "list", "--config", "mcp.json", "--header", "a=b"), 2, "--header needs --url."),
+        (("mcp", "list", "--url", "http://127.0.0.1:9/mcp", "--header", "x"), 2, "Invalid --header 'x'"),
         (("mcp", "call", "nothing", "--config", "mcp.json"), 3, "No tool named 'nothing'"),
-        (("mcp", "lock", "other", "--config", "mcp.json"), 3, "There is no server named 'other'"),
+        (("mcp", "lock", "other", "--config", "mcp.json"), 3, "Unknown server 'other'"),
         (("mcp", "list", "--config", "missing.json"), 2, "missing.json"),
-        (("lock", "--approve", "raw"), 3, "No servers. Name the file that has them"),
+        (("lock", "--approve", "raw"), 3, "No servers. Name a file that defines them"),
         (("lock", "missing.py:box", "--approve", "raw"), 3, "missing.py"),
-        (("lock", "mcp.json", "--approve", "other"), 3, "There is no server named 'other'"),
+        (("lock", "mcp.json", "--approve", "other"), 3, "Unknown server 'other'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -150,6 +150,6 @@ def test_a_call_of_a_server_that_is_down_says_so(place):
     done = run("mcp", "call", "echo", "text=hi", "--stdio", f"{sys.executable} -c pass", cwd=place)
 
     assert done.returncode == 1
-    assert "Error: The server 'server' does not answer" in done.stderr
+    assert "Error: Server 'server' does not answer" in done.stderr
     assert "No tool named" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -94,7 +94,7 @@ def test_what_is_there_is_not_overwritten(run, tmp_path, kind):
     done = run("new", "mine", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "not overwritten" in done.stderr
+    assert "nothing was overwritten" in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -91,7 +91,7 @@ def test_a_killed_payment_is_not_made_again_and_the_model_is_told(command, kille
     assert '1/0/pay_invoice  started  pay_invoice {"number": 7}' in shown.stdout
     assert "--done 1/0/pay_invoice=RESULT or --again 1/0/pay_invoice" in shown.stderr
     assert done.returncode == 0
-    assert "whether it was done is not known" in done.stdout
+    assert "it is unknown whether it completed" in done.stdout
     assert (killed / "log").read_text() == "7\n"
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_waits_goes_on_with_a_word(command):
     assert (waits.returncode, refused.returncode, done.returncode) == (1, 1, 0)
     assert (before["state"], [effect["state"] for effect in before["effects"]]) == ("pending", ["done", "waits"])
     assert json.loads(done.stdout)["finish"] == "stop"
-    assert (nothing.returncode, nothing.stderr) == (0, "There is nothing to go on with.\n")
+    assert (nothing.returncode, nothing.stderr) == (0, "No runs to resume.\n")
 
 
 def test_the_lists_are_for_people_too(command):
@@ -155,21 +155,21 @@ def test_a_run_of_a_program_needs_a_target_and_a_model(command, folder):
     found = command("runs", "resume", "runs.db", "r", "--target", SHOP, "--model", "offline")
 
     assert lost.returncode == 2
-    assert "begun by a program" in lost.stderr
+    assert "started by a program" in lost.stderr
     assert found.stdout == "quote_price: 13.5\n"
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["run", SHOP, "x", "--run", "r"], 2, "Give --durable as well"),
+        (["run", SHOP, "x", "--run", "r"], 2, "Add --durable"),
         (["run", SHOP], 2, "Missing argument 'PROMPT'"),
         (["run", "nothing.py", "x"], 3, "nothing.py"),
-        (["run", SHOP, "x", "--model", "nonsense"], 2, "not a provider"),
+        (["run", SHOP, "x", "--model", "nonsense"], 2, "Unknown provider"),
         (["run", SHOP, "x", "--durable", "missing/runs.db"], 2, "cannot be used as a SQLite file"),
-        (["runs", "list", "nothing.db"], 3, "There is no journal 'nothing.db'"),
-        (["runs", "show", "nothing.db", "r"], 3, "There is no journal"),
-        (["runs", "resume", "nothing.db"], 3, "There is no journal"),
+        (["runs", "list", "nothing.db"], 3, "No journal at 'nothing.db'"),
+        (["runs", "show", "nothing.db", "r"], 3, "No journal at"),
+        (["runs", "resume", "nothing.db"], 3, "No journal at"),
     ],
 )
 def test_what_cannot_be_done_is_said(command, folder, words, code, told):
@@ -184,9 +184,9 @@ def test_what_cannot_be_done_is_said(command, folder, words, code, told):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["show", "runs.db", "x"], 3, "There is no run 'x' in 'runs.db'. There are: r."),
-        (["resume", "runs.db", "x"], 3, "There is no run 'x'"),
-        (["resume", "runs.db", "--again", "1/0/pay_invoice"], 2, "are about one run"),
+        (["show", "runs.db", "x"], 3, "No run 'x' in 'runs.db'. Available: r."),
+        (["resume", "runs.db", "x"], 3, "No run 'x'"),
+        (["resume", "runs.db", "--again", "1/0/pay_invoice"], 2, "apply to one run"),
         (["resume", "runs.db", "r", "--done", "1/0/pay_invoice"], 2, "write KEY=RESULT"),
         (["resume", "runs.db", "r", "--again", "9/9/x"], 3, "There is no call '9/9/x'"),
         (["resume", "runs.db", "r", "--again", "1/model"], 2, "not interrupted"),
@@ -212,5 +212,5 @@ def test_a_run_that_another_process_drives_is_left_alone(command, killed):
 
     assert listed.startswith("r  running  ")
     assert (done.returncode, reconciled.returncode) == (1, 1)
-    assert "is driven by another process" in done.stderr
+    assert "is locked by another process" in done.stderr
     assert (killed / "log").read_text() == "7\n"

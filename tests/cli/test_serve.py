@@ -96,8 +96,8 @@ def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
     ("words", "told"),
     [
         (["--transport", "http", "--port", "99999"], "99999 is not in the range 0<=x<=65535"),
-        (["--port", "9000"], "--port is for HTTP. Add --transport http."),
-        (["--allowed-host", "a"], "--allowed-host is for HTTP"),
+        (["--port", "9000"], "--port needs HTTP. Add --transport http."),
+        (["--allowed-host", "a"], "--allowed-host needs HTTP"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], told: str):

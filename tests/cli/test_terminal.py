@@ -100,7 +100,7 @@ def test_an_answer_that_is_none_is_asked_again(terminal):
 
     shell.expect("Allow this call?")
     shell.type("perhaps")
-    shell.expect("Write y to allow it")
+    shell.expect("Answer y to allow it")
     shell.type("yes")
 
     assert shell.end() == 0

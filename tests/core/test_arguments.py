@@ -105,7 +105,7 @@ async def test_a_text_that_ends_too_early_is_told_as_cut_off(text):
     error = await refused(box, "keep", text)
 
     assert error.cut_off
-    assert "cut off" in error.message
+    assert "truncated" in error.message
     assert error.raw == text
     assert seen == []
 

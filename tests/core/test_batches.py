@@ -245,7 +245,7 @@ async def test_a_sequential_batch_runs_in_call_order():
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_width_below_one_is_refused(limit):
-    with pytest.raises(DefinitionError, match="1 or more"):
+    with pytest.raises(DefinitionError, match="at least 1"):
         Parallel(limit=limit)
     with pytest.raises(DefinitionError, match="1 or more"):
         Toolbox(max_concurrency=limit)

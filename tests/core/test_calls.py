@@ -121,7 +121,7 @@ async def test_an_empty_toolbox_says_that_it_is_empty():
     result = await Toolbox().call("anything")
 
     assert isinstance(result.error, UnknownTool)
-    assert "no tools" in result.text
+    assert "No tools are available" in result.text
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 100_000, "\udcff", "dou\x00ble"], ids=ascii)

@@ -100,11 +100,11 @@ def test_an_mcp_json_is_not_read_unless_it_is_named(tree):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("toolmason.toml", "a = ", "not valid TOML"),
-        ("pyproject.toml", "[tool.toolmason]\na = ", "not valid TOML"),
+        ("toolmason.toml", "a = ", "invalid TOML"),
+        ("pyproject.toml", "[tool.toolmason]\na = ", "invalid TOML"),
         ("pyproject.toml", "[tool]\ntoolmason = 5 # tool.toolmason", "not a table"),
         ("pyproject.toml", "tool = 5 # tool.toolmason", "not a table"),
-        ("toolmason.properties", "a=\\u1", "not an escape"),
+        ("toolmason.properties", "a=\\u1", "not a valid escape"),
     ],
     ids=["toml", "pyproject", "no table", "no tool", "properties"],
 )
@@ -133,7 +133,7 @@ def test_a_working_directory_that_is_gone_is_told(tree, tmp_path, monkeypatch):
     monkeypatch.chdir(gone)
     gone.rmdir()
 
-    with pytest.raises(ConfigError, match="The working directory is gone"):
+    with pytest.raises(ConfigError, match="The working directory no longer exists"):
         Config.find()
 
 

@@ -54,7 +54,7 @@ def test_the_values_of_a_context_may_be_secret_and_are_not_shown():
 
 @pytest.mark.parametrize("fact", ["call_id", "tool_name", "call"])
 def test_a_context_outside_a_call_says_so(fact):
-    with pytest.raises(ConfigError, match="belongs to no call"):
+    with pytest.raises(ConfigError, match="does not belong to a call"):
         getattr(ToolContext(), fact)
 
 

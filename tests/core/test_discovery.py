@@ -354,7 +354,7 @@ def test_a_file_may_be_named_by_its_whole_path(project):
         ("target_app:bax", "bax"),
         ("target_app:Nested.bax", "bax"),
         ("target_nothing.py:box", "target_nothing.py"),
-        (":box", "no module"),
+        (":box", "not a module path"),
         ("target_broken", "ZeroDivisionError"),
         ("target_broken.py", "ZeroDivisionError"),
         ("target_lacking", "no_such_module_anywhere"),

@@ -208,7 +208,7 @@ def test_the_environment_gives_leave(monkeypatch, word, allowed):
 def test_a_word_in_the_environment_that_is_neither_is_told(monkeypatch):
     monkeypatch.setenv("TOOLMASON_EXPERIMENTAL", "perhaps")
 
-    with pytest.raises(ConfigError, match=r"TOOLMASON_EXPERIMENTAL='perhaps'.*Write true or false"):
+    with pytest.raises(ConfigError, match=r"TOOLMASON_EXPERIMENTAL='perhaps'.*Use true or false"):
         double(2)
 
 
@@ -251,5 +251,5 @@ async def test_the_setting_of_a_toolbox_gives_leave_to_its_tools(value):
 
 
 def test_a_setting_that_is_neither_on_nor_off_is_told():
-    with pytest.raises(ConfigError, match=r"experimental='perhaps' in code.*Write true or false"):
+    with pytest.raises(ConfigError, match=r"experimental='perhaps' in code.*Use true or false"):
         Toolbox(outer, config={"experimental": "perhaps"})

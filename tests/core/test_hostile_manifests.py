@@ -29,31 +29,35 @@ def redirect(path, **modules):
         pytest.param(redirect("shop.orders:find()"), "is not the path of a tool", id="a call"),
         pytest.param(redirect("shop/../os:system"), "is not the path of a tool", id="a file path"),
         pytest.param(lambda form: form.update(package="os"), "is not a module of 'os'", id="another package's name"),
-        pytest.param(lambda form: form.update(package="../x"), "which is no package", id="a package that is none"),
+        pytest.param(
+            lambda form: form.update(package="../x"), "which is not a package name", id="a package that is none"
+        ),
         pytest.param(lambda form: form.update(version=2), "version 2", id="version"),
         pytest.param(lambda form: form.update(version="1"), "version '1'", id="version as a text"),
         pytest.param(lambda form: form.update(format="lock"), "is not a manifest", id="format"),
         pytest.param(lambda form: form.update(tools={}), "'tools' must be a list", id="tools"),
         pytest.param(lambda form: form.update(tools=[5]), "a tool must be an object", id="a tool"),
         pytest.param(lambda form: form.update(modules=[]), "'modules' must be an object", id="modules"),
-        pytest.param(lambda form: form["modules"].update({"shop.orders": 5}), "is not a text", id="hash"),
-        pytest.param(lambda form: form["tools"][0].pop("name"), "'name' must be a text", id="no name of a tool"),
-        pytest.param(lambda form: form["tools"][0].update(name=" "), "a name that is not empty", id="an empty name"),
+        pytest.param(lambda form: form["modules"].update({"shop.orders": 5}), "is not a string", id="hash"),
+        pytest.param(lambda form: form["tools"][0].pop("name"), "'name' must be a string", id="no name of a tool"),
+        pytest.param(lambda form: form["tools"][0].update(name=" "), "a non-empty name", id="an empty name"),
         pytest.param(lambda form: form["tools"][0].update(description=None), "'description'", id="description"),
-        pytest.param(lambda form: form["tools"][0].update(title=5), "'title' must be a text", id="title"),
+        pytest.param(lambda form: form["tools"][0].update(title=5), "'title' must be a string", id="title"),
         pytest.param(lambda form: form["tools"][0].update(input_schema=[]), "'input_schema'", id="input schema"),
         pytest.param(lambda form: form["tools"][0].update(output_schema=1), "'output_schema'", id="output schema"),
         pytest.param(lambda form: form["tools"][0].update(options={"x": 1}), "Unknown tool option 'x'", id="option"),
         pytest.param(lambda form: form["tools"][0].update(options={"timeout": "x"}), "'timeout'", id="timeout"),
-        pytest.param(lambda form: form["tools"][0].update(options={"timeout": -1}), "seconds above 0", id="below zero"),
+        pytest.param(
+            lambda form: form["tools"][0].update(options={"timeout": -1}), "positive number of seconds", id="below zero"
+        ),
         pytest.param(lambda form: form["tools"][0].update(options={"read_only": "no"}), "'read_only'", id="effect"),
         pytest.param(lambda form: form["tools"][0].update(options={"retry": 5}), "'retry'", id="retry"),
         pytest.param(
-            lambda form: form["tools"][0].update(options={"retry": {"a": 1}}), "retry cannot", id="retry parts"
+            lambda form: form["tools"][0].update(options={"retry": {"a": 1}}), "invalid retry", id="retry parts"
         ),
-        pytest.param(lambda form: form["tools"][0].update(options={"rate": {"calls": "a"}}), "rate cannot", id="rate"),
+        pytest.param(lambda form: form["tools"][0].update(options={"rate": {"calls": "a"}}), "invalid rate", id="rate"),
         pytest.param(lambda form: form["tools"][0].update(options=[1]), "'options' must be an object", id="options"),
-        pytest.param(lambda form: form["prompts"][0].update(role="boss"), "the role of prompt", id="role"),
+        pytest.param(lambda form: form["prompts"][0].update(role="boss"), "has the invalid role", id="role"),
         pytest.param(lambda form: form.update(notes=5), "'notes' must be a list", id="notes"),
     ],
 )
@@ -82,7 +86,7 @@ async def test_only_what_is_declared_as_a_tool_is_called(make_package, path):
     result = await Toolbox.from_manifest("shop").call("drop", {"order": "x"})
 
     assert result.error.code == "execution_error"
-    assert "is not a tool, or not any more" in result.text
+    assert "is not a tool. Decorate it" in result.text
 
 
 async def test_a_tool_is_not_called_under_the_name_of_another(shop):
@@ -127,13 +131,13 @@ def test_two_tools_of_one_name_cannot_be_compared(shop):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        pytest.param(b"", "is not JSON", id="empty"),
-        pytest.param(b'{"format": ', "is not JSON", id="cut off"),
-        pytest.param(b"\xff\xfe", "is not JSON", id="not UTF-8"),
-        pytest.param(b"[" * 100_000, "is not JSON", id="deep"),
+        pytest.param(b"", "is not valid JSON", id="empty"),
+        pytest.param(b'{"format": ', "is not valid JSON", id="cut off"),
+        pytest.param(b"\xff\xfe", "is not valid JSON", id="not UTF-8"),
+        pytest.param(b"[" * 100_000, "is not valid JSON", id="deep"),
         pytest.param(b"[]", "is not a manifest", id="a list"),
         pytest.param(b'"text"', "is not a manifest", id="a text"),
-        pytest.param(b" " * (MAX_MANIFEST_BYTES + 1), "a manifest has at most", id="huge"),
+        pytest.param(b" " * (MAX_MANIFEST_BYTES + 1), "the maximum is", id="huge"),
     ],
 )
 def test_a_damaged_manifest_is_an_error(data, words):

@@ -74,7 +74,7 @@ def test_two_groups_of_one_name_are_refused_with_both_places():
 
 @pytest.mark.parametrize("url", ["host/mcp", "ftp://host", "https://", "https:// x", "javascript:alert(1)"])
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(ConfigError, match=r"MCP\.url=.*Write http"):
+    with pytest.raises(ConfigError, match=r"MCP\.url=.*Use http"):
         config(MCP={"name": "a", "url": url}).servers  # noqa: B018 - reading it is the act
 
 
@@ -155,7 +155,7 @@ def test_switches_are_off_by_the_usual_words_and_by_default(word):
 
 @pytest.mark.parametrize("value", ["perhaps", "", 2, [], None])
 def test_a_switch_that_is_neither_is_refused_with_key_value_place_and_fix(tmp_path, value):
-    with pytest.raises(ConfigError, match=r"tools\.include_content=.* in code is not a yes or no. Write true or false"):
+    with pytest.raises(ConfigError, match=r"tools\.include_content=.* in code is not a boolean. Use true or false"):
         config(tools={"include_content": value}).include_content  # noqa: B018 - reading it is the act
 
 
@@ -182,7 +182,7 @@ def test_a_relative_project_dir_is_relative_to_the_file_that_says_it(tmp_path):
 
 @pytest.mark.parametrize("value", ["", "  ", 5, ["a"], "a\0b"], ids=repr)
 def test_a_project_dir_that_is_no_path_is_refused(value):
-    with pytest.raises(ConfigError, match=r"project_dir=.*Write a path"):
+    with pytest.raises(ConfigError, match=r"project_dir=.*Use a path"):
         Toolbox(nothing, config={"project_dir": value})
 
 

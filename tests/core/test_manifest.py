@@ -215,7 +215,7 @@ async def test_an_object_that_cannot_be_made_costs_the_call(make_package, monkey
     monkeypatch.setenv("SHOP_URL", "there")
     second = await box.call("address")
 
-    assert "An object for 'shop.made:Db.address' cannot be made: KeyError" in first.text
+    assert "Cannot create the object of 'shop.made:Db.address': KeyError" in first.text
     assert second.value == "there"
 
 
@@ -284,7 +284,7 @@ async def test_a_definition_that_changed_elsewhere_is_noticed_at_the_call(make_p
     )
     box = Toolbox.from_manifest("shop")
 
-    with pytest.warns(StaleManifest, match="runs as it is written"):
+    with pytest.warns(StaleManifest, match="the code is used"):
         result = await box.call("put", {"order": {"name": "a"}})
 
     assert result.value == "name='a'"
@@ -316,14 +316,14 @@ async def test_a_module_that_is_gone_costs_the_call_and_not_the_list(shop):
 
     assert names(box) == ["count", "drop", "find"]
     assert result.error.code == "execution_error"
-    assert "There is no module 'shop.stock' any more" in result.text
+    assert "Module 'shop.stock' no longer exists" in result.text
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        pytest.param("x = 1", "is not a tool, or not any more", id="gone"),
-        pytest.param("def count() -> int: ...", "is not a tool, or not any more", id="not decorated"),
+        pytest.param("x = 1", "is not a tool. Decorate it", id="gone"),
+        pytest.param("def count() -> int: ...", "is not a tool. Decorate it", id="not decorated"),
         pytest.param(
             "from toolmason import tool\n@tool(name='other')\ndef count() -> int: ...",
             "is named 'other'",
@@ -331,12 +331,12 @@ async def test_a_module_that_is_gone_costs_the_call_and_not_the_list(shop):
         ),
         pytest.param(
             "from toolmason import tool\n@tool(destructive=True)\ndef count() -> int: ...",
-            "says destructive=True",
+            "has destructive=True",
             id="destructive",
         ),
         pytest.param(
             "from toolmason import tool\n@tool(approval=True)\ndef count() -> int: ...",
-            "says approval=True",
+            "has approval=True",
             id="approval",
         ),
         pytest.param("raise SystemExit(2)", "SystemExit", id="exits"),
@@ -393,12 +393,12 @@ def test_a_package_inside_another_is_found_without_importing_either(make_package
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        pytest.param("no_such_package", "There is no package 'no_such_package'", id="package"),
-        pytest.param("json.no_such", "There is no package 'json.no_such'", id="package inside"),
+        pytest.param("no_such_package", "Package 'no_such_package'", id="package"),
+        pytest.param("json.no_such", "Package 'json.no_such'", id="package inside"),
         pytest.param("keyword", "is a single module", id="module"),
         pytest.param("json", "has no manifest", id="package without one"),
-        pytest.param("no/such/file.json", "There is no manifest at", id="file"),
-        pytest.param("", "is not the name of a package", id="nothing"),
+        pytest.param("no/such/file.json", "No manifest at", id="file"),
+        pytest.param("", "is not a package name", id="nothing"),
     ],
 )
 def test_a_manifest_that_is_not_there_is_an_error(source, words):
@@ -412,7 +412,7 @@ def test_the_manifest_of_another_package_is_refused(shop, make_package):
     other = make_package("other")
     (other / "_toolmason.json").write_bytes((shop / "_toolmason.json").read_bytes())
 
-    with pytest.raises(ConfigError, match="is of the package 'shop'"):
+    with pytest.raises(ConfigError, match="is for the package 'shop'"):
         Toolbox.from_manifest("other")
 
 
@@ -424,7 +424,7 @@ async def test_a_copy_of_a_manifest_lists_and_does_not_run(shop, tmp_path):
     result = await box.call("count")
 
     assert names(box) == ["count", "drop", "find"]
-    assert "is not in the package 'shop' that Python finds" in result.text
+    assert "is not in the package 'shop' that Python imports" in result.text
     assert loaded() == []
 
 
@@ -493,7 +493,7 @@ def test_a_plugin_whose_manifest_is_damaged_is_told_and_left_out(shop):
     box = discover()
 
     assert names(box) == []
-    assert "is not JSON" in str(box.problems[0])
+    assert "is not valid JSON" in str(box.problems[0])
 
 
 def test_a_plugin_that_is_for_some_applications_is_loaded_after_all(make_package):

@@ -52,7 +52,7 @@ def test_a_server_is_for_a_toolbox_and_not_for_a_resolver():
 
         def __remote__(self, host) -> None: ...
 
-    with pytest.raises(DefinitionError, match="Give it to a toolbox"):
+    with pytest.raises(DefinitionError, match="Pass it to a toolbox"):
         StaticResolver(Server())
 
 
@@ -113,7 +113,7 @@ def test_an_import_resolver_takes_a_whole_module():
     "target", ["no_such_module:fn", "json:nothing", "json:dumps.nothing", "", ":fn", "a b:c", "json:dumps:x", "../x.py"]
 )
 def test_an_import_path_that_leads_nowhere_is_told_by_the_look_up(target):
-    with pytest.raises(ConfigError, match=r"Check|Write"):
+    with pytest.raises(ConfigError, match=r"Check|Use"):
         ImportResolver(target).resolve("fn")
 
 

@@ -113,27 +113,27 @@ def test_what_a_variable_holds_is_not_expanded_again(read):
     ],
 )
 def test_a_variable_that_is_not_set_is_named_with_its_field(one, entry, field):
-    with pytest.raises(ConfigError, match=rf"mcp\.json: server 'it': `{field}` names.*'NOT_SET'.*Set it"):
+    with pytest.raises(ConfigError, match=rf"mcp\.json: server 'it': `{field}` refers to.*'NOT_SET'.*Set it"):
         one(**entry)
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({}, "needs a command or a url"),
+        ({}, "needs either a command or a url"),
         ({"command": "x", "url": "https://x"}, "not both"),
         ({"comand": "x"}, "'comand' looks like 'command'"),
-        ({"command": 5}, "`command` is a number"),
-        ({"command": ""}, "`command` is a text that is empty"),
-        ({"command": None}, "`command` is a null"),
-        ({"command": "x", "args": "a b"}, "Write a list of texts"),
-        ({"command": "x", "args": [1]}, r"`args\[0\]` is a number"),
-        ({"command": "x", "args": [None]}, r"`args\[0\]` is a null"),
-        ({"command": "x", "env": ["A=1"]}, "Write an object of texts"),
-        ({"command": "x", "env": {"A": 0}}, r"`env\.A` is a number"),
-        ({"url": "https://x", "headers": {"A": ["b"]}}, r"`headers\.A` is a list"),
-        ({"url": "x/y"}, "Write http"),
-        ({"command": "x", "env": {"K": "${input:token}"}}, "asks an editor for input"),
+        ({"command": 5}, "`command` must be a non-empty string, got number"),
+        ({"command": ""}, "`command` must be a non-empty string, got empty string"),
+        ({"command": None}, "`command` must be a non-empty string, got null"),
+        ({"command": "x", "args": "a b"}, "must be a list of strings, got string"),
+        ({"command": "x", "args": [1]}, r"`args\[0\]` must be .*, got number"),
+        ({"command": "x", "args": [None]}, r"`args\[0\]` must be .*, got null"),
+        ({"command": "x", "env": ["A=1"]}, "must be an object with string values, got list"),
+        ({"command": "x", "env": {"A": 0}}, r"`env\.A` must be .*, got number"),
+        ({"url": "https://x", "headers": {"A": ["b"]}}, r"`headers\.A` must be .*, got list"),
+        ({"url": "x/y"}, "Use http"),
+        ({"command": "x", "env": {"K": "${input:token}"}}, "asks the editor for input"),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )

@@ -109,7 +109,7 @@ def test_a_protocol_that_cannot_be_checked_is_refused():
 
 
 def test_what_takes_no_attributes_cannot_be_marked():
-    with pytest.raises(DefinitionError, match="takes no attributes"):
+    with pytest.raises(DefinitionError, match="accepts no attributes"):
         supported_for(App)(5)
 
 

@@ -33,7 +33,7 @@ BANNED: dict[str, str] = {
     r"\bcall(?:ed|s|ing)? off\b": "cancel",
     r"\bin the midst\b": "within, during",
     r"\bgo(?:es)? over\b|\bwent over\b": "overrides",
-    r"\bis no (?!longer\b|more than\b|such\b|need\b|way\b|limit\b)[a-z]+": "is not a …, or has no …",
+    r"\bis no (?!longer\b|more than\b|such\b|need\b|way\b|limit\b|list\b)[a-z]+": "is not a …, or has no …",
     r"\btakes? note\b": "note, record",
     r"\bin vain\b": "without success",
     r"\b(?:came|come|comes) of (?:it|them|this|that)\b": "the outcome",
@@ -51,8 +51,7 @@ BANNED: dict[str, str] = {
     r"\bus\b": "name Toolmason or the component",
     r"\bgets? round\b|\bgot round\b": "bypass",
     r"\blet(?:s|ting)? go\b|\bhand(?:s|ed)? (?:on|over|down)\b": "release, pass",
-    r"\bwords\b": "keywords, options, text, message",
-    r"\bthing\b|\bthings\b": "name it",
+    r"\b(?:in|other|own|few) words\b": "describe it: text, message, keywords",
     r"\b(?:the )?(?:short|long) way\b": "fast path, full path",
     r"\bits (?:say|saying|telling|doing)\b": "use a plain phrase",
 }

@@ -53,16 +53,6 @@ def function_lengths(module: Module) -> Iterator[tuple[str, int]]:
             yield f"{module.name}:{node.lineno} {node.name}", _last_line(node) - node.lineno + 1 - docstring
 
 
-def method_counts(module: Module) -> Iterator[tuple[str, int]]:
-    """Yield each class's place and how many public methods its body defines."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef):
-            # A set: an overload or a setter repeats the name of a method that is counted already.
-            names = {child.name for child in node.body if isinstance(child, Function)}
-            public = sum(not name.startswith("_") for name in names)
-            yield f"{module.name}:{node.lineno} {node.name}", public
-
-
 def import_edges(modules: dict[str, Module]) -> dict[str, set[str]]:
     """Map each module to those it imports, wherever the import stands: in a function and for typing, too."""
     return {name: set(_imports(module, modules)) - {name} for name, module in modules.items()}

@@ -1,14 +1,13 @@
 """The bounds of the house hold; `make house` prints the table."""
 
-import pytest
-
 from house.duplicates import duplicate_pairs
 from house.measures import measures
 
 
-@pytest.mark.parametrize("row", list(measures()), ids=lambda row: row.name)
-def test_a_bound_holds(row):
-    assert row.holds, f"{row.name}: {row.value}, at most {row.bound}: {row.where}"
+def test_every_bound_holds():
+    broken = [row for row in measures() if not row.holds]
+
+    assert [f"{row.name}: {row.value}, at most {row.bound}: {row.where}" for row in broken] == []
 
 
 def test_a_repeated_run_of_lines_is_seen(tmp_path):

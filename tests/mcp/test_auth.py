@@ -22,7 +22,7 @@ async def test_wanting_authorization_is_a_state():
 
     assert not health
     assert health.needs_auth
-    assert "wants authorization (HTTP 401)" in health.error
+    assert "requires authorization (HTTP 401)" in health.error
 
 
 async def test_a_server_that_is_not_there_does_not_want_authorization():
@@ -67,10 +67,10 @@ from mcp.shared.auth import OAuthToken
 from toolmason.mcp_client.oauth import FileTokens
 
 class Halting(FileTokens):
-    def _replace(self, data):
+    def _replace_file(self, data):
         print("about to write", flush=True)
         sys.stdin.readline()
-        super()._replace(data)
+        super()._replace_file(data)
 
 asyncio.run(Halting(sys.argv[1], "far").set_tokens(OAuthToken(access_token="t")))
 """
@@ -94,7 +94,7 @@ async def test_a_damaged_file_is_said(tmp_path):
     path = tmp_path / "tokens.json"
     path.write_text("{")
 
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="Cannot read the tokens"):
         await FileTokens(path, "one").get_tokens()
 
 

@@ -118,7 +118,7 @@ async def test_a_packed_stream_is_not_read_as_one():
 
     _, content = await asked(inner, httpx2.Request("POST", HOME, json=CALL))
 
-    assert b"packed" in content
+    assert b"compressed" in content
 
 
 async def test_a_stream_is_passed_on_as_it_comes():
@@ -140,7 +140,7 @@ async def test_what_breaks_off_is_not_an_answer():
 
     response, content = await asked(Answering(Broken()), reading())
 
-    assert (response.status_code, content) == (502, b"the answer broke off: ReadError: gone")
+    assert (response.status_code, content) == (502, b"the response was interrupted: ReadError: gone")
 
 
 async def test_an_answer_of_two_kinds_is_read_within_the_bounds_of_the_first():

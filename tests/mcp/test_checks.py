@@ -53,7 +53,7 @@ async def test_a_result_that_does_not_fit_is_refused_each_time():
 
     first, second = await box.call("t", {}), await box.call("t", {})
 
-    assert "does not fit its own schema: $.a[1]: 'x' is not of type 'integer'" in first.text
+    assert "does not match its output schema: $.a[1]: 'x' is not of type 'integer'" in first.text
     assert second.text == first.text
 
 

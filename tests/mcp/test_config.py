@@ -64,7 +64,7 @@ def test_an_entry_that_cannot_be_a_server_is_named_with_its_file(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"a b": entry()}}))
 
-    with pytest.raises(ConfigError, match=r"mcp\.json: A server cannot be named 'a b'"):
+    with pytest.raises(ConfigError, match=r"mcp\.json: Invalid server name 'a b'"):
         McpServer.from_config(path)
 
 
@@ -82,7 +82,7 @@ def test_a_table_of_servers_is_read_wherever_it_stands(tmp_path, table):
 
 @pytest.mark.parametrize("mapping", [{"one": {"command": "x"}}, {"mcpServers": []}])
 def test_servers_without_their_table_are_not_missed_in_silence(mapping):
-    with pytest.raises(ConfigError, match="names no MCP servers"):
+    with pytest.raises(ConfigError, match="has no MCP servers"):
         McpServer.from_config(mapping)
 
 

@@ -54,7 +54,7 @@ async def test_content_that_is_none_fails_its_call(content):
     result = await called({"content": content})
 
     assert result.error.code == "remote_error"
-    assert "does not fit the protocol" in result.error.reason
+    assert "does not match the protocol" in result.error.reason
 
 
 @pytest.mark.parametrize("policy", ["message", "redact"])
@@ -109,7 +109,7 @@ async def test_text_and_data_are_both_told_where_they_differ(text, structured, t
 
 async def test_a_result_of_nothing_says_so():
     assert (await called({"content": []})).text == "(no output)"
-    assert (await called({"content": [], "isError": True})).error.message == "the tool failed and said nothing"
+    assert (await called({"content": [], "isError": True})).error.message == "the tool failed without a message"
 
 
 @pytest.mark.parametrize("code", [-32000, -32001, -32099, 7])
@@ -183,7 +183,7 @@ def test_what_is_no_lock_is_said(text, tmp_path):
 def test_a_lock_that_cannot_be_read_is_said(tmp_path):
     assert read_approved(tmp_path / "none", "s") == {}
     (tmp_path / "lock").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="Cannot read the lock"):
+    with pytest.raises(ConfigError, match="Cannot read the lock file"):
         read_approved(tmp_path / "lock", "s")
 
 

@@ -54,7 +54,7 @@ def web(auth, **words):
     [
         (lambda _: 5, "auth= returned int. Return a token or headers"),
         (raises, "auth= failed: LookupError"),
-        (called_off, "the work was called off before it was done"),
+        (called_off, "the operation was cancelled before it finished"),
     ],
     ids=["neither a token nor headers", "raises", "calls itself off"],
 )
@@ -84,7 +84,7 @@ async def test_a_lock_that_cannot_be_read_is_a_server_that_is_down_with_the_reas
     await box.aclose()
 
     assert listed == []
-    assert "is not a lock. Write it again with `toolmason lock`." in caplog.text
+    assert "is not a lock file. Recreate it with `toolmason lock`." in caplog.text
 
 
 async def test_a_lock_that_cannot_be_read_is_raised_for_a_required_server(tmp_path):
@@ -102,7 +102,7 @@ async def test_work_that_is_called_off_again_and_again_is_an_error():
 
     offer = ListCache(McpServer.of("shop", Toolbox(local)), fetch, lambda: None)
 
-    with pytest.raises(RemoteError, match="called off before it was done"):
+    with pytest.raises(RemoteError, match="cancelled before it finished"):
         await offer.fetch()
 
 
@@ -119,7 +119,7 @@ async def test_whoever_needs_a_server_that_hangs_does_not_wait_for_it_again(tmp_
     assert listed == [["local"]] * 4
     assert unknown.error.code == "unknown_tool"
     assert log.read_text().count("started") == 1
-    assert caplog.text.count("it is tried again in the background") == 1
+    assert caplog.text.count("retrying in the background") == 1
 
 
 async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, monkeypatch):
@@ -155,9 +155,9 @@ async def test_a_server_that_never_lists_is_asked_once(tmp_path, monkeypatch):
     log = tmp_path / "log"
     box = Toolbox(raw("never lists", log, timeout=0.3, required=True))
 
-    with pytest.raises(RemoteError, match=r"Server 'raw', list: no answer within timeout of 0\.3 s"):
+    with pytest.raises(RemoteError, match=r"Server 'raw', list: no response within timeout=0\.3 s"):
         await box.list()
-    with pytest.raises(RemoteError, match="it is tried again in the background"):
+    with pytest.raises(RemoteError, match="retrying in the background"):
         await box.list()
     await box.aclose()
 

@@ -119,10 +119,10 @@ async def test_a_call_that_changes_nothing_is_made_again():
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ("half a body", "broke off"),
-        ("another id", "the answer is to another question"),
+        ("half a body", "interrupted"),
+        ("another id", "the response is for another request"),
         ("huge body", "longer than the limit of 16777216 bytes"),
-        ("not json", "the answer is to another question"),
+        ("not json", "the response is for another request"),
     ],
 )
 async def test_f10_f17_f51_an_answer_that_is_none_fails_its_call_and_no_other(case, reason):
@@ -158,7 +158,7 @@ async def test_f10_a_server_that_was_restarted_is_found_again():
 async def test_a_server_that_wants_authorization_says_so():
     with served("401") as server:
         box = Toolbox(at(server, required=True))
-        with pytest.raises(Exception, match=r"wants authorization \(HTTP 401\)"):
+        with pytest.raises(Exception, match=r"requires authorization \(HTTP 401\)"):
             async with box:
                 pass
 

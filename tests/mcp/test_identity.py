@@ -178,7 +178,7 @@ async def test_an_auth_that_blocks_holds_up_nobody_else(office):
 async def test_an_auth_that_never_answers_costs_the_connect_timeout(office):
     release = threading.Event()
 
-    with pytest.raises(RemoteError, match=r"auth= failed: no answer within connect_timeout of 0\.2 s"):
+    with pytest.raises(RemoteError, match=r"auth= failed: no response within connect_timeout=0\.2 s"):
         async with Toolbox(at(office, auth=lambda _: release.wait(20), connect_timeout=0.2, required=True)):
             pass
     release.set()
@@ -202,7 +202,7 @@ async def test_a_token_that_the_server_refuses_keeps_nobody_else_out(office, cap
         result = await box.call("who", context={"token": "bob"})
 
     assert [each.error.code for each in refused] == ["unknown_tool"] * 5
-    assert "wants authorization" in caplog.text
+    assert "requires authorization" in caplog.text
     assert result.text == "bob"
 
 
@@ -310,12 +310,12 @@ async def test_a_server_in_memory_has_a_session_for_each_identity():
 
 @pytest.mark.parametrize("auth", ["token", ("user", "secret"), 5])
 def test_what_cannot_say_who_asks_is_refused_and_not_shown(auth):
-    with pytest.raises(DefinitionError, match=f"auth= is a {type(auth).__name__}. Give a function") as refused:
+    with pytest.raises(DefinitionError, match=f"auth= is a {type(auth).__name__}. Pass a function") as refused:
         McpServer.http("web", "http://localhost:1/mcp", auth=auth)
 
     assert "secret" not in str(refused.value)
 
 
 def test_what_signs_http_requests_is_refused_where_there_are_none():
-    with pytest.raises(DefinitionError, match="signs HTTP requests, and there are none"):
+    with pytest.raises(DefinitionError, match="signs HTTP requests, but the server does not use HTTP"):
         McpServer.stdio("git", "git-server", auth=httpx2.BasicAuth("user", "secret"))

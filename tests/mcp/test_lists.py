@@ -57,7 +57,7 @@ async def test_a_cache_ttl_of_zero_asks_at_each_need(hint):
 
 
 def test_a_cache_ttl_below_zero_is_refused():
-    with pytest.raises(DefinitionError, match=r"cache_ttl=-1\. Give 0 or more seconds"):
+    with pytest.raises(DefinitionError, match=r"cache_ttl=-1 must be 0 or more seconds"):
         McpServer.of("low", Low().server(), cache_ttl=-1)
 
 
@@ -158,7 +158,7 @@ async def test_t4_one_bad_prompt_or_resource_is_left_out_and_the_others_are_used
             templates = [entry["uriTemplate"] for entry in box.__gateway__().templates]
 
     assert (prompts, resources, templates) == (["good"], ["note://good"], ["note://{name}"])
-    assert [caplog.text.count(f"its {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]
+    assert [caplog.text.count(f"ignoring {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]
 
 
 async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(caplog):
@@ -171,5 +171,5 @@ async def test_t4_a_hidden_character_in_an_argument_or_an_address_is_seen_too(ca
             found = [*box.prompts, *box.resources]
 
     assert found == []
-    assert "its arguments holds the hidden character U+2066" in caplog.text
-    assert "its uri holds the hidden character U+202E" in caplog.text
+    assert "its arguments contains the hidden character U+2066" in caplog.text
+    assert "its uri contains the hidden character U+202E" in caplog.text

@@ -109,12 +109,12 @@ def test_what_the_developer_says_does():
     [
         ({"_meta": {"x": "y" * 20_000}}, "its _meta is longer than 16384 bytes"),
         ({"annotations": {"title": "y" * 20_000}}, "its annotations is longer than 16384 bytes"),
-        ({"more": "y" * 70_000}, "longer than 65536 bytes"),
-        ({"annotations": {"title": "a\u202eb"}}, "its annotations holds the hidden character U+202E"),
-        ({"_meta": {"a": [{"\u200b": 1}]}}, "its _meta holds the hidden character U+200B"),
-        ({"icons": [{"src": "x\x1b"}]}, "its icons holds the hidden character U+001B"),
-        ({"more": "\U000e0041"}, "its more holds the hidden character U+E0041"),
-        ({"inputSchema": {"type": "object", "description": "\x1b[2J"}}, "schema holds the hidden character U+001B"),
+        ({"more": "y" * 70_000}, "larger than 65536 bytes"),
+        ({"annotations": {"title": "a\u202eb"}}, "its annotations contains the hidden character U+202E"),
+        ({"_meta": {"a": [{"\u200b": 1}]}}, "its _meta contains the hidden character U+200B"),
+        ({"icons": [{"src": "x\x1b"}]}, "its icons contains the hidden character U+001B"),
+        ({"more": "\U000e0041"}, "its more contains the hidden character U+E0041"),
+        ({"inputSchema": {"type": "object", "description": "\x1b[2J"}}, "schema contains the hidden character U+001B"),
     ],
 )
 def test_t4_the_rest_of_a_definition_is_looked_over_too(more, reason):

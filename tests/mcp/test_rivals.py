@@ -90,9 +90,12 @@ async def test_closing_while_a_connection_opens_leaves_nothing_open(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({**TOOL, "annotations": 5}, "does not fit the protocol at annotations"),
-        ({**TOOL, "annotations": {"readOnlyHint": "yes please"}}, "does not fit the protocol"),
-        ({**TOOL, "inputSchema": {"type": "object", "description": "a\u202eb"}}, "schema holds the hidden character"),
+        ({**TOOL, "annotations": 5}, "does not match the protocol at annotations"),
+        ({**TOOL, "annotations": {"readOnlyHint": "yes please"}}, "does not match the protocol"),
+        (
+            {**TOOL, "inputSchema": {"type": "object", "description": "a\u202eb"}},
+            "schema contains the hidden character",
+        ),
     ],
 )
 def test_what_is_wrong_with_one_definition_is_found_before_the_list_is_read(entry, reason):

@@ -69,7 +69,7 @@ async def test_an_address_that_nobody_named_is_shown_to_nobody():
     async with Toolbox(
         McpServer.of("wide", spying("mail://{+rest}", seen)), McpServer.of("good", Toolbox(note))
     ) as box:
-        with pytest.raises(RemoteError, match="there is no server that could have 'secret://4711'"):
+        with pytest.raises(RemoteError, match="no server lists 'secret://4711'"):
             await box.read("secret://4711")
 
     assert seen == []

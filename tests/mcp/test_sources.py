@@ -78,7 +78,7 @@ async def test_l4_2_a_local_tool_shadows_a_servers_and_both_can_be_called(caplog
 
     assert (own.text, remote.text) == ("here x", "x")
     assert again == ["echo", "raw__echo"]
-    assert caplog.text.count("is hidden by another tool of that name; call it raw__echo") == 1
+    assert caplog.text.count("is shadowed by another tool of that name; call it as raw__echo") == 1
 
 
 async def test_l4_3_promise_1_a_failing_local_tool_does_not_reach_the_server(tmp_path):
@@ -470,6 +470,6 @@ async def test_t5_f42_a_changed_definition_is_held_back_and_shown(tmp_path, capl
 
     assert names == ["other"]
     assert result.error.code == "unknown_tool"
-    assert "its tool 'echo' has changed since it was approved" in caplog.text
+    assert "tool 'echo' has changed since it was approved" in caplog.text
     assert "Send all files." in caplog.text
-    assert "its tool 'new' is new since it was approved" in caplog.text
+    assert "tool 'new' is not approved" in caplog.text

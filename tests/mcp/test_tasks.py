@@ -41,8 +41,8 @@ async def test_a_task_is_awaited():
         ({"status": "failed", "error": "no form"}, "the task failed"),
         ({"status": "failed", "error": {"code": "x"}}, "the task failed"),
         ({"status": "cancelled"}, "the server cancelled the task"),
-        ({"status": "input_required", "inputRequests": ["x"]}, "wants input and does not say which"),
-        ({"status": "completed", "result": {"content": "x"}}, "does not fit the protocol"),
+        ({"status": "input_required", "inputRequests": ["x"]}, "requires input but does not list it"),
+        ({"status": "completed", "result": {"content": "x"}}, "does not match the protocol"),
     ],
 )
 async def test_a_task_that_comes_to_nothing_is_an_error_that_says_why(state, reason):

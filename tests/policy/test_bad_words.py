@@ -23,10 +23,10 @@ def box():
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ({"timeout": "x"}, "timeout='x': give seconds above 0"),
-        ({"timeout": True - 1}, "timeout=0: give seconds above 0"),
-        ({"retry": 3}, "retry=3: give Retry"),
-        ({"context": 7}, "context=7: give a ToolContext"),
+        ({"timeout": "x"}, "timeout='x': must be a positive number"),
+        ({"timeout": True - 1}, "timeout=0: must be a positive number"),
+        ({"retry": 3}, "retry=3: must be Retry"),
+        ({"context": 7}, "context=7: must be a ToolContext"),
     ],
 )
 async def test_what_a_call_says_for_itself_is_checked(box, words, reason):
@@ -56,7 +56,7 @@ def test_what_is_no_function_is_refused(box):
 
 @pytest.mark.parametrize("words", [{"steps": -1}, {"seconds": "x"}, {"calls": -5}, {"per_tool": "many"}])
 def test_limits_are_numbers(words):
-    with pytest.raises(DefinitionError, match="give 0 or more, or None for no limit"):
+    with pytest.raises(DefinitionError, match="must be at least 0, or None for no limit"):
         Limits(**words)
 
 

@@ -310,10 +310,10 @@ REFUSED = {
     "untyped": (untyped, "`value: str`"),
     "no-schema": (unsupported, "Inject"),
     "no-schema-inside": (callback, "Inject"),
-    "required-with-default": (contradiction, "Drop one of the two"),
-    "default-of-another-type": (text_for_a_number, "change the default or the type"),
+    "required-with-default": (contradiction, "Remove one of the two"),
+    "default-of-another-type": (text_for_a_number, "Change the default or the type"),
     "default-none": (none_for_a_number, "| None = None"),
-    "default-out-of-bounds": (below_the_bound, "change the default or the type"),
+    "default-out-of-bounds": (below_the_bound, "Change the default or the type"),
     "star-args": (starred, "`value: list[...]`"),
 }
 

@@ -128,7 +128,7 @@ def test_a_secret_is_not_shown():
 
 
 def test_a_server_without_an_address_is_an_error():
-    with pytest.raises(DefinitionError, match="needs a name and an address"):
+    with pytest.raises(DefinitionError, match="a name and a URL"):
         RemoteMcp("crm", "crm.example")
 
 
@@ -149,7 +149,7 @@ def test_the_configuration_switches_them_on():
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_an_error():
-    with pytest.raises(ConfigError, match="is not a yes or no"):
+    with pytest.raises(ConfigError, match="is not a boolean"):
         Toolbox(config={"MCP": {"name": "a", "url": "https://a.example", "native": "perhaps"}})
 
 

@@ -70,7 +70,7 @@ async def test_approval_is_asked_of_the_clients_user():
 
     assert yes.text == "wiped a"
     assert not no.ok
-    assert "the user said no" in no.text
+    assert "the user declined" in no.text
     assert "wipe" in asked[0]
 
 

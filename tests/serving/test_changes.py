@@ -110,7 +110,7 @@ def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.Monk
         refused = server.ask_in_session("resources/subscribe", {"uri": "config://app"}, session)
         tasks = server.ask_in_session("tasks/get", {"taskId": "x"}, session)
 
-    assert "too many subscriptions" in refused.json["error"]["message"]
+    assert "Too many subscriptions" in refused.json["error"]["message"]
     assert tasks.json["error"]["code"] == -32601
 
 
@@ -272,7 +272,7 @@ async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPat
     async with asyncio.timeout(10):
         await task.work
 
-    assert task.to_dict()["error"]["message"] == "Nobody answered what the task asked."
+    assert task.to_dict()["error"]["message"] == "The task's questions were not answered in time."
 
 
 async def test_a_task_ends_as_its_call_does():

@@ -333,7 +333,7 @@ def test_approval_and_a_question_of_the_server_are_asked_once_each(behind: Runni
             params |= {"inputResponses": answers, "requestState": found["requestState"]}
 
     assert found["content"][0]["text"] == "Ada Ada"
-    assert asked == ["Let ask run? {}", "Your name?", "And another?"]
+    assert asked == ["Allow ask to run? {}", "Your name?", "And another?"]
 
 
 def test_an_application_that_answers_itself_is_asked_instead_of_the_client(behind: Running):
@@ -523,7 +523,7 @@ async def test_a_server_that_never_stops_asking_is_left(monkeypatch: pytest.Monk
 
     gateway = Toolbox(McpServer.of("behind", Server("never", on_list_tools=tools, on_call_tool=call)))
     async with gateway, Client(gateway.__mcp_server__()) as client:
-        with pytest.raises(MCPError, match="still asks after 3 rounds"):
+        with pytest.raises(MCPError, match="still requires input after 3 rounds"):
             await client.call_tool("never", {})
 
 
@@ -566,7 +566,7 @@ async def test_over_stdio_a_question_goes_through_only_while_it_is_clear_whose_i
         alone = await client.call_tool("ask", {})
         holding = asyncio.create_task(client.call_tool("hold", {}, progress_callback=begun))
         await under_way.wait()
-        with pytest.raises(MCPError, match="nobody to ask"):
+        with pytest.raises(MCPError, match="cannot be assigned to a client"):
             await client.call_tool("ask", {})
         holding.cancel()
 

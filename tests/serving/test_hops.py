@@ -25,7 +25,7 @@ async def test_a_client_of_ours_hears_the_failure_and_not_its_form():
         misfit, refused = await box.call("add", {"a": "x"}), await box.call("look", {})
 
     assert (misfit.error.code, misfit.error.retryable) == ("invalid_arguments", True)
-    assert misfit.error.message.startswith("The arguments do not fit: $.a")
+    assert misfit.error.message.startswith("Invalid arguments: $.a")
     assert (refused.error.code, refused.error.message) == ("tool_error", "No such order.")
 
 

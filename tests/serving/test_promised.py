@@ -10,7 +10,7 @@ from mcp import Client
 from serving.shelf import running
 from toolmason import Image, McpServer, Text, Toolbox, tool
 from toolmason._core.values.policy import EngineSettings
-from toolmason.mcp_server import structured
+from toolmason.mcp_server import encode
 
 
 @tool
@@ -99,7 +99,7 @@ def test_parts_among_data_are_named_without_their_bytes():
 
 
 def test_data_that_are_too_much_are_an_error_that_says_how_to_read_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(structured, "MAX_STRUCTURED_BYTES", 1000)
+    monkeypatch.setattr(encode, "MAX_STRUCTURED_BYTES", 1000)
     with running(_box()) as server:
         result = server.call("data", {"size": 5000})
 

@@ -168,7 +168,7 @@ def test_a_tool_that_raises_is_a_result_all_the_same(server: Running):
 @pytest.mark.parametrize(
     ("params", "code", "said"),
     [
-        ({"name": "none"}, -32602, "There is no prompt named 'none'."),
+        ({"name": "none"}, -32602, "Unknown prompt 'none'."),
         ({"name": "broken", "arguments": {}}, -32602, "kind"),
         ({"name": "broken", "arguments": {"kind": "abort"}}, -32603, "no more"),
         ({"name": "broken", "arguments": {"kind": "value"}}, -32603, "internal error"),
@@ -243,9 +243,9 @@ async def test_a_caller_that_cannot_be_asked_says_what_is_missing():
 @pytest.mark.parametrize(
     ("question", "answer", "said"),
     [
-        (Elicit("?", NAME), {"action": "accept", "content": {"name": 1}}, "form"),
-        (Sample("?"), None, "no answer"),
-        (Roots(), "noise", "no answer"),
+        (Elicit("?", NAME), {"action": "accept", "content": {"name": 1}}, "schema"),
+        (Sample("?"), None, "did not answer"),
+        (Roots(), "noise", "did not answer"),
     ],
     ids=["wrong form", "nothing", "noise"],
 )

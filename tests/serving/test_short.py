@@ -108,7 +108,7 @@ def test_t13_a_key_that_stands_twice_in_a_session_without_parameters_is_refused(
     answer = server.send(body, {**headers, **_session(server)})
 
     assert answer.status == 400
-    assert "twice" in answer.json["error"]["message"]
+    assert "duplicate key" in answer.json["error"]["message"]
 
 
 def test_t16_a_client_cannot_make_up_a_session(server: Running):

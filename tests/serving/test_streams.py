@@ -14,10 +14,11 @@ import pytest
 
 from serving.shelf import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
+from toolmason._wire import LineSplitter
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES
 from toolmason.mcp_server.sdk_server import make_server
 from toolmason.mcp_server.stdio import stdio_session
-from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter, SkippingLineSplitter
+from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 from toolmason.mcp_server.stdio.stdio_session import StdioSession, StopSignal
 
 HELLO = {
@@ -141,7 +142,7 @@ async def test_both_eras_call_and_list():
     [
         (b"hello", None, "not a JSON object"),
         (b'{"id": 4, "method": ', 4, "cannot be read"),
-        (b'{"jsonrpc":"2.0","id":5,"method":"ping","id":6}', 5, "twice"),
+        (b'{"jsonrpc":"2.0","id":5,"method":"ping","id":6}', 5, "duplicate key"),
         (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, "id must be"),
         (b'{"jsonrpc":"1.0","id":7,"method":"ping"}', 7, "JSON-RPC 2.0"),
         (b"x" * (MAX_LINE_BYTES + 1), None, "longer than"),
@@ -167,7 +168,7 @@ async def test_f53_an_id_under_way_is_refused_and_f52_a_cancelled_call_is_not_an
         await client.send(modern("add", 2, a=1, b=1))
         answer = await client.read()
 
-    assert "under way" in refused["error"]["message"]
+    assert "in progress" in refused["error"]["message"]
     assert answer["id"] == 2
 
 
@@ -364,7 +365,7 @@ async def test_reading_can_be_paused_before_it_began():
 
 
 def test_a_line_over_the_cap_is_told_once_and_skipped_to_its_end():
-    split = SkippingLineSplitter(4)
+    split = LineSplitter(4)
 
     found = [list(split.feed(chunk)) for chunk in (b"abc", b"def", b"ghi", b"\nok\n", b"toolong\nend\n")]
 

@@ -19,7 +19,7 @@ from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
 from toolmason.mcp_server.http import uvicorn_limits
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.session_quota import SessionQuota
+from toolmason.mcp_server.http.owner import SessionQuota
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -163,7 +163,7 @@ def test_t13_a_key_that_stands_twice_is_refused_with_the_id(server: Running, bod
 
     assert answer.status == 400
     assert answer.json["id"] == 7
-    assert "twice" in answer.json["error"]["message"]
+    assert "duplicate key" in answer.json["error"]["message"]
 
 
 @pytest.mark.parametrize("text", ['":', '"a":1', 'a\\":', " :"], ids=["mark", "key", "escaped", "space"])

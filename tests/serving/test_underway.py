@@ -11,7 +11,7 @@ import pytest
 
 from serving.shelf import ACCEPT, Answer, Running, eventually, running
 from toolmason import Toolbox, tool
-from toolmason.mcp_server.http.session_quota import SessionQuota
+from toolmason.mcp_server.http.owner import SessionQuota
 from toolmason.mcp_server.in_flight import InFlight, RequestCancelled, get_cancelled_id, get_request_id
 
 
@@ -86,7 +86,7 @@ def test_f53_an_id_of_a_session_that_is_under_way_is_refused(waiting: Any):
     room.let_go.set()
 
     assert (second.status, second.json["id"]) == (400, 1)
-    assert "under way" in second.json["error"]["message"]
+    assert "in progress" in second.json["error"]["message"]
     assert call.result(10).json["result"]["content"][0]["text"] == "waited"
 
 

@@ -1,1 +1,1 @@
-"""The command line: the entry point, targets, output."""
+"""The `toolmason` command: entry point, targets, output and subcommands."""

@@ -1,7 +1,4 @@
-"""A call that waits for approval → a decision, asked for in the terminal.
-
-Lives here: yes, no and edit. Not here: the gate itself; every answer goes through it.
-"""
+"""Ask for approval of a call in the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from toolmason.errors import ToolCallError
 
 
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
-    """Ask about a call until there is an answer; `None` where nobody can be asked."""
+    """Ask about a call until there is an answer; return None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo("This call needs approval. Run it in a terminal, or with --yes.", err=True)
         return None
@@ -33,7 +30,7 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         if answer in ("n", "no"):
             return Deny("refused in the terminal")
         if answer not in ("e", "edit"):
-            click.echo("Write y to allow it, n to refuse it, or edit to change its arguments.", err=True)
+            click.echo("Answer y to allow it, n to refuse it, or edit to change its arguments.", err=True)
             continue
         try:
             edited = _edit_arguments(arguments)
@@ -45,11 +42,11 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
 
 
 def _read_line(question: str) -> str:
-    """Ask for a line, on standard error: standard output is for the result."""
+    """Ask for a line on standard error; standard output is for the result."""
     if sys.stdout.isatty():
         answer: str = click.prompt(question, prompt_suffix=" ", err=True)
         return answer
-    # `click.prompt` would write a blank to standard output, into someone's file.
+    # `click.prompt` would write a blank to standard output, which may be redirected to a file.
     click.echo(f"{question} ", nl=False, err=True)
     line = sys.stdin.readline()
     if not line:
@@ -64,7 +61,7 @@ def _format_request(request: ApprovalRequest, arguments: dict[str, Any], preview
 
 
 def _edit_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Have the arguments changed, in an editor where one is set, else on the next line."""
+    """Let the user edit the arguments in `$EDITOR`, or on the next line if no editor is set."""
     if os.environ.get("VISUAL") or os.environ.get("EDITOR"):
         text = click.edit(json.dumps(arguments, indent=2, ensure_ascii=False), extension=".json")
         if text is None:

@@ -1,7 +1,6 @@
-"""A half-written command line → what may come next: tools, parameters, values.
+"""Complete tools, parameters and values in bash, zsh and fish.
 
-Lives here: click's protocol for bash, zsh and fish, and bash's habit of splitting words at `:` and `=`.
-Completing loads the target, as the command itself would. Not here: the commands.
+Completion loads the target, as the command itself does. Bash splits its arguments at `:` and `=`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Any, Final
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
+
+from toolmason._core.define.schema_nodes import resolve
 
 _WORD_BREAKS: Final = re.compile(r"[:=]+")
 
@@ -37,7 +38,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _BashCompletion(BashComplete):
-    """Puts words together again that bash split at `:` and `=`."""
+    """Bash completion that rejoins arguments split at `:` and `=`."""
 
     source_template = _BASH_SCRIPT
     _replaced_prefix: str = ""
@@ -49,7 +50,7 @@ class _BashCompletion(BashComplete):
         joined = list(_join_words(words))
         *args, incomplete = joined
         if len(joined) != len(words):
-            # Bash replaces only what stands after the last break.
+            # Bash replaces only the text after the last break.
             breaks = list(_WORD_BREAKS.finditer(incomplete))
             self._replaced_prefix = incomplete[: breaks[-1].end()] if breaks else ""
         return args[1:], incomplete
@@ -70,19 +71,19 @@ def _join_words(words: list[str]) -> Iterator[str]:
 
 
 def register() -> None:
-    """Take the place of click's own completion for bash."""
+    """Replace click's completion for bash."""
     add_completion_class(_BashCompletion)
 
 
 def complete_list(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Complete the words of `toolmason list`."""
+    """Complete the arguments of `toolmason list`."""
     if param.name == "target":
         return [CompletionItem(incomplete, type="file")]
     return _complete_tools(ctx.params.get("target"), incomplete)
 
 
 def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Complete the words of `toolmason call`."""
+    """Complete the arguments of `toolmason call`."""
     del param
     words = tuple(ctx.params.get("words") or ())
     if not words:
@@ -96,7 +97,7 @@ def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -
     except click.UsageError:
         return []
     found = _complete_parameters(target, name, given, incomplete)
-    # One word may also be a module, and the next the name of its tool.
+    # A single argument may also be a module, followed by the name of its tool.
     return found or (_complete_tools(words[0], incomplete) if len(words) == 1 else [])
 
 
@@ -133,11 +134,8 @@ def _complete_parameters(
 
 
 def _list_values(property_schema: Any, schema: dict[str, Any]) -> Iterator[str]:
-    """Yield the values that a parameter may have, where there are few."""
-    if not isinstance(property_schema, dict):
-        return
-    if "$ref" in property_schema:
-        property_schema = schema.get("$defs", {}).get(str(property_schema["$ref"]).removeprefix("#/$defs/"), {})
+    """Yield the values of a parameter if its schema enumerates them."""
+    property_schema = resolve(property_schema, schema)
     if property_schema.get("type") == "boolean":
         yield from ("true", "false")
     yield from (
@@ -152,7 +150,7 @@ def _list_values(property_schema: Any, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _load_quietly(target: str | None) -> Any:
-    """Load a target without a word: a shell reads our output, and a broken target completes nothing."""
+    """Load a target without output, which the shell would read; return None if loading fails."""
     from toolmason.cli.targets import load_toolbox  # noqa: PLC0415 - as above
 
     discarded = io.StringIO()

@@ -1,7 +1,4 @@
-"""The entry point: which subcommands there are, and what an exit code means.
-
-Lives here: lazy loading, so that `--help` costs a Python start and little more. Not here: any subcommand.
-"""
+"""Entry point of the command line: load subcommands lazily and map errors to exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 try:
     import click
 except ImportError as missing:
-    raise SystemExit("The command line needs its packages: pip install 'toolmason[cli]'") from missing
+    raise SystemExit("The command line needs extra packages: pip install 'toolmason[cli]'") from missing
 
 from toolmason.errors import Abort, StaleManifest, ToolCallError, ToolmasonError
 
@@ -24,31 +21,31 @@ COMMANDS = {
     "call": "Call one tool.",
     "check": "Find mistakes in tools before they run.",
     "diff": "Compare two lists of tools.",
-    "chat": "Talk to a model that calls the tools of a target.",
+    "chat": "Chat with a model that calls the tools of a target.",
     "list": "List the tools of a target, or show one of them.",
-    "mcp": "Look at MCP servers and use their tools.",
-    "lock": "Write down the definitions that are approved.",
+    "mcp": "Inspect MCP servers and use their tools.",
+    "lock": "Write the approved definitions to a lock file.",
     "new": "Write a starter project.",
-    "run": "Have a model do one thing with the tools of a target.",
-    "runs": "Look at runs that were kept, and go on with them.",
+    "run": "Run one prompt with the tools of a target.",
+    "runs": "Show the runs of a journal, and resume them.",
     "serve": "Serve the tools of a target over MCP.",
 }
-"""Subcommand → its line in the help; the module of the same name holds `command`."""
+"""Subcommands and their help lines; the module of the same name defines `command`."""
 
 OK, TOOL_ERROR, USAGE, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 DRIFT = 1
-"""What is checked is not as it should be: a manifest or lock that is out of date, a change that breaks."""
+"""Exit code for an outdated manifest or lock, or a breaking change."""
 
 COMPLETE_VARIABLE = "_TOOLMASON_COMPLETE"
-"""The variable through which a shell asks for completions."""
+"""Environment variable through which a shell requests completions."""
 
 
 class _OutputClosed(Exception):
-    """Nobody reads our output any more. Not an `OSError`: click would end the process with a failure."""
+    """The reader of standard output has gone. Not an `OSError`, because click would exit with a failure."""
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a subcommand when it is asked for."""
+    """A group that imports a subcommand on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -68,7 +65,7 @@ class _LazyGroup(click.Group):
             raise _OutputClosed from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The usual way would import every subcommand for its help line.
+        # The default implementation imports every subcommand for its help line.
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
@@ -79,15 +76,15 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """Write a tool once, as a typed Python function; use it anywhere.
 
-    TARGET is `module:name`, `path/file.py:name`, either without a name, or a manifest. Without a TARGET, the tools of
-    installed plugins are meant.
+    TARGET is `module:name`, `path/file.py:name`, either without a name, or a manifest. If you omit TARGET, Toolmason
+    uses the tools of installed plugins.
     """
 
 
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Return a warning of ours as a line for people; another with its place."""
+    """Return a `StaleManifest` warning as one line, and any other warning with its location."""
     del line
     if issubclass(category, StaleManifest):
         return f"Warning: {message}\n"
@@ -99,7 +96,7 @@ def main() -> None:
     warnings.formatwarning = _format_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A letter that the terminal's encoding does not have must not end the command.
+            # Characters missing from the terminal's encoding must not end the command.
             stream.reconfigure(errors="backslashreplace")
     if COMPLETE_VARIABLE in os.environ:
         import_module("toolmason.cli.complete").register()
@@ -107,7 +104,7 @@ def main() -> None:
         code = _run()
         sys.stdout.flush()
     except (BrokenPipeError, _OutputClosed):
-        # Whoever read our output has enough of it, as `| head -1` has. What Python still holds goes nowhere.
+        # The reader has closed the pipe, as `| head -1` does. Discard the buffered output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
     except KeyboardInterrupt:
@@ -127,7 +124,7 @@ def _run() -> int:
         click.echo(f"Error: {error}", err=True)
         return TOOL_ERROR if isinstance(error, ToolCallError | Abort) else USAGE
     except ImportError as missing:
-        # An extra that is not installed says how to install it; anything else is a mistake of ours.
+        # A missing extra names its install command; any other ImportError is a bug in Toolmason.
         if "pip install" not in str(missing):
             raise
         click.echo(f"Error: {missing}", err=True)

@@ -1,8 +1,4 @@
-"""Text, tables and results → a terminal, or a pipe.
-
-Lives here: how things look where someone looks: colour, width, and no escape sequence that a tool slipped in.
-Not here: what is printed (the subcommands).
-"""
+"""Print text, tables and results to a terminal or a pipe; escape sequences of tools are neutralized."""
 
 from __future__ import annotations
 
@@ -28,28 +24,28 @@ _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def make_console(*, err: bool = False) -> Console:
-    """Return a console for standard output or standard error; it takes every text as it is."""
+    """Return a console for standard output or standard error that interprets no markup."""
     from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
 
-    # Rich would still print bold and dim under NO_COLOR; without a colour system it prints text.
+    # Under NO_COLOR rich still prints bold and dim; without a color system it prints plain text.
     plain = bool(os.environ.get("NO_COLOR"))
     return Console(stderr=err, markup=False, emoji=False, highlight=False, color_system=None if plain else "auto")
 
 
 def is_terminal() -> bool:
-    """Tell whether standard output is a terminal."""
+    """Return True if standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def escape_controls(text: str) -> str:
-    """Return a text that cannot steer a terminal: escape and control characters are shown, not obeyed."""
+    """Return text with control characters escaped, so that it cannot control the terminal."""
     return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def print_text(text: str) -> None:
-    """Print a result: as it is into a pipe, harmless and with JSON in colour on a terminal."""
+    """Print a result: unchanged into a pipe; escaped, with colored JSON, on a terminal."""
     if not is_terminal():
-        # Not `click.echo`: it would drop escape sequences, and a pipe gets what the tool gave.
+        # `click.echo` strips escape sequences, but a pipe must receive the unchanged result.
         sys.stdout.write(f"{text}\n")
         return
     escaped = escape_controls(text)
@@ -67,7 +63,7 @@ def print_json(value: Any) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print what went wrong on standard error."""
+    """Print an error message to standard error."""
     click.echo(f"Error: {escape_controls(text) if sys.stderr.isatty() else text}", err=True)
 
 
@@ -81,7 +77,7 @@ def _is_json(text: str) -> bool:
 
 @contextmanager
 def progress_bar() -> Generator[OnProgress | None]:
-    """Give a callback that draws progress on standard error, from the first report on; none where nobody looks."""
+    """Yield a callback that draws progress on standard error, or None if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -93,7 +89,7 @@ def progress_bar() -> Generator[OnProgress | None]:
 
 
 class _ProgressBar:
-    """A bar that appears with the first report."""
+    """A progress bar that appears with the first report."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
@@ -108,13 +104,13 @@ class _ProgressBar:
         self._progress.update(self._task, completed=_to_finite(report.done) or 0.0, total=total, description=text)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
 
 
 def _to_finite(number: float | None) -> float | None:
-    """Return a number that a bar can be drawn of; a tool may report anything."""
+    """Return a finite number, or None; a tool may report anything."""
     try:
         converted = float(number)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - see above
     except (TypeError, ValueError, OverflowError):
@@ -130,7 +126,7 @@ def _make_progress() -> Progress:
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows; on a terminal under their headings, in columns."""
+    """Print rows; on a terminal as a table with headings."""
     if not is_terminal():
         for row in rows:
             click.echo("  ".join(cell for cell in row if cell))
@@ -147,7 +143,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def pluralize(count: int, what: str) -> str:
-    """Return a number of things in words: `1 tool`, `2 tools`."""
+    """Return a count with its noun: `1 tool`, `2 tools`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -1,7 +1,4 @@
-"""A target on the command line → a toolbox, and words on the command line → arguments.
-
-Lives here: what every subcommand shares. Not here: printing.
-"""
+"""Load the toolbox of a target and parse call arguments from the command line."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from pydantic_core import from_json
 from toolmason._core.catalog.discovery import add_current_folder_to_path, load_target
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
+from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec
@@ -34,7 +32,7 @@ _CONFIG_SUFFIXES: Final = frozenset({".json", ".toml", ".properties"})
 
 
 class CallWords(NamedTuple):
-    """The words of a call, told apart."""
+    """Target, tool name and arguments of `toolmason call`."""
 
     target: str | None
     name: str
@@ -42,9 +40,10 @@ class CallWords(NamedTuple):
 
 
 def split_words(words: tuple[str, ...]) -> CallWords:
-    """Tell target, name and arguments apart: an argument has an equal sign, or is `-`.
+    """Split the arguments of `toolmason call` into target, name and tool arguments.
 
-    One word before the arguments is the name of an installed tool; of two, the first is the target.
+    Tool arguments contain `=` or are `-`. One item before them is the name of an installed tool; of two, the first
+    is the target.
     """
     leading = tuple(takewhile(lambda word: "=" not in word and word != "-", words))
     if not leading or (len(leading) == 1 and is_target(leading[0])):
@@ -55,12 +54,12 @@ def split_words(words: tuple[str, ...]) -> CallWords:
 
 
 def is_target(word: str) -> bool:
-    """Tell whether a word can only be a target: tools have no colons and no slashes in their names."""
+    """Return True if an argument can only be a target: tool names contain no colons and no slashes."""
     return ":" in word or "/" in word or word.endswith(".py")
 
 
 def load_toolbox(target: str | None) -> Toolbox:
-    """Load a target, or the tools that are installed; exits with "not found" where there is none."""
+    """Load a target, or the installed tools if it is None; exit with "not found" if the target does not exist."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     config = Config.find()
@@ -86,21 +85,21 @@ def load_toolbox(target: str | None) -> Toolbox:
 
 
 def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:
-    """Return the toolbox of a module; exits where there are several."""
+    """Return the only toolbox of a module, or None; exit if the module has several."""
     boxes: dict[int, tuple[str, Toolbox]] = {}
     for name, box in vars(module).items():
         if isinstance(box, Toolbox):
             boxes.setdefault(id(box), (name, box))
     if len(boxes) > 1:
-        # Their tools alone would run without what each toolbox says of approval, limits and failures.
+        # Their bare tools would run without the approval rules, limits and error handling of a toolbox.
         choices = ", ".join(f"{target}:{name}" for name, _ in boxes.values())
-        fail(f"There are {len(boxes)} toolboxes in {target}. Name one of them: {choices}.", NOT_FOUND)
-    # An empty toolbox is one, though it is false.
+        fail(f"{target} has {len(boxes)} toolboxes. Name one of them: {choices}.", NOT_FOUND)
+    # Compare with None: an empty toolbox is falsy.
     return next((box for _, box in boxes.values()), None)
 
 
 def connect_servers(box: Toolbox) -> Toolbox:
-    """Connect the servers of a toolbox, if it has any, until the command is over."""
+    """Connect the servers of a toolbox, if any, until the command ends."""
     if box.servers:
         click.get_current_context().call_on_close(box.close_sync)
         box.list_sync()
@@ -108,7 +107,7 @@ def connect_servers(box: Toolbox) -> Toolbox:
 
 
 def load_servers(target: str) -> list[McpServer]:
-    """Return the servers that a target names: a configuration, or a toolbox, module or server in code."""
+    """Return the servers of a target: a configuration file, or a toolbox, module or server in code."""
     if is_server_config(target) or Path(target).suffix in _CONFIG_SUFFIXES:
         return McpServer.from_config(target)
     try:
@@ -124,7 +123,7 @@ def load_servers(target: str) -> list[McpServer]:
 
 
 def is_server_config(target: str) -> bool:
-    """Tell whether a target is a file that names MCP servers, as editors write them."""
+    """Return True if a target is a JSON file with MCP servers, in the format of editors."""
     if not target.endswith(".json"):
         return False
     try:
@@ -135,14 +134,14 @@ def is_server_config(target: str) -> bool:
 
 
 def get_tool(box: Toolbox, name: str) -> Tool:
-    """Return a tool by name; exits with "not found" where there is none."""
+    """Return a tool by name; exit with "not found" if it does not exist."""
     if name not in box:
         fail(str(UnknownTool(name, [tool.name for tool in box])), NOT_FOUND)
     return box[name]
 
 
 def is_manifest(target: str) -> bool:
-    """Tell whether a target is a manifest: its file, its folder, or the name of a package that has one."""
+    """Return True if a target is a manifest: its file, its folder, or the name of a package that has one."""
     add_current_folder_to_path()
     if target.endswith(".json") or (Path(target) / MANIFEST_FILE).is_file():
         return True
@@ -151,7 +150,7 @@ def is_manifest(target: str) -> bool:
 
 def _load_manifest(target: str) -> LoadedManifest:
     loaded = find_manifest(target)
-    # Whoever names a file means the package that it is in, as with `path/file.py`.
+    # As with `path/file.py`, a file path means the package that contains it.
     root = Path(loaded.location.folder).parents[loaded.manifest.package.count(".")]
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
@@ -159,7 +158,7 @@ def _load_manifest(target: str) -> LoadedManifest:
 
 
 def is_importable(name: str, folder: Path | None) -> bool:
-    """Tell whether there is a package or module of this name, also in a folder that Python does not look into yet."""
+    """Return True if a package or module exists, also searching a folder that is not on `sys.path`."""
     with prepend_to_sys_path(folder):
         try:
             return find_module_spec(name) is not None
@@ -168,13 +167,13 @@ def is_importable(name: str, folder: Path | None) -> bool:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what is wrong on standard error, and exit."""
+    """Print an error message to standard error and exit."""
     click.echo(f"Error: {message}", err=True)
     raise click.exceptions.Exit(code)
 
 
 def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments from `key=value`, `key:=json`, `-` for standard input, and whole JSON objects."""
+    """Return arguments from `key=value`, `key:=json`, `-` for standard input, and JSON objects."""
     arguments: dict[str, Any] = {}
     for document in documents:
         arguments.update(_parse_object(document))
@@ -199,19 +198,19 @@ def parse_arguments(words: Iterable[str], documents: Iterable[str], schema: Mapp
 
 
 def _check_parameter(key: str, schema: Mapping[str, Any]) -> None:
-    """Refuse a parameter that the tool does not have: a person has misspelt it, where a model would be forgiven."""
+    """Reject unknown parameters: a person has misspelled them, whereas extra keys of a model may be ignored."""
     properties = schema.get("properties", {})
     if key in properties or schema.get("additionalProperties") is not False:
         return
     from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
 
     close = get_close_matches(key[:128], properties, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"It takes: {', '.join(properties) or 'nothing'}."
+    hint = f"Did you mean {close[0]!r}?" if close else f"Parameters: {', '.join(properties) or 'none'}."
     raise click.UsageError(f"The tool has no parameter {key!r}. {hint}")
 
 
 def _convert_argument(key: str, value: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-    """Return a value as its parameter wants it; each further one for a list is added to it."""
+    """Return a value converted to its parameter's type; repeated values of a list parameter are appended."""
     property_schema = schema.get("properties", {}).get(key, {})
     types = get_json_types(property_schema, schema)
     if "array" not in types or "string" in types or value.lstrip().startswith("["):
@@ -223,28 +222,13 @@ def _convert_argument(key: str, value: str, schema: Mapping[str, Any], arguments
 
 
 def convert_text(text: str, types: set[str]) -> Any:
-    """Return a word as the schema wants it: a text stays one, anything else is read as JSON where it can be."""
+    """Return text as the schema expects it: unchanged for strings, otherwise parsed as JSON if possible."""
     if not types or "string" in types:
         return text
     try:
         return from_json(text)
     except ValueError:
         return text
-
-
-def get_json_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """Return the JSON types that a parameter takes."""
-    if not isinstance(schema, dict):
-        return set()
-    if "$ref" in schema:
-        return get_json_types(root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/")), root)
-    branches = schema.get("anyOf") or schema.get("oneOf") or ()
-    declared_type = schema.get("type", ())
-    return (
-        {declared_type}
-        if isinstance(declared_type, str)
-        else set(declared_type).union(*(get_json_types(branch, root) for branch in branches))
-    )
 
 
 def _parse_json(text: str, word: str) -> Any:

@@ -1,8 +1,4 @@
-"""A server as a toolbox sees it: connected when needed, listed when stale, called, looked after, closed.
-
-Lives here: what is tried again and what must not be, who is asking.
-Not here: connections (`pool`), lists (`offer`), or the names of several servers (`_core.remotes`).
-"""
+"""Connect a toolbox to one server: sessions, lists, calls and retries."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Connection(ServerListsMixin):
-    """One server of one toolbox: its connections, by identity, and what it is known to offer."""
+    """One server of one toolbox: its sessions by identity, and its cached lists."""
 
     def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers) -> None:
         self.server, self.handlers = server, handlers
@@ -53,48 +49,48 @@ class Connection(ServerListsMixin):
         self._watchers: list[Watcher] = []
         self._subscribed_uris: frozenset[str] = frozenset()
 
-    # --- what a toolbox asks -----------------------------------------------------------------------
+    # --- toolbox interface -------------------------------------------------------------------------
 
     @property
     @override
     def lists(self) -> ServerLists:
-        """What it is known to offer, and until when that is fresh."""
+        """Cached lists, and when they expire."""
         return self.list_cache.lists
 
     def watch(self, callback: Watcher) -> None:
-        """Have `changed` called whenever the lists, or a resource that is subscribed to, change."""
+        """Call `callback` when the lists or a subscribed resource change."""
         self._watchers.append(callback)
 
     async def prepare(self, *, revalidate: bool = False) -> None:
-        """Connect, and fetch the lists where they are missing or stale."""
+        """Connect, and fetch the lists if they are missing or stale. With `revalidate`, also if their TTL is 0."""
         await self.list_cache.get_lists(revalidate=revalidate)
 
     async def refresh(self) -> None:
-        """Fetch the lists in any case."""
+        """Fetch the lists even if they are fresh."""
         await self.list_cache.fetch()
 
     def clear_cache(self) -> None:
-        """Forget the lists."""
+        """Clear the cached lists."""
         for cache in self._get_caches():
             cache.clear()
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remote:
-        """Return this server with the lists of whoever the context speaks of."""
+        """Return a view of this server with the lists of the context's identity."""
         return IdentityView(self, lambda: self._get_list_cache(context), context)
 
     async def health(self) -> Health:
-        """Make a round trip."""
+        """Check the server with a round trip."""
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self.server.connect_timeout):
-                # As a call would: a session that the server has forgotten is no illness, the next one is opened.
+                # Retry like a call: an expired session is not a failure, since the next call opens a new one.
                 await self._run("health", self._ping, retry_safe=True)
                 latency = time.perf_counter() - started
                 self.list_cache.retry_now()
                 if not self.list_cache.healthy:
-                    # One that answers and cannot say what it offers is of no use to anybody.
+                    # A server that responds but cannot list its tools is not healthy.
                     await self.list_cache.fetch(retry_in_background=False)
-        except Exception as error:  # noqa: BLE001 - a health check reports, whatever it is
+        except Exception as error:  # noqa: BLE001 - a health check reports any error
             self.pool.record_health(ok=False)
             needs_auth = isinstance(error, RemoteError) and error.phase == "authorize"
             return Health(
@@ -127,17 +123,17 @@ class Connection(ServerListsMixin):
         return await self._run("complete", request, retry_safe=True, context=context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
-        """Hear of changes of these resources, and of no others."""
+        """Subscribe to exactly these resources."""
         if uris != self._subscribed_uris:
             self._subscribed_uris = uris
             await self._run("subscribe", lambda _, link: link.subscribe(uris), retry_safe=True)
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
-        """Take another host; connections that are open keep the old one."""
+        """Replace the handlers. Open sessions keep the old ones."""
         self.handlers = handlers
 
     async def aclose(self) -> None:
-        """Close every connection and forget the lists."""
+        """Close all sessions and clear the lists."""
         caches = self._get_caches()
         for cache in caches:
             cache.close()
@@ -151,7 +147,7 @@ class Connection(ServerListsMixin):
         """Run a tool on the server.
 
         Raises:
-            RemoteError: the server cannot be had, or refused the call.
+            RemoteError: the server cannot be reached, or rejected the call.
         """
         meta = select_context(context, self.server.send_context)
         request = ToolRequest(
@@ -163,7 +159,7 @@ class Connection(ServerListsMixin):
     def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:
         if CLIENT_KEY not in context:
             return None
-        # A toolbox that answers, and is not served, answers for all.
+        # A toolbox with its own handlers that is not served answers for all callers.
         return as_upstream_caller(context[CLIENT_KEY]) if self.handlers.forwards or not self.handlers.handled else None
 
     async def _run(
@@ -175,7 +171,7 @@ class Connection(ServerListsMixin):
         context: ToolContext[Any] | None = None,
         tool: str = "",
     ) -> _T:
-        """Do something with a connection of whoever asks; of the toolbox itself, where nobody is named."""
+        """Run `work` on a session of the context's identity, or of the toolbox if no context is given."""
         headers: Mapping[str, str] = {}
         if self._has_identities:
             headers = await make_auth_headers(self.server, self.handlers.context if context is None else context)
@@ -190,7 +186,7 @@ class Connection(ServerListsMixin):
         retry_safe: bool,
         tool: str = "",
     ) -> _T:
-        """Do something with a connection; once more with a new one where that cannot do harm."""
+        """Run `work` on a session. Retry once on a new session if that is safe."""
         key = make_identity_key(headers)
         for attempt in (1, 2):
             session = await self.pool.get_session(key, headers)
@@ -208,17 +204,17 @@ class Connection(ServerListsMixin):
                 stderr, is_unusable = session.last_stderr_line, not session.usable
                 if is_unusable:
                     self.pool.evict(key, session)
-                # A session that the server has forgotten was never asked; a request that was not seen did nothing.
+                # Safe to retry: an expired session rejected the request, and an undelivered request had no effect.
                 can_retry = expired or retry_safe or (loss is not None and not loss.delivered)
                 if attempt == 1 and can_retry:
                     continue
                 reason = "the session has expired" if loss is None else loss.reason
                 raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=retry_safe) from error
-        raise AssertionError  # pragma: no cover - both rounds return or raise
+        raise AssertionError  # pragma: no cover - both attempts return or raise
 
     async def _make_error(self, phase: str, error: Exception, tool: str) -> RemoteError:
         if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-            self._expire()  # it may offer something else by now
+            self._expire()  # its lists may have changed
         return RemoteError(self.name, phase, format_reason(error), tool=tool)
 
     # --- connections and lists ---------------------------------------------------------------------
@@ -245,9 +241,9 @@ class Connection(ServerListsMixin):
             cache.lists.expires_at = 0.0
 
     async def _get_list_cache(self, context: ToolContext[Any] | None) -> ListCache:
-        """Return the lists of whoever a context speaks of; those of the toolbox, where it is the same identity.
+        """Return the lists of the context's identity, or the toolbox's own if the identity is the same.
 
-        What one identity was shown is shown to no other: a server may offer something else to each.
+        Lists are never shared between identities: a server may offer different tools to each.
         """
         if context is None or context is self.handlers.context or not self._has_identities:
             return self.list_cache
@@ -260,7 +256,7 @@ class Connection(ServerListsMixin):
             cache = self._identity_caches.pop(key, None) or ListCache(
                 self.server, lambda: self._fetch_as(headers), _ignore_change
             )
-            self._identity_caches[key] = cache  # the last one used is the last one to go
+            self._identity_caches[key] = cache  # most recently used last
             while len(self._identity_caches) > MAX_IDENTITIES:
                 evicted.append(self._identity_caches.pop(next(iter(self._identity_caches))))
         for old_cache in evicted:
@@ -281,8 +277,8 @@ class Connection(ServerListsMixin):
                     client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt
                 )
         except TimeoutError:
-            # Not asked again at once: it would cost the same time once more.
-            reason = f"no answer within timeout of {seconds:g} s"
+            # Not retried immediately: that would take as long again.
+            reason = f"no response within timeout={seconds:g} s"
             raise RemoteError(self.name, "list", reason, stderr=session.last_stderr_line, retryable=True) from None
 
     async def _fetch_prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
@@ -295,4 +291,4 @@ class Connection(ServerListsMixin):
 
 
 def _ignore_change() -> None:
-    """Tell nobody: what changed is seen by one identity, which looks at it with each need."""
+    """Do nothing: an identity view compares its lists each time it is used."""

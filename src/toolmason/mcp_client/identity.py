@@ -1,7 +1,4 @@
-"""Who is asking → the headers that say so, and what tells one identity from another.
-
-Lives here: the answer of `auth=`, as headers. Not here: how a token is got (`auth`).
-"""
+"""Turn the result of `auth=` into headers, and headers into a key per identity."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from toolmason.mcp_client.server_options import ServerSpec
 
 
 def has_identities(server: ServerSpec) -> bool:
-    """Tell whether a server may know its callers apart: whether `auth=` is a function of the context."""
+    """Return True if the server distinguishes callers, that is, if `auth=` is a function of the context."""
     auth = server.auth
     return callable(auth) and not hasattr(auth, "auth_flow") and not hasattr(auth, "async_auth_flow")
 
 
 async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Mapping[str, str]:
-    """Return who is asking, as headers.
+    """Return the headers for the context's identity.
 
     Raises:
-        RemoteError: `auth=` failed, or returned what is neither a token nor headers.
+        RemoteError: `auth=` failed, or returned neither a token nor headers.
     """
     auth = server.auth
     if not has_identities(server):
@@ -34,12 +31,12 @@ async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Ma
     deadline = asyncio.timeout(server.connect_timeout)
     try:
         async with deadline:
-            # A function that is not async may read a file or ask a service, and nobody else is to wait for it.
+            # A sync function may read a file or call a service, which must not block the event loop.
             credentials = auth(context) if _is_async(auth) else await asyncio.to_thread(auth, context)
             credentials = await credentials if inspect.isawaitable(credentials) else credentials
     except Exception as error:
         timed_out = isinstance(error, TimeoutError) and deadline.expired()
-        timeout_reason = f"no answer within connect_timeout of {server.connect_timeout:g} s"
+        timeout_reason = f"no response within connect_timeout={server.connect_timeout:g} s"
         reason = f"auth= failed: {timeout_reason if timed_out else type(error).__name__}"
         raise RemoteError(server.name, "authorize", reason) from error
     if credentials is None:
@@ -57,7 +54,7 @@ def _is_async(auth: Any) -> bool:
 
 
 def make_identity_key(headers: Mapping[str, str]) -> str:
-    """Return what tells one identity from another, without keeping its secret."""
+    """Return a key that identifies the headers without storing their secrets."""
     if not headers:
         return ""
     text = "\n".join(f"{name.lower()}:{value}" for name, value in sorted(headers.items()))

@@ -1,8 +1,4 @@
-"""Tokens for servers that want them: kept in a file, and had with a client's own credentials.
-
-Lives here: what goes with the SDK's OAuth providers, which do the protocol. No browser is opened by anything here.
-Not here: tokens of each call's own (`auth=` with a function), or sending them (`http`).
-"""
+"""Store OAuth tokens in a file, and log in with client credentials."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from toolmason.errors import ConfigError
 
 
 class FileTokens:
-    """Keeps the tokens of one server in a file that only its owner can read. A token storage of the SDK."""
+    """SDK token storage that keeps the tokens of one server in a file only its owner can read."""
 
     def __init__(self, path: str | Path, server: str) -> None:
         self.path, self.server = Path(path), server
@@ -34,25 +30,25 @@ class FileTokens:
         return f"FileTokens({str(self.path)!r}, {self.server!r})"
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, where there are any."""
+        """Return the stored tokens, or None."""
         stored = self._read_server().get("tokens")
         return None if stored is None else OAuthToken.model_validate(stored)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens."""
+        """Store the tokens."""
         await asyncio.to_thread(self._write_key, "tokens", tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return how we are registered, where we are."""
+        """Return the stored client registration, or None."""
         stored = self._read_server().get("client")
         return None if stored is None else OAuthClientInformationFull.model_validate(stored)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep how we are registered."""
+        """Store the client registration."""
         await asyncio.to_thread(self._write_key, "client", client_info.model_dump(mode="json", exclude_none=True))
 
     def forget(self) -> None:
-        """Forget the tokens of the server."""
+        """Delete the tokens of the server."""
         self._write_key("tokens", None)
 
     def _read_file(self) -> dict[str, Any]:
@@ -61,8 +57,8 @@ class FileTokens:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            reason = f"{type(error).__name__}. Delete the file, and log in again."
-            raise ConfigError(f"The tokens in {str(self.path)!r} cannot be read: {reason}") from None
+            reason = f"{type(error).__name__}. Delete the file and log in again."
+            raise ConfigError(f"Cannot read the tokens in {str(self.path)!r}: {reason}") from None
         return data if isinstance(data, dict) else {}
 
     def _read_server(self) -> dict[str, Any]:
@@ -71,7 +67,7 @@ class FileTokens:
 
     def _write_key(self, key: str, value: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The servers of a file share it, and so do processes: what another one has just written must be read first.
+        # Servers and processes share the file, so read its latest version before writing.
         with _WRITE_LOCK, _lock_file(self.path.with_name(f"{self.path.name}.lock")):
             data = self._read_file()
             entry = data.get(self.server)
@@ -79,7 +75,7 @@ class FileTokens:
             self._replace_file(data)
 
     def _replace_file(self, data: dict[str, Any]) -> None:
-        # Written beside and moved over, so that a reader never sees half of it; made for its owner alone.
+        # Write a temporary file and rename it: readers never see a partial file, and mkstemp sets mode 0600.
         descriptor, temp_path = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -92,29 +88,29 @@ class FileTokens:
 
 
 _WRITE_LOCK: Final = threading.Lock()
-"""One writer of this process at a time; between processes a file is locked."""
+"""Serializes writers in this process; a file lock serializes processes."""
 
 
 @contextlib.contextmanager
 def _lock_file(path: Path) -> Generator[None]:
-    """Keep other processes out for as long as the block lasts, by a lock on a file that stays."""
+    """Hold an exclusive lock against other processes during the block. The lock file is not deleted."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415 - there is none elsewhere
+            import msvcrt  # noqa: PLC0415 - Windows only
 
             msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
         else:
-            import fcntl  # noqa: PLC0415 - there is none on Windows
+            import fcntl  # noqa: PLC0415 - not on Windows
 
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)  # which gives the lock back
+        os.close(descriptor)  # releases the lock
 
 
 class _MemoryTokens:
-    """Tokens for as long as the process lives."""
+    """Token storage for the lifetime of the process."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
@@ -136,7 +132,7 @@ class _MemoryTokens:
 class _FixedIssuerProvider(ClientCredentialsOAuthProvider):
     @property
     def issuer(self) -> str | None:
-        """Where the developer says that tokens are had; a server need not be asked about it."""
+        """Authorization server set by the developer, so that the MCP server need not be asked."""
         return self._issuer
 
 
@@ -149,8 +145,9 @@ def client_credentials(
     scope: str | None = None,
     store: FileTokens | None = None,
 ) -> httpx2.Auth:
-    """Return an `auth=` for a service that logs in by itself: no user, no browser.
+    """Return an `auth=` for a service that logs in without a user or a browser.
 
-    `issuer` is the authorization server that knows the client; the secret goes to no other, whatever a server says.
+    `issuer` is the authorization server that registered the client. The secret is sent only there, whatever the MCP
+    server says.
     """
     return _FixedIssuerProvider(url, store or _MemoryTokens(), client_id, client_secret, scope=scope, issuer=issuer)

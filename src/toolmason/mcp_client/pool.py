@@ -1,8 +1,4 @@
-"""The connections to one server, by identity → a usable one: the one that is there, or a new one.
-
-Lives here: who opens and who waits, the pause after failures in a row, which one goes, since when the server is so.
-Not here: one connection (`link`), or what is tried again (`connection`).
-"""
+"""Keep one session per identity to a server, and open new ones as needed."""
 
 from __future__ import annotations
 
@@ -20,16 +16,16 @@ from toolmason.mcp_client.session import UpstreamSession
 _T = TypeVar("_T")
 
 FAILURES_BEFORE_BACKOFF: Final = 3
-"""After this many failures in a row we wait before the next try."""
+"""Number of consecutive failures after which the pool waits before the next attempt."""
 MAX_IDENTITIES: Final = 64
-"""How many identities have a connection of their own at once; beyond it, the one least used goes."""
+"""Maximum number of identities with an open session; beyond it, the least recently used idle one is closed."""
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.2, 30.0
 MAX_WAIT_ROUNDS: Final = 3
-"""How often we wait anew for work that was called off before it was done."""
+"""Number of times a caller waits for an operation that is cancelled before it finishes."""
 
 
 class SessionPool:
-    """The connections to one server; `begin` makes a new one for some headers, `begun` is done with each first."""
+    """Sessions to one server, by identity. `on_open` runs on each new session before callers get it."""
 
     def __init__(
         self,
@@ -40,7 +36,7 @@ class SessionPool:
         self.name, self._make_session, self._on_open = name, make_session, on_open
         self.sessions: dict[str, UpstreamSession] = {}
         self.since = time.time()
-        """When the server became as it is."""
+        """Time at which the health of the server last changed."""
         self._is_healthy: bool | None = None
         self._opening: dict[str, concurrent.futures.Future[UpstreamSession]] = {}
         self._lock = threading.Lock()
@@ -49,20 +45,20 @@ class SessionPool:
         self._last_error: RemoteError | None = None
         self._close_count = 0
         self._transitioning: set[UpstreamSession] = set()
-        """Those that are being opened or closed."""
+        """Sessions that are being opened or closed."""
 
     async def get_session(self, key: str, headers: Mapping[str, str]) -> UpstreamSession:
-        """Return a usable connection; who comes while one is opened waits for that.
+        """Return a usable session. Concurrent callers share the one being opened.
 
         Raises:
-            RemoteError: there is none to be had.
+            RemoteError: no session can be opened.
         """
         for _ in range(MAX_WAIT_ROUNDS):
             with self._lock:
                 session = self.sessions.get(key)
                 if session is not None and session.usable:
                     if len(self.sessions) > 1:
-                        self.sessions[key] = self.sessions.pop(key)  # the last one used is the last one to go
+                        self.sessions[key] = self.sessions.pop(key)  # most recently used last
                     return session
                 opening = self._opening.get(key)
                 is_first = opening is None
@@ -81,7 +77,7 @@ class SessionPool:
         remaining = self._retry_at - time.monotonic()
         if remaining > 0 and self._last_error is not None:
             error = self._last_error
-            reason = f"{error.reason}; it is tried again in {remaining:.1f} s"
+            reason = f"{error.reason}; next attempt in {remaining:.1f} s"
             raise RemoteError(self.name, error.phase, reason, stderr=error.stderr, retryable=True)
 
     async def _open(
@@ -100,12 +96,12 @@ class SessionPool:
             await session.open()
             await self._on_open(session)
             if close_count != self._close_count:
-                raise ConnectionAbortedError  # noqa: TRY301 - as below
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+                raise ConnectionAbortedError  # noqa: TRY301 - handled by the except below
+        except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
             self._close_session(session)
             if close_count != self._close_count:
                 self._finish_opening(
-                    key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed meanwhile")
+                    key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed while connecting")
                 )
                 return
             remote_error = (
@@ -145,14 +141,14 @@ class SessionPool:
             opening.set_exception(error)
 
     def _find_evictable(self) -> list[str]:
-        """Return whose connections go: tokens change, and each would keep its connection for ever."""
+        """Return the keys of idle sessions to close: tokens rotate, and sessions of old ones would stay open."""
         with self._lock:
             idle = [key for key, session in self.sessions.items() if not session.active_requests]
             return idle[: max(0, len(self.sessions) - MAX_IDENTITIES)]
 
     def _record_failure(self, error: RemoteError) -> None:
         if error.phase == "authorize":
-            return  # it is there, and others it may know
+            return  # the server is up, and may accept other identities
         self._last_error = error
         self._failures += 1
         self.record_health(ok=False)
@@ -161,12 +157,12 @@ class SessionPool:
             self._retry_at = time.monotonic() + delay
 
     def record_health(self, *, ok: bool) -> None:
-        """Take note of how the server is."""
+        """Record whether the server is healthy."""
         if ok is not self._is_healthy:
             self._is_healthy, self.since = ok, time.time()
 
     def evict(self, key: str, session: UpstreamSession | None = None) -> None:
-        """Let go of the connection of an identity; only of this one, where one is given."""
+        """Close the session of an identity. If `session` is given, close it only if it is the current one."""
         with self._lock:
             known = self.sessions.get(key)
             if known is None or (session is not None and known is not session):
@@ -175,7 +171,7 @@ class SessionPool:
         self._close_session(known)
 
     def _close_session(self, session: UpstreamSession) -> None:
-        """Close a connection beside what goes on: a server may take seconds to end, and nobody has to wait for that."""
+        """Close a session in the background: a server may take seconds to exit."""
         with self._lock:
             self._transitioning.add(session)
 
@@ -189,7 +185,7 @@ class SessionPool:
         start_task(close_and_discard())
 
     async def aclose(self) -> None:
-        """Close every connection; the next need opens one again."""
+        """Close all sessions. The next request opens a new one."""
         with self._lock:
             sessions, self.sessions = [*self.sessions.values(), *self._transitioning], {}
             self._close_count += 1
@@ -198,19 +194,19 @@ class SessionPool:
 
 
 def start_task(work: Any) -> asyncio.Task[Any]:
-    """Do work in a task of its own: whoever asked first may go away, and the others still wait for it."""
+    """Run work in its own task, so that it survives the cancellation of the caller that started it."""
     task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_consume_exception)
     return task
 
 
 def make_cancelled_error(server: str, phase: str) -> RemoteError:
-    """Return the error for work that was called off again and again."""
-    return RemoteError(server, phase, "the work was called off before it was done", retryable=True)
+    """Return the error for an operation that was cancelled repeatedly."""
+    return RemoteError(server, phase, "the operation was cancelled before it finished", retryable=True)
 
 
 async def wait_for_result(future: concurrent.futures.Future[_T]) -> _T | None:
-    """Wait for what another task does, on whatever loop; `None` where it was called off, and we were not."""
+    """Wait for a future from any loop. Return None if the future was cancelled but this task was not."""
     wrapped = asyncio.wrap_future(future)
     wrapped.add_done_callback(_consume_exception)
     await asyncio.wait((wrapped,))
@@ -218,6 +214,6 @@ async def wait_for_result(future: concurrent.futures.Future[_T]) -> _T | None:
 
 
 def _consume_exception(future: asyncio.Future[Any]) -> None:
-    """Look at an error that nobody else may be left to look at."""
+    """Retrieve the exception, so that asyncio does not log it as never retrieved."""
     if not future.cancelled():
         future.exception()

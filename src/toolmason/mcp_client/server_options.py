@@ -1,8 +1,4 @@
-"""Where a server is and how it is treated, as data.
-
-Lives here: the value and its rules. Nothing is opened, and the SDK is not loaded.
-Not here: how a developer makes one (`source`), or connecting (`connection`).
-"""
+"""Define and validate the options of an MCP server, without loading the SDK."""
 
 from __future__ import annotations
 
@@ -17,13 +13,13 @@ from toolmason._core.define.context import ToolContext
 from toolmason.errors import DefinitionError
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
-"""Called with the context of each call; returns a bearer token, or headers, or nothing."""
+"""Function of a call's context that returns a bearer token, headers, or None."""
 
-NAME_RULE = "letters, digits, `_`, `-` or `.`, at most 64"
+NAME_RULE = "at most 64 letters, digits, `_`, `-` or `.`"
 
 
 class ServerOptions(TypedDict, total=False):
-    """What every kind of server takes."""
+    """Options that every kind of server accepts."""
 
     required: bool
     connect_timeout: float
@@ -44,7 +40,7 @@ class ServerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerSpec:
-    """An MCP server: where it is, and how it is treated."""
+    """Address and options of an MCP server."""
 
     name: str
     kind: Literal["stdio", "http", "memory"]
@@ -54,58 +50,59 @@ class ServerSpec:
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     auth: Any = field(default=None, repr=False)
-    """A function of the context (see `Auth`), or an `httpx2.Auth`, such as the SDK's OAuth provider."""
+    """A function of the context (see `AuthCallback`), or an `httpx2.Auth` such as the SDK's OAuth provider."""
     target: Any = field(default=None, repr=False)
-    """A toolbox or a server object, in memory."""
+    """Toolbox or server object, for a server in memory."""
     required: bool = False
-    """Whether a toolbox cannot start without it."""
+    """True if the toolbox cannot start without this server."""
     connect_timeout: float = 10.0
     timeout: float | None = 60.0
-    """Seconds for one call, where the tool or the call does not say otherwise."""
+    """Seconds for one call, unless the tool or the call sets its own timeout."""
     task_wait: float | None = None
-    """Seconds to wait for a task before the call is pending; `None` waits as long as the call may take."""
+    """Seconds to wait for a task before the call is reported as pending; `None` waits until the call's timeout."""
     cache_ttl: float = 600.0
-    """Seconds for which a list is fresh, where the server does not say otherwise; 0 asks at each need."""
+    """Seconds for which a list is fresh, unless the server sets a TTL; 0 fetches it on every use."""
     serve_stale: bool = False
-    """Whether the last good list stays when a new one cannot be had."""
+    """True to keep the last good list if a new one cannot be fetched."""
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     prefix: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     send_context: tuple[str, ...] = ()
-    """Keys of the context that go to the server, in `_meta`; nothing else of it does."""
+    """Context keys to send to the server in `_meta`; other context values are never sent."""
     pin: Literal["lock"] | None = None
-    """`"lock"`: only definitions that the lock file holds can be used."""
+    """`"lock"`: use only definitions that are in the lock file."""
     lock: str | Path | None = None
-    """The lock file; `toolmason.lock` where none is given."""
+    """Path of the lock file; `toolmason.lock` by default."""
     era: Literal["auto", "legacy"] = "auto"
-    """`"legacy"`: shake hands as before 2026, for a server that asks back in the midst of a call."""
+    """`"legacy"`: use the handshake from before 2026, for a server that sends requests during a call."""
     description: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - said in NAME_RULE
-            raise DefinitionError(f"A server cannot be named {self.name!r}. Use {NAME_RULE}.")
+        if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - see NAME_RULE
+            raise DefinitionError(f"Invalid server name {self.name!r}. Use {NAME_RULE}.")
         for option in ("connect_timeout", "timeout"):
             seconds = getattr(self, option)
             if seconds is not None and not seconds > 0:
-                raise DefinitionError(f"Server {self.name!r}: {option}={seconds!r}. Give seconds above 0.")
+                raise DefinitionError(f"Server {self.name!r}: {option}={seconds!r} must be positive.")
         if not self.cache_ttl >= 0:
-            raise DefinitionError(f"Server {self.name!r}: cache_ttl={self.cache_ttl!r}. Give 0 or more seconds.")
+            raise DefinitionError(f"Server {self.name!r}: cache_ttl={self.cache_ttl!r} must be 0 or more seconds.")
         if self.task_wait is not None and not self.task_wait >= 0:
             raise DefinitionError(
-                f"Server {self.name!r}: task_wait={self.task_wait!r}. Give 0 or more seconds, or None."
+                f"Server {self.name!r}: task_wait={self.task_wait!r} must be 0 or more seconds, or None."
             )
         if self.auth is not None and not callable(self.auth) and not hasattr(self.auth, "auth_flow"):
-            # Its type alone: it may be a secret.
+            # Show only the type: the value may be a secret.
             raise DefinitionError(
-                f"Server {self.name!r}: auth= is a {type(self.auth).__name__}. Give a function of the context that "
+                f"Server {self.name!r}: auth= is a {type(self.auth).__name__}. Pass a function of the context that "
                 'returns a token, or headers={"Authorization": …}.'
             )
         if self.kind != "http" and hasattr(self.auth, "auth_flow"):
             raise DefinitionError(
-                f"Server {self.name!r}: auth= signs HTTP requests, and there are none. Give a function of the context."
+                f"Server {self.name!r}: auth= signs HTTP requests, but the server does not use HTTP. "
+                "Pass a function of the context."
             )
         if self.era not in ("auto", "legacy"):
-            raise DefinitionError(f'Server {self.name!r}: era={self.era!r}. Give "auto" or "legacy".')
+            raise DefinitionError(f'Server {self.name!r}: era={self.era!r} must be "auto" or "legacy".')
         if self.pin not in (None, "lock"):
-            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r}. Give "lock" or leave it out.')
+            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')

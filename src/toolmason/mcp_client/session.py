@@ -1,8 +1,4 @@
-"""One live connection to a server, in a task of its own.
-
-Lives here: entering and leaving the SDK's client in one task, so that opening, using and closing may come from any
-task, any thread and in any order. Not here: when to connect again (`connection`).
-"""
+"""Run one SDK client in its own task, so that any task or thread can open, use and close it."""
 
 from __future__ import annotations
 
@@ -33,15 +29,15 @@ from toolmason.mcp_client.transport.stdio import ServerProcess, open_stdio_strea
 
 _T = TypeVar("_T")
 OnChange = Callable[..., None]
-"""Is told what has changed: the method of the notification, and the address where it is one resource."""
+"""Called with the method of the notification, and with the URI if a single resource changed."""
 _SSE_FALLBACK_STATUSES = frozenset({404, 405})
 CLOSE_TIMEOUT = 5.0
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.2, 30.0
-"""Seconds between two tries to hear of changes."""
+"""Seconds to wait before listening for changes again."""
 
 
 class UpstreamSession:
-    """A connection that is open, or was."""
+    """A session with a server: opening, open or closed."""
 
     def __init__(
         self, server: ServerSpec, handlers: ServerRequestHandlers, headers: Mapping[str, str], on_change: OnChange
@@ -53,9 +49,9 @@ class UpstreamSession:
         self.client: Any = None
         self.loop = asyncio.get_running_loop()
         self.forwarded = ForwardedRequests(handlers.handled)
-        self.reason = "it is closed"
+        self.reason = "the session is closed"
         self.active_requests = 0
-        """How many requests are under way."""
+        """Number of requests in progress."""
         self._ready: asyncio.Future[None] = self.loop.create_future()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -64,7 +60,7 @@ class UpstreamSession:
 
     @property
     def usable(self) -> bool:
-        """Whether a request can be sent now."""
+        """True if a request can be sent now."""
         if self.client is None or self.loop.is_closed() or self._stop.is_set():
             return False
         if self.server_process is not None:
@@ -73,31 +69,32 @@ class UpstreamSession:
 
     @property
     def last_stderr_line(self) -> str:
-        """The last line that a server process wrote to its standard error."""
+        """Last line that the server process wrote to stderr."""
         return "" if self.server_process is None else self.server_process.last_stderr_line
 
     async def open(self) -> None:
-        """Connect. Where it fails, `close` cleans up, which may take longer than whoever waits for this has.
+        """Connect. If it fails, call `close` to clean up, which may take longer than the timeout.
 
         Raises:
-            RemoteError: it cannot be done in time; says why.
+            RemoteError: the connection failed or timed out.
         """
         seconds = self.server.connect_timeout
-        # A context of its own: what the first caller has set must not be seen by all who follow.
+        # A fresh context: context variables of the first caller must not leak to later callers.
         self._task = self.loop.create_task(
             self._run_connection(), name=f"toolmason-mcp-{self.server.name}", context=Context()
         )
-        # Not a shield: what happens to a connection that nobody waits for any more is nobody's news.
+        # Not a shield, which would log the error of a connection after its caller is gone.
         await asyncio.wait((self._ready,), timeout=seconds)
         if not self._ready.done():
-            reason = f"no answer within connect_timeout of {seconds:g} s"
+            reason = f"no response within connect_timeout={seconds:g} s"
             raise RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
         self._ready.result()
 
     async def _run_connection(self) -> None:
         try:
             async with self._connect() as client:
-                # A result is checked once, by us, within bounds (`checks`): the SDK would do it again, and without any.
+                # Results are validated once, within bounds, by `output_checks`; the SDK would validate again without
+                # bounds.
                 client.session.validate_tool_result = _skip_validation
                 self.client = client
                 if not self._ready.done():
@@ -109,13 +106,13 @@ class UpstreamSession:
                     listening.cancel()
                     if self._subscription_task is not None:
                         self._subscription_task.cancel()
-        except BaseException as error:  # noqa: BLE001 - whatever ends a connection, its users are told in our words
+        except BaseException as error:  # noqa: BLE001 - any error that ends the connection is reported as a RemoteError
             self.reason = format_reason(error)
             if not self._ready.done():
                 cause = find_root_cause(error)
                 remote_error = cause if isinstance(cause, RemoteError) else self._make_connect_error(cause)
                 self._ready.set_exception(remote_error)
-                # Nobody may be left to look at it.
+                # Mark the exception as retrieved: the caller may be gone.
                 self._ready.exception()
         finally:
             self.client = None
@@ -130,7 +127,7 @@ class UpstreamSession:
         )
         if status in (401, 403) or isinstance(error, OAuthFlowError):
             detail = "" if not isinstance(error, OAuthFlowError) else f": {reason}"
-            reason = f"the server wants authorization (HTTP {status or 401}){detail}"
+            reason = f"the server requires authorization (HTTP {status or 401}){detail}"
             return RemoteError(self.server.name, "authorize", reason)
         if status is not None and f"{status}" not in reason:
             reason = f"{reason} (HTTP {status})"
@@ -190,7 +187,7 @@ class UpstreamSession:
             self.on_change(method, str(message.params.uri))
 
     async def _listen(self, client: Any) -> None:
-        """Hear of changed lists from servers of the stateless era, which tell only who asks."""
+        """Listen for changed lists. Stateless-era servers notify only clients that listen."""
         capabilities = client.server_capabilities
         subscriptions = {
             f"{kind}_list_changed": True
@@ -208,17 +205,17 @@ class UpstreamSession:
                         self.on_change(type(change).__name__)
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_DELAY)
-            # Whatever changed while nobody listened was not told.
-            self.on_change("nobody listened")
+            # Changes may have been missed while the stream was down.
+            self.on_change("listener restarted")
 
-    # --- using it ----------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------
 
     async def run(self, work: Callable[[Any, UpstreamSession], Awaitable[_T]]) -> _T:
-        """Do something with the client, from whatever loop.
+        """Run `work` with the client, from any loop.
 
         Raises:
-            Lost: the connection is no more.
-            Exception: whatever the SDK raises.
+            ConnectionLost: the session is closed.
+            Exception: any error of the SDK.
         """
         if asyncio.get_running_loop() is self.loop:
             return await self._run(work)
@@ -241,7 +238,7 @@ class UpstreamSession:
             self.active_requests -= 1
 
     async def subscribe(self, uris: frozenset[str]) -> None:
-        """Hear of changes of these resources, and of no others."""
+        """Subscribe to exactly these resources."""
         client, previous = self.client, self._subscribed_uris
         if client is None:
             return
@@ -271,18 +268,18 @@ class UpstreamSession:
                 with suppress(Exception):
                     async with client.listen(resource_subscriptions=sorted(uris)) as changes:
                         _mark_started(started)
-                        async for _ in changes:  # `_heard` hears of each as well
+                        async for _ in changes:  # `_on_message` handles the change
                             delay = FIRST_RETRY_DELAY
                 _mark_started(started)
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, MAX_RETRY_DELAY)
                 for uri in uris:
-                    self.on_change("nobody listened", uri)
+                    self.on_change("listener restarted", uri)
         finally:
             _mark_started(started)
 
     async def close(self) -> None:
-        """Close it, from whatever loop; does not take long, and never raises."""
+        """Close the session, from any loop. Takes a bounded time and never raises."""
         if self.loop.is_closed():
             return
         if asyncio.get_running_loop() is not self.loop:
@@ -292,7 +289,7 @@ class UpstreamSession:
             return
         task = self._task
         if self.client is None and not self._stop.is_set():
-            # It is not there yet, so it does not look whether it shall stop.
+            # While connecting, the task does not wait for the stop event, so cancel it.
             self.abandon()
         self._stop.set()
         if task is None or task is asyncio.current_task():
@@ -305,20 +302,20 @@ class UpstreamSession:
             await self.server_process.wait_until_exited()
 
     def abandon(self) -> None:
-        """Break off what opens or holds it, on its own loop; it cleans up by itself."""
+        """Cancel the connection task on its own loop; it cleans up on its own."""
         self._stop.set()
         if self._task is not None:
             self._task.cancel()
 
 
 async def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work on another loop; a cancel here is one there."""
+    """Run work on another loop, and forward cancellation to it."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 @cache
 def _get_ssl_context() -> ssl.SSLContext:
-    """Return the certificates that we trust; reading them takes 30 ms and some megabytes, so once."""
+    """Return the default TLS context. Cached: loading the certificates takes 30 ms and several megabytes."""
     return ssl.create_default_context()
 
 
@@ -332,12 +329,12 @@ async def _skip_validation(name: str, result: Any) -> None:
 
 
 def _mark_started(started: asyncio.Future[None]) -> None:
-    """Let whoever waits for a beginning go on; there need not have been one."""
+    """Release the task that waits for a subscription, whether or not it started."""
     if not started.done():
         started.set_result(None)
 
 
 def _get_server_object(target: Any) -> Any:
-    """Return the server object for something in memory."""
+    """Return the SDK server object of an in-memory target."""
     make_server = getattr(target, "__mcp_server__", None)
     return target if make_server is None else make_server()

@@ -1,8 +1,4 @@
-"""`McpServer`: what a developer writes to have the tools of a server.
-
-Lives here: the constructors. Nothing is opened, and the SDK is loaded when a toolbox takes the server.
-Not here: the rules of the value (`servers`).
-"""
+"""Construct MCP servers as sources of tools."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, Ser
 
 @dataclass(frozen=True, slots=True, eq=False)
 class McpServer(ServerSpec):
-    """An MCP server as a source of tools. Make one with `stdio`, `http`, `of` or `from_config`."""
+    """An MCP server as a source of tools. Create one with `stdio`, `http`, `of` or `from_config`."""
 
     @classmethod
     def stdio(
@@ -40,14 +36,14 @@ class McpServer(ServerSpec):
         auth: AuthCallback | None = None,
         **options: Unpack[ServerOptions],
     ) -> McpServer:
-        """Return a server that runs as a process and speaks over its standard input and output.
+        """Return a server that runs as a subprocess and communicates over stdin and stdout.
 
-        The process gets a short list of our environment variables (`PATH`, `HOME` …) and what `env` adds. No shell is
-        involved: `command` and `args` are what is run. With `auth=`, each identity has a process of its own; the
-        process is told nothing of it.
+        The process inherits a short list of environment variables (`PATH`, `HOME` …) plus those in `env`. `command`
+        and `args` run without a shell. With `auth=`, each identity gets its own process; the credentials are not
+        passed to it.
         """
         if isinstance(args, str):
-            raise DefinitionError(f"Server {name!r}: args={args!r} is one text. Give a list of arguments.")
+            raise DefinitionError(f"Server {name!r}: args={args!r} is a string. Pass a list of arguments.")
         normalized = _normalize_options(options)
         return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **normalized)
 
@@ -61,21 +57,21 @@ class McpServer(ServerSpec):
         auth: Any = None,
         **options: Unpack[ServerOptions],
     ) -> McpServer:
-        """Return a server that is reached over HTTP; the older SSE transport is tried where it answers 404 or 405."""
+        """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise DefinitionError(f"Server {name!r}: {url!r} is not an http or https address.")
+            raise DefinitionError(f"Server {name!r}: {url!r} is not an http or https URL.")
         if parts.username or parts.password:
-            raise DefinitionError(f"Server {name!r}: the address holds a password. Give it with headers= or auth=.")
+            raise DefinitionError(f"Server {name!r}: the URL contains credentials. Pass them with headers= or auth=.")
         return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_normalize_options(options))
 
     @classmethod
     def of(
         cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]
     ) -> McpServer:
-        """Return a server in memory: a toolbox, or a server object of the SDK. For tests and composition.
+        """Return an in-memory server: a toolbox or an SDK server object. For tests and composition.
 
-        With `auth=`, each identity has a session of its own; the server is told nothing of it.
+        With `auth=`, each identity gets its own session; the credentials are not passed to the server.
         """
         return cls(name, "memory", target=target, auth=auth, **_normalize_options(options))
 
@@ -83,13 +79,14 @@ class McpServer(ServerSpec):
     def from_config(
         cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **overrides: Unpack[ServerOptions]
     ) -> list[McpServer]:
-        """Return every server that a configuration names: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
+        """Return all servers in a configuration: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
-        A mapping is what one of these files holds. Options given here hold for all of them. A server with `native=true`
-        is the provider's to call, and left out.
+        A mapping has the contents of one of these files. Options passed here apply to every server. Servers with
+        `native=true` are called by the provider, and left out.
 
         Raises:
-            ConfigError: the file cannot be read, or an entry is not right; names the file, the key and the fix.
+            ConfigError: the file cannot be read or an entry is invalid; the message names the file, the key and the
+                fix.
         """
         options = {**_normalize_options(overrides), **({} if auth is None else {"auth": auth})}
         own_settings = [settings for settings in _read_settings(config) if not settings.native]
@@ -101,7 +98,7 @@ class McpServer(ServerSpec):
             importlib.import_module("mcp")
         except ImportError as missing:
             raise ImportError("MCP servers need the SDK: pip install 'toolmason[mcp]'") from missing
-        from toolmason.mcp_client.connection import Connection  # noqa: PLC0415 - half a second, for programs with servers
+        from toolmason.mcp_client.connection import Connection  # noqa: PLC0415 - takes half a second to import
 
         return Connection(self, handlers)
 
@@ -110,7 +107,7 @@ def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[
     if isinstance(config, Config):
         return config.servers
     if isinstance(config, str | Path):
-        # The variables that a file names come from the environment; servers that the environment names do not.
+        # A file may reference environment variables, but servers defined in the environment are not added.
         path = Path(config)
         if path.suffix == ".json":
             return read_mcp_json(path, os.environ)
@@ -125,13 +122,13 @@ def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[
         return Config(other_keys, environ={}).servers + parse_mcp_servers(tables, "the mapping", os.environ)
     servers = Config(config, environ={}).servers
     if not servers and any(isinstance(entry, Mapping) and "command" in entry for entry in config.values()):
-        return parse_mcp_servers(config, "the mapping", os.environ)  # which says how it is written
+        return parse_mcp_servers(config, "the mapping", os.environ)  # raises an error that shows the expected form
     return servers
 
 
 def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of servers, as an `mcp.json` has them."""
-    # The first name means nothing else, so that whatever stands there is looked at.
+    """Return the server tables of a mapping in the form of an `mcp.json`."""
+    # The first key has no other meaning, so its value is checked whatever its type.
     return {
         name: data[name]
         for name in TABLE_KEYS
@@ -158,7 +155,7 @@ def _normalize_options(options: Mapping[str, Any]) -> dict[str, Any]:
     normalized = dict(options)
     if unknown := normalized.keys() - ServerOptions.__annotations__.keys():
         allowed = ", ".join(sorted(ServerOptions.__annotations__))
-        raise DefinitionError(f"A server takes no {min(unknown)!r}. There are: {allowed}.")
+        raise DefinitionError(f"McpServer got an unknown option {min(unknown)!r}. Options: {allowed}.")
     for name in ("include", "exclude", "send_context"):
         if name in normalized:
             value = normalized[name]

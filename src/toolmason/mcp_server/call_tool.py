@@ -1,8 +1,4 @@
-"""One `tools/call` → its result: the engine of the core, and what the wire adds to it.
-
-Lives here: the order of a served call: questions of earlier rounds, the call, approval by the client's user, tasks.
-Both ways into a server, the SDK's and the short one, come here. Not here: lists (`lists`), transports.
-"""
+"""Run a `tools/call` request: earlier answers, the call, approval by the client's user, tasks."""
 
 from __future__ import annotations
 
@@ -32,51 +28,51 @@ from toolmason.mcp_server.encode import (
     is_json_serializable,
     make_error_result,
     passthrough,
+    with_structured_content,
 )
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
 from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_binding
-from toolmason.mcp_server.structured import with_structured_content
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask, TaskStore, TooManyTasks
 
 _log = logging.getLogger("toolmason.mcp_server")
 
 APPROVAL_KEY: Final = "approval"
-"""The name of the question for approval."""
+"""Key of the approval question."""
 _TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What came in with a request, beside its parameters."""
+    """Data of a request besides its parameters."""
 
     client: ClientProxy
     modern: bool = True
     principal: Mapping[str, Any] = field(default_factory=dict)
-    """Context values that authentication gave."""
+    """Context values from authentication."""
     owner: str = ""
-    """For whom the request is made: the owner of what comes of it."""
+    """Owner of the tasks and results that the request creates; empty if anonymous."""
     session_id: str = ""
-    """The session it came in; empty where there is none."""
+    """Session of the request; empty if there is none."""
     progress_token: Any = None
-    """The progress token, where the client wants to hear of progress."""
+    """Progress token, or None if the client does not want progress."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallHandler:
-    """Answers the calls of one served toolbox."""
+    """Handler of the calls to one served toolbox."""
 
     box: Toolbox
     lists: ToolboxLists
     state_signer: StateSigner = field(default_factory=StateSigner)
     tasks: TaskStore = field(default_factory=TaskStore)
     redact: bool = False
-    """Whether failures lose their words, where a tool does not say otherwise."""
+    """True to redact error messages, unless the tool sets its own `on_error`."""
 
     async def call(self, params: Mapping[str, Any], info: RequestInfo) -> dict[str, Any]:
-        """Return the result of a call, as the wire has it.
+        """Return the result of a call as MCP data.
 
         Raises:
-            MCPError: the request is wrong as a request: no such tool, a state that is not ours.
+            MCPError: the request itself is invalid: unknown tool, invalid state.
         """
         name, arguments = params["name"], params.get("arguments") or {}
         traits = self.lists.get_traits(name)
@@ -93,7 +89,7 @@ class CallHandler:
         finally:
             await info.client.flush()
 
-    # --- rounds ------------------------------------------------------------------------------------
+    # --- input rounds ------------------------------------------------------------------------------
 
     def _restore_answers(self, params: Mapping[str, Any], info: RequestInfo, binding: str) -> None:
         answers, state = params.get("inputResponses"), params.get("requestState")
@@ -102,25 +98,25 @@ class CallHandler:
             try:
                 restored = self.state_signer.verify(state, binding)
             except InvalidState as bad:
-                raise MCPError(INVALID_PARAMS, f"The requestState is not valid: {bad}.") from None
+                raise MCPError(INVALID_PARAMS, f"Invalid requestState: {bad}.") from None
             client.answers.update(restored["answers"])
             client.upstream_state, client.has_signed_state = restored["kept"], True
             answers = {key: value for key, value in (answers or {}).items() if key in restored["asked"]}
         elif isinstance(answers, Mapping):
-            # Without a state nothing ties a yes to these arguments.
+            # Without a state, nothing binds an approval to these arguments.
             answers = {key: value for key, value in answers.items() if key != APPROVAL_KEY}
         client.answers.update({key: value for key, value in (answers or {}).items() if isinstance(value, Mapping)})
 
     def make_input_required(
         self, client: ClientProxy, method: str, name: str, arguments: Any, owner: str
     ) -> dict[str, Any]:
-        """Return the answer that asks for input, for a request that is not a call."""
+        """Return the result that asks for input, for a request other than a tool call."""
         return self._make_input_required(client, make_binding(method, name, arguments, owner))
 
     def restore_answers(
         self, params: Mapping[str, Any], info: RequestInfo, method: str, name: str, arguments: Any
     ) -> None:
-        """Take over what was answered in earlier rounds of a request that is not a call."""
+        """Restore the answers of earlier rounds, for a request other than a tool call."""
         self._restore_answers(params, info, make_binding(method, name, arguments, info.owner))
 
     def _make_input_required(self, client: ClientProxy, binding: str) -> dict[str, Any]:
@@ -150,19 +146,19 @@ class CallHandler:
         finally:
             reset_result_owner(scope)
         if client.pending_questions and client.send_questions is None:
-            raise NeedsInput("the call waits for input")
+            raise NeedsInput("the call is waiting for input")
         encoded = self.encode_checked(result, traits)
         reply = client.upstream_reply
-        # What a tool of ours asked of a server on its way is not its own result.
+        # An upstream request made by a local tool is not the result of that tool.
         if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
         return passthrough(encoded, reply[2], result)
 
     def encode_checked(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
-        """Return a result as the wire has it, and as JSON can say it.
+        """Return a result as MCP data that can be encoded as JSON.
 
         Raises:
-            MCPError: there is no such tool.
+            MCPError: the tool is unknown.
         """
         encoded = self.encode(result, traits)
         return (
@@ -172,29 +168,29 @@ class CallHandler:
         )
 
     def make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
-        """Return the result of a call that was told to raise: nobody catches it here, and its words are not shown.
+        """Return the redacted result of a call that raised: no caller here could catch the error.
 
         Raises:
-            MCPError: the tool ended more than itself.
+            MCPError: the tool aborted the run.
         """
         if isinstance(raised, ToolCallError):
             return make_error_result(make_error_fields(raised, "redact")["text"])
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
 
     def make_unwritable_result(self, name: str) -> dict[str, Any]:
-        """Return the result of a call whose value JSON cannot say."""
-        _log.warning("%s returned something that JSON cannot say", name)
-        return make_error_result(f"{name} returned something that JSON cannot say. Trying again will not help.")
+        """Return the result of a call whose value cannot be encoded as JSON."""
+        _log.warning("%s returned a value that cannot be encoded as JSON", name)
+        return make_error_result(f"{name} returned a value that cannot be encoded as JSON. Retrying will not help.")
 
     def encode(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
-        """Return a result as the wire has it.
+        """Return a result as MCP data.
 
         Raises:
-            MCPError: there is no such tool.
+            MCPError: the tool is unknown, or the upstream server rejected the request.
         """
         if result.error is not None:
             if isinstance(upstream_error := result.error.__cause__, MCPError) and is_from_server(upstream_error):
-                # A server behind us has refused the request as a request.
+                # The upstream server rejected the request itself.
                 raise MCPError(upstream_error.code, upstream_error.message, upstream_error.data)
             if isinstance(result.error, UnknownTool) and result.attempts == 0 and result.error.name not in self.box:
                 raise MCPError(INVALID_PARAMS, str(result.error))
@@ -210,22 +206,22 @@ class CallHandler:
     async def _ask_approval(
         self, result: ToolResult, info: RequestInfo, context: Mapping[str, Any], progress: OnProgress | None
     ) -> ToolResult:
-        """Ask the client's user where the client can; a call that nobody can decide about stays refused."""
+        """Ask the client's user for approval, if the client supports it. Otherwise the call stays refused."""
         request: Any = getattr(result.error, "request", None)
         if not isinstance(request, ApprovalRequest) or not info.client.supports("elicitation"):
             return result
         answer = await info.client.elicit(_format_question(request), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
         agreed = bool(answer) and answer.content.get("approve") is True
-        # One answer, one call: the next one asks again.
+        # An approval is valid for one call: the next one asks again.
         approval_answer = info.client.answers.pop(APPROVAL_KEY, None)
         if not agreed:
-            denied = ApprovalDenied(request.tool, "the user said no")
+            denied = ApprovalDenied(request.tool, "the user declined")
             return ToolResult(result.call_id, result.name, attempts=0, error=denied)
         decision = self.box.decide(request, Allow())
         try:
             return await self.box.resume(decision, context=dict(context), on_progress=progress)
         except (NeedsInput, ContinuesAsTask):
-            # The same call goes on in another round, with the same leave.
+            # The same call continues in another round, with the same approval.
             info.client.answers[APPROVAL_KEY] = approval_answer
             raise
 
@@ -235,7 +231,7 @@ class CallHandler:
         extensions = info.client.capabilities.get("extensions")
         supports_tasks = info.modern and isinstance(extensions, Mapping) and EXTENSION_ID in extensions
         if traits.task == "required" and not supports_tasks:
-            message = f"This tool runs as a task, and the client does not offer {EXTENSION_ID!r}."
+            message = f"This tool runs as a task, but the client does not offer {EXTENSION_ID!r}."
             data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION_ID: {}}}}
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
         return supports_tasks and (traits.task != "after_input" or bool(params.get("inputResponses")))
@@ -264,8 +260,8 @@ class CallHandler:
             result = await self._run(name, arguments, traits, info)
         except MCPError as error:
             task.set_status("failed", error={"code": error.code, "message": error.message})
-        except Exception as error:  # noqa: BLE001 - whoever polls must learn of the end
-            _log.error("%s failed as a task: %s", name, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the polling client must learn that the task ended
+            _log.error("%s failed while running as a task: %s", name, type(error).__name__)
             task.set_status("failed", error={"code": INTERNAL_ERROR, "message": "The task failed."})
         else:
             task.set_status("completed", result={"resultType": "complete", **result})
@@ -273,7 +269,7 @@ class CallHandler:
 
 _APPROVAL_SCHEMA: Final = {
     "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Approve", "description": "Let this call run."}},
+    "properties": {"approve": {"type": "boolean", "title": "Approve", "description": "Allow this call to run."}},
     "required": ["approve"],
 }
 
@@ -284,7 +280,7 @@ def _dump_state(client: ClientProxy) -> dict[str, Any]:
 
 def _format_question(request: ApprovalRequest) -> str:
     effects = f" ({', '.join(request.effects)})" if request.effects else ""
-    question = f"Let {request.tool}{effects} run? {format_arguments(request.arguments)}"
+    question = f"Allow {request.tool}{effects} to run? {format_arguments(request.arguments)}"
     return f"{question}\n{escape_hidden(request.preview)}" if request.preview else question
 
 
@@ -300,5 +296,5 @@ def _make_progress_callback(client: ClientProxy, progress_token: Any) -> OnProgr
 
 
 def get_trace_context(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return the trace context that a request carries."""
+    """Return the trace context of a request."""
     return {key: meta[key] for key in _TRACE_KEYS if isinstance(meta.get(key), str)}

@@ -1,7 +1,7 @@
-"""What a tool asks its caller → a question on the wire, and the answer.
+"""Ask the client during a served call: the `ctx.client` of a tool.
 
-Lives here: the `ctx.client` of a served call, in its three ways: by a request of ours (sessions), by ending the call
-and starting it again with the answer (the stateless era), by parking it (tasks). Not here: who sends what (`calls`).
+A question is sent as a request (sessions), ends the call until it is repeated with the answer (stateless era), or
+suspends the call (tasks).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _log = logging.getLogger("toolmason.mcp_server")
 
 Answers = Mapping[str, Mapping[str, Any]]
 SendQuestions = Callable[[dict[str, dict[str, Any]]], Awaitable[Answers]]
-"""Sends questions of the wire, by name, and waits for the answers."""
+"""Function that sends questions by key, and waits for the answers."""
 Notification = tuple[str, Mapping[str, Any]]
-"""What a client is told on the way: the method of a notification, and its parameters."""
+"""Method and parameters of a notification to the client."""
 
 MAX_QUEUED_NOTIFICATIONS: Final = 1000
-"""How many notifications wait for a slow client; the oldest go first."""
+"""Maximum number of notifications queued for a slow client; the oldest are dropped first."""
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CAPABILITY_BY_QUESTION: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
 _CAPABILITY_BY_METHOD: Final = {
@@ -36,20 +36,20 @@ _CAPABILITY_BY_METHOD: Final = {
 
 
 class NeedsInput(Abort):
-    """The call cannot go on without answers; it starts again when they are there."""
+    """The call needs answers to continue; it is repeated once they are available."""
 
 
 class ContinuesAsTask(Abort):
-    """The call goes on as a task of a server behind us."""
+    """The call continues as a task of an upstream server."""
 
 
 class MissingCapability(Abort):
-    """The client has not said that it can answer such a question."""
+    """The client did not declare the capability that a question requires."""
 
     def __init__(self, capability: str) -> None:
         self.capability = capability
         super().__init__(
-            f"The tool needs {capability!r} and the client does not offer it. Use a client that does, or another tool."
+            f"The tool requires {capability!r}, which the client does not offer. Use another client or another tool."
         )
 
 
@@ -59,45 +59,45 @@ class ClientProxy:
 
     capabilities: Mapping[str, Any]
     answers: dict[str, Any] = field(default_factory=dict)
-    """What was answered in earlier rounds, as the wire has it."""
+    """Raw answers from earlier rounds, by key."""
     send_questions: SendQuestions | None = None
-    """Sends questions and waits; `None` where the call has to end for an answer."""
+    """Function that sends questions and waits; None if the call has to end to get answers."""
     send_notification: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
-    """Sends a notification; `None` where the client wants none."""
+    """Function that sends a notification; None if the client wants none."""
     log_level: str | None = None
-    """The least level that the client wants to hear of."""
+    """Lowest log level that the client wants."""
     logger: str = ""
     close_stream: Callable[[], Awaitable[None]] | None = None
-    """Lets go of the connection of this call, where the client can come back for the answer."""
+    """Function that closes the stream of this call, if the client can reconnect for the result."""
     pending_questions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What is asked and not answered."""
+    """Questions that are not answered yet."""
     upstream_state: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For each request to a server behind us: what it asked, what was answered, what it wants back with that."""
+    """Questions, answers and server state of each upstream request, by request key."""
     has_signed_state: bool = False
-    """Whether the answers came with a state of ours."""
+    """True if the answers came with a signed state."""
     upstream_reply: tuple[str, str, Mapping[str, Any]] | None = None
-    """The last answer of a server behind us, as the wire had it: to which method, for what name."""
+    """Method, target name and raw response of the last upstream request."""
     dropped_count: int = 0
     _outbox: deque[Notification] = field(default_factory=lambda: deque(maxlen=MAX_QUEUED_NOTIFICATIONS))
     _sender_task: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A tool in another process cannot ask; everything else of it works.
+        # A tool in another process cannot reach the client; the rest of its context works.
         return _UnreachableClient, ()
 
     def supports(self, capability: str, mode: str = "form") -> bool:
-        """Tell whether the client offers something; of questions to its user, whether in this mode."""
+        """Return True if the client has a capability; for elicitation, in this mode."""
         offered = self.capabilities.get(capability)
         if capability != "elicitation" or not isinstance(offered, Mapping):
             return isinstance(offered, Mapping)
-        # Forms are what a client means that names no mode.
+        # A client that names no mode supports forms.
         return mode in offered or (mode == "form" and "url" not in offered)
 
     # --- questions ---------------------------------------------------------------------------------
 
     async def elicit(self, message: str, schema: Any = None, *, key: str = "question") -> Elicited:
-        """Ask the user."""
+        """Ask the user a question."""
         found: Elicited = (await self.ask(**{key: Elicit(message, make_schema(schema))}))[key]
         return found
 
@@ -119,13 +119,13 @@ class ClientProxy:
         return found
 
     async def hang_up(self) -> None:
-        """Let go of the connection while the call goes on."""
+        """Close the stream while the call continues."""
         await self.flush()
         if self.close_stream is not None:
             await self.close_stream()
 
     async def ask(self, **questions: Question) -> dict[str, Any]:
-        """Ask several things at once."""
+        """Ask several questions at once."""
         for question in questions.values():
             if not self.supports(_CAPABILITY_BY_QUESTION[type(question)]):
                 raise MissingCapability(_CAPABILITY_BY_QUESTION[type(question)])
@@ -135,15 +135,15 @@ class ClientProxy:
         }
         if missing and self.send_questions is None:
             self.pending_questions = missing
-            raise NeedsInput("the call waits for input")
+            raise NeedsInput("the call is waiting for input")
         if missing and self.send_questions is not None:
             self.answers.update(await self.send_questions(missing))
         return {key: _parse_answer(question, self.answers.get(key)) for key, question in questions.items()}
 
-    # --- for a server behind us --------------------------------------------------------------------
+    # --- upstream requests -------------------------------------------------------------------------
 
     def get_earlier_answers(self, request_key: str) -> tuple[dict[str, Any], str | None]:
-        """Return what was answered to a request in earlier rounds, and what its server wants back with it."""
+        """Return the earlier answers to an upstream request, and the state that its server expects back."""
         state = self.upstream_state.get(request_key)
         if state is None:
             return ({} if self.has_signed_state else dict(self.answers)), None
@@ -151,18 +151,18 @@ class ClientProxy:
         return dict(state["answers"]), state["state"]
 
     def get_started_task(self, request_key: str) -> Mapping[str, Any] | None:
-        """Return the task that a request became in an earlier round."""
+        """Return the task that a request became in an earlier round, or None."""
         found: Mapping[str, Any] | None = self.upstream_state.get(request_key, {}).get("task")
         return found
 
     def defer(self, request_key: str, task: Mapping[str, Any]) -> None:
-        """Have a request that became a task go on beside the call, where the client has to end the call for it."""
+        """Continue a request that became a task outside the call, if the client cannot be asked during the call."""
         if self.send_questions is None:
             self.upstream_state[request_key] = {"task": dict(task)}
-            raise ContinuesAsTask("the call goes on as a task")
+            raise ContinuesAsTask("the call continues as a task")
 
     async def forward(self, request_key: str, questions: Mapping[str, Mapping[str, Any]], state: str | None) -> Answers:
-        """Ask what a server behind us asks, in its own words."""
+        """Forward the questions of an upstream server unchanged."""
         if asyncio.get_running_loop() is not self._loop:
             future = asyncio.run_coroutine_threadsafe(self.forward(request_key, questions, state), self._loop)
             return await asyncio.wrap_future(future)
@@ -172,19 +172,19 @@ class ClientProxy:
                 raise MissingCapability(capability or str(question.get("method")))
         requests = {key: dict(question) for key, question in questions.items()}
         if self.send_questions is None:
-            # A server that gives no state has to be told everything again.
+            # A server that sends no state needs all earlier answers again.
             earlier_answers = self.upstream_state.get(request_key, {}).get("answers", {}) if state is None else {}
             self.pending_questions = requests
             self.upstream_state[request_key] = {"state": state, "asked": list(requests), "answers": earlier_answers}
-            raise NeedsInput("the call waits for input")
+            raise NeedsInput("the call is waiting for input")
         return await self.send_questions(requests)
 
     def record_answer(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
-        """Take note of an answer as the wire had it."""
+        """Record the raw response of an upstream server."""
         self.upstream_reply = (method, name, answer)
 
     def _has_valid_answer(self, key: str, question: Question) -> bool:
-        """Tell whether there is an answer that fits; one that does not is asked for again."""
+        """Return True if there is a valid answer; an invalid one is asked for again."""
         answer = self.answers.get(key)
         if not isinstance(answer, Mapping):
             return False
@@ -197,14 +197,14 @@ class ClientProxy:
     # --- notifications -----------------------------------------------------------------------------
 
     def on_log(self, level: int, message: str) -> None:
-        """Take a log record, from any thread."""
+        """Send a log record to the client, from any thread."""
         level_name = get_level_name(level)
         if self.log_level is None or LOG_LEVELS.index(level_name) < LOG_LEVELS.index(self.log_level):
             return
         self.queue_notification("notifications/message", {"level": level_name, "logger": self.logger, "data": message})
 
     def queue_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification when the client can take it; never waits. From any thread."""
+        """Queue a notification without waiting, from any thread."""
         if self.send_notification is None:
             return
         if len(self._outbox) == MAX_QUEUED_NOTIFICATIONS:
@@ -227,11 +227,11 @@ class ClientProxy:
         while self._outbox and self.send_notification is not None:
             try:
                 await self.send_notification(*self._outbox.popleft())
-            except Exception as error:  # noqa: BLE001 - a client that does not listen must not fail the call
+            except Exception as error:  # noqa: BLE001 - an unresponsive client must not fail the call
                 _log.debug("a notification was not delivered: %s", type(error).__name__)
 
     async def flush(self) -> None:
-        """Wait until what was said is sent: a result comes after what was told on the way to it."""
+        """Wait until all queued notifications are sent, so that they precede the result."""
         if self._outbox:
             self._start_sender()
         if self._sender_task is not None:
@@ -239,19 +239,21 @@ class ClientProxy:
 
 
 class _UnreachableClient:
-    """The client of a call, in a process that cannot reach it."""
+    """Client of a call, in a process that cannot reach it."""
 
     capabilities: Mapping[str, Any] = {}
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise ConfigError(f"ctx.client.{name}: a tool that runs in another process cannot ask. Use runs_on='loop'.")
+        raise ConfigError(
+            f"ctx.client.{name} is not available in a tool that runs in another process. Use runs_on='loop'."
+        )
 
     def on_log(self, level: int, message: str) -> None:
-        """Take a log record; it stays here."""
+        """Ignore a log record."""
 
 
 def _get_mode(question: Mapping[str, Any]) -> str:
-    """Return how a server behind us wants its question asked."""
+    """Return the elicitation mode of an upstream question."""
     params = question.get("params")
     return "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
 
@@ -281,10 +283,10 @@ def _parse_answer(question: Question, answer: Any) -> Any:
             return Elicited("cancel", {})
         content = answer.get("content") or {}
         if answer["action"] == "accept" and not matches_schema(content, question.schema):
-            raise ToolError("The user's answer does not have the form that was asked for.")
+            raise ToolError("The user's answer does not match the requested schema.")
         return Elicited(answer["action"], dict(content) if answer["action"] == "accept" else {})
     if not isinstance(answer, Mapping):
-        raise ToolError("The client gave no answer.")
+        raise ToolError("The client did not answer.")
     if isinstance(question, Roots):
         return [str(root.get("uri", "")) for root in answer.get("roots", ()) if isinstance(root, Mapping)]
     content = answer.get("content")
@@ -298,22 +300,22 @@ def make_schema(source: Any) -> Mapping[str, Any] | None:
         return source
     make_json_schema = getattr(source, "model_json_schema", None)
     if make_json_schema is None:
-        raise ConfigError(f"elicit(schema={source!r}): give a JSON Schema, or a pydantic model.")
+        raise ConfigError(f"elicit(schema={source!r}): schema must be a JSON Schema or a pydantic model.")
     found: Mapping[str, Any] = make_json_schema()
     return found
 
 
 def matches_schema(content: Any, schema: Mapping[str, Any] | None) -> bool:
-    """Tell whether the user's answer has the form that was asked for."""
+    """Return True if an answer matches the requested schema."""
     if schema is None:
         return isinstance(content, Mapping)
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 40 ms, for calls that ask
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes 40 ms, only for calls that ask
 
     return Draft202012Validator(dict(schema)).is_valid(content)
 
 
 def get_level_name(level: int) -> str:
-    """Return MCP's word for a level of Python's logging."""
+    """Return the MCP name of a Python log level."""
     thresholds = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
     return next(
         (level_name for threshold, level_name in thresholds if level >= threshold),

@@ -1,7 +1,4 @@
-"""Tools, results and contents of ours → what the wire has for them.
-
-Lives here: pure functions from values to JSON data. Not here: which of them are listed, or when (`lists`).
-"""
+"""Encode tools, prompts, resources and results as MCP data."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mcp_types import SERVER_INFO_META_KEY
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json, to_jsonable_python
 
+from toolmason._core.call.render import to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.tool import Tool
-from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
-from toolmason.errors import ToolError
+from toolmason.errors import ResultError, ToolError
 
 _HINT_KEYS: Final = (
     ("read_only", "readOnlyHint"),
@@ -26,24 +24,27 @@ _HINT_KEYS: Final = (
     ("open_world", "openWorldHint"),
 )
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
+MAX_STRUCTURED_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of the data sent with truncated text."""
+_UNTYPED_SCHEMAS: Final[tuple[dict[str, Any], ...]] = ({}, {"type": "array", "items": {}})
 
 
 def get_mcp_options(tool: Tool) -> Mapping[str, Any]:
-    """Return what a tool says for MCP alone: `meta={"mcp": {"icons": [...], "_meta": {...}, "task": "optional"}}`."""
+    """Return the MCP options of a tool: `meta={"mcp": {"icons": [...], "_meta": {...}, "task": "optional"}}`."""
     options = tool.options.meta.get("mcp")
     if get_remote_name(tool) is not None and options == tool.root.options.meta.get("mcp"):
-        return {}  # what a server behind us wrote: it does not say how we serve
+        return {}  # set by the upstream server, which does not control how the tool is served here
     return options if isinstance(options, Mapping) else {}
 
 
 def get_remote_name(tool: Tool) -> str | None:
-    """Return what a tool is called on the server that runs it; `None` for one of our own."""
+    """Return the name of a tool on its upstream server, or None if the tool runs locally."""
     name: str | None = getattr(tool.root, "remote_name", None)
     return name
 
 
 def make_tool_entry(tool: Tool) -> dict[str, Any]:
-    """Return a tool as a list has it."""
+    """Return the list entry of a tool."""
     upstream_entry: Mapping[str, Any] | None = getattr(tool.root, "entry", None)
     if upstream_entry is not None:
         return _make_upstream_entry(tool, upstream_entry)
@@ -69,7 +70,7 @@ def _make_hints(tool: Tool) -> dict[str, Any]:
 
 
 def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the definition of a server behind us, as it came but for what the application has changed."""
+    """Return the definition that an upstream server sent, with the changes of the application."""
     definition, upstream = tool.definition, tool.root.definition
     entry = {
         **upstream_entry,
@@ -88,7 +89,7 @@ def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[
 
 
 def make_prompt_entry(prompt: Prompt) -> dict[str, Any]:
-    """Return a prompt as a list has it."""
+    """Return the list entry of a prompt."""
     upstream_entry: Mapping[str, Any] | None = getattr(prompt, "entry", None)
     if upstream_entry is not None:
         return {**upstream_entry, "name": prompt.name}
@@ -102,13 +103,13 @@ def make_prompt_entry(prompt: Prompt) -> dict[str, Any]:
 
 
 def make_resource_entry(link: ResourceLink) -> dict[str, Any]:
-    """Return a resource as a list has it."""
+    """Return the list entry of a resource."""
     entry = {"uri": link.uri, "name": link.name or link.uri}
     return entry | _drop_none(description=link.description, mimeType=link.mime_type)
 
 
 def make_template_entry(item: Resource) -> dict[str, Any]:
-    """Return a template as a list has it."""
+    """Return the list entry of a resource template."""
     entry = {"uriTemplate": item.uri, "name": item.name}
     return entry | _drop_none(description=item.description, mimeType=item.mime_type, title=item.title)
 
@@ -118,7 +119,7 @@ def _drop_none(**fields: Any) -> dict[str, Any]:
 
 
 def encode_part(part: Content) -> dict[str, Any]:
-    """Return a content part as a content block."""
+    """Return the content block of a content part."""
     match part:
         case Text(text):
             return {"type": "text", "text": text}
@@ -134,7 +135,7 @@ def encode_part(part: Content) -> dict[str, Any]:
 
 
 def encode_contents(part: EmbeddedResource) -> dict[str, Any]:
-    """Return the contents of a resource."""
+    """Return the contents of an embedded resource."""
     body = {"text": part.text} if part.text is not None else {"blob": _encode_base64(part.data or b"")}
     return {"uri": part.uri, **_drop_none(mimeType=part.mime_type), **body}
 
@@ -144,11 +145,11 @@ def _encode_base64(data: bytes) -> str:
 
 
 def encode_call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
-    """Return a result of a call; `structured` tells whether the tool has promised structured content."""
+    """Return the result of a call; `structured` is True if the tool declares structured content."""
     if result.error is not None:
         return {"content": [{"type": "text", "text": result.text}], "isError": True}
     parts = result.__dict__.get("content")
-    # A result of text alone has no parts until somebody asks for them, and needs none here.
+    # A result with only text creates its parts lazily, and they are not needed here.
     blocks = [{"type": "text", "text": result.text}] if parts is None else list(map(encode_part, parts))
     encoded: dict[str, Any] = {"content": blocks}
     if structured and (value := result.structured) is not None:
@@ -158,7 +159,7 @@ def encode_call_result(result: ToolResult, *, structured: bool) -> dict[str, Any
 
 
 def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
-    """Return a result with all that its server said of it, where nothing of it was cut or changed on the way."""
+    """Return the upstream result with all its fields, if it was not truncated or changed on the way."""
     blocks, encoded_blocks = reply.get("content"), encoded["content"]
     is_unchanged = (
         isinstance(blocks, list) and len(blocks) == len(encoded_blocks) and all(map(_is_subset, encoded_blocks, blocks))
@@ -177,7 +178,7 @@ def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolR
 
 
 def _get_error_texts(result: ToolResult) -> tuple[str, ...]:
-    """Return the words of a failure, and those it came in: one more wrapping would make a server's unreadable."""
+    """Return the error message and its original JSON, either of which may be the upstream text."""
     if not isinstance(result.error, ToolError):
         return ()
     message, original = str(result.error.to_model()["error"]["message"]), result.error.data
@@ -185,7 +186,7 @@ def _get_error_texts(result: ToolResult) -> tuple[str, ...]:
 
 
 def without_hop_fields(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer without what is about the hop it came over: its era, its caching, its server."""
+    """Return a response without the fields that belong to one hop: era, caching, server info."""
     fields = {key: value for key, value in reply.items() if key not in _HOP_FIELDS}
     meta = {key: value for key, value in (reply.get("_meta") or {}).items() if key != SERVER_INFO_META_KEY}
     return {**fields, "_meta": meta} if meta else fields
@@ -198,19 +199,19 @@ def _is_subset(inner: Any, outer: Any) -> bool:
 
 
 def _join_texts(blocks: Any) -> str | None:
-    """Return the text of an error; `None` where it is more than text."""
+    """Return the text of an error, or None if it has other content."""
     if not isinstance(blocks, list) or not all(isinstance(part, Mapping) and "text" in part for part in blocks):
         return None
     return "\n".join(part["text"] for part in blocks)
 
 
 def make_error_result(text: str) -> dict[str, Any]:
-    """Return the result of a call that failed."""
+    """Return the result of a failed call."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 def is_json_serializable(value: Any) -> bool:
-    """Tell whether data can be written as JSON at all; half a surrogate pair cannot."""
+    """Return True if data can be encoded as JSON; a lone surrogate cannot."""
     try:
         to_json(value)
     except ValueError:
@@ -219,9 +220,48 @@ def is_json_serializable(value: Any) -> bool:
 
 
 def encode_messages(prompt_messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the messages of a prompt; the wire has one part in each, and knows users and assistants."""
+    """Return the messages of a prompt. MCP has one part per message, and only user and assistant roles."""
     return [
         {"role": "assistant" if message.role == "assistant" else "user", "content": encode_part(part)}
         for message in prompt_messages
         for part in message.content
     ]
+
+
+def with_structured_content(encoded: dict[str, Any], tool: Tool, result: ToolResult) -> dict[str, Any]:
+    """Return a result with the structured content that its tool declares, if available.
+
+    Truncated text stays truncated. Other data cannot be truncated and still match its schema, so it is sent whole;
+    if it is too large, the result is an error that explains how to read the rest.
+    """
+    data = {"result": result.text} if result.structured_from == "wrapped text" else _make_data(tool, result)
+    if data is not None:
+        return {**encoded, "structuredContent": data}
+    return encoded if result.full_text_digest is None else {**encoded, "isError": True}
+
+
+def _make_data(tool: Tool, result: ToolResult) -> Any:
+    value = result.value
+    is_sequence = isinstance(value, list | tuple)
+    if type(value) in CONTENT_TYPES or (is_sequence and not CONTENT_TYPES.isdisjoint(map(type, value))):
+        result_schema = (tool.definition.output_schema or {}).get("properties", {}).get("result")
+        described = [_describe_part(item) for item in value] if is_sequence else _describe_part(value)
+        return {"result": described} if result_schema in _UNTYPED_SCHEMAS else None
+    try:
+        text = to_text(tool, value) if tool.output is not None else _dump_upstream_value(tool, value)
+        data = from_json(text) if len(text) <= MAX_STRUCTURED_BYTES else None
+    except (ResultError, ValueError):
+        return None
+    return {"result": data} if result.structured_from == "wrapped json" and data is not None else data
+
+
+def _dump_upstream_value(tool: Tool, value: Any) -> str:
+    """Return the structured data of an upstream result as JSON; a plain string has none."""
+    return "null" if get_remote_name(tool) is None or isinstance(value, str) else to_json(value).decode()
+
+
+def _describe_part(part: Any) -> Any:
+    """Return the fields of a content part without its bytes, which are in the content."""
+    if type(part) not in CONTENT_TYPES:
+        return to_jsonable_python(part, fallback=str)
+    return {key: value for key, value in encode_part(part).items() if key not in ("data", "resource")}

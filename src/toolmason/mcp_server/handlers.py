@@ -54,7 +54,7 @@ _QUESTION_TYPES: Final[Mapping[str, Any]] = {
 
 
 class Handlers:
-    """One method for each method of the protocol; each takes what the SDK gives to all of them."""
+    """One handler per protocol method, with the arguments that the SDK passes to all of them."""
 
     def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
         self.call_handler, self.subscriptions, self.lists, self.box = (
@@ -67,14 +67,17 @@ class Handlers:
     # --- tools -------------------------------------------------------------------------------------
 
     def get_header_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that mirrors parameters in headers, or None."""
         traits = self.lists.get_traits(name)
         return traits.schema if traits is not None and traits.mirrors_headers else None
 
     async def list_tools(self, ctx: Any, params: Any) -> Any:
+        """Handle `tools/list`."""
         del ctx
         return self._make_page("tools", (await self.lists.refresh()).tools, params)
 
     async def call_tool(self, ctx: Any, params: Any) -> Any:
+        """Handle `tools/call`."""
         del params
         return await self.call_handler.call(ctx.params, self._make_request_info(ctx, ctx.params.get("name", "")))
 
@@ -83,7 +86,7 @@ class Handlers:
         try:
             page, next_cursor = self.lists.get_page(entries, cursor)
         except InvalidCursor:
-            raise MCPError(INVALID_PARAMS, "The cursor is not one that this server gave.") from None
+            raise MCPError(INVALID_PARAMS, "This server did not issue the cursor.") from None
         return {key: page} if next_cursor is None else {key: page, "nextCursor": next_cursor}
 
     def _make_request_info(self, ctx: Any, name: str) -> RequestInfo:
@@ -114,16 +117,18 @@ class Handlers:
     # --- prompts and completions -------------------------------------------------------------------
 
     async def list_prompts(self, ctx: Any, params: Any) -> Any:
+        """Handle `prompts/list`."""
         del ctx
         return self._make_page("prompts", (await self.lists.refresh()).prompts, params)
 
     async def get_prompt(self, ctx: Any, params: Any) -> Any:
+        """Handle `prompts/get`."""
         name, arguments = params.name, dict(params.arguments or {})
         info = self._make_request_info(ctx, name)
         self.call_handler.restore_answers(ctx.params, info, "prompts/get", name, arguments)
         prompt = next((item for item in self.box.prompts if item.name == name), None)
         if prompt is None:
-            raise MCPError(INVALID_PARAMS, f"There is no prompt named {name!r}.")
+            raise MCPError(INVALID_PARAMS, f"Unknown prompt {name!r}.")
         try:
             found = await self.box.prompt(name, arguments, context=self._make_context(info))
         except NeedsInput:
@@ -138,6 +143,7 @@ class Handlers:
         return {**info.principal, CLIENT_KEY: info.client}
 
     async def complete(self, ctx: Any, params: Any) -> Any:
+        """Handle `completion/complete`."""
         ref, argument = params.ref, params.argument
         found: list[Any]
         if ref.type == "ref/prompt":
@@ -162,14 +168,17 @@ class Handlers:
     # --- resources ---------------------------------------------------------------------------------
 
     async def list_resources(self, ctx: Any, params: Any) -> Any:
+        """Handle `resources/list`."""
         del ctx
         return self._make_page("resources", (await self.lists.refresh()).resources, params)
 
     async def list_templates(self, ctx: Any, params: Any) -> Any:
+        """Handle `resources/templates/list`."""
         del ctx
         return self._make_page("resourceTemplates", (await self.lists.refresh()).templates, params)
 
     async def read_resource(self, ctx: Any, params: Any) -> Any:
+        """Handle `resources/read`."""
         uri = str(params.uri)
         info = self._make_request_info(ctx, uri)
         self.call_handler.restore_answers(ctx.params, info, "resources/read", uri, {})
@@ -180,7 +189,7 @@ class Handlers:
         except (KeyError, RemoteError) as error:
             _raise_upstream_error(error, excluded_codes=(INVALID_PARAMS, _LEGACY_NOT_FOUND))
             code = INVALID_PARAMS if info.modern else _LEGACY_NOT_FOUND
-            raise MCPError(code, "There is no such resource.", {"uri": uri}) from None
+            raise MCPError(code, "Resource not found.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is user code
             raise _make_error(error, f"The resource {uri!r}") from None
         if (
@@ -195,19 +204,23 @@ class Handlers:
         return any(item.match_uri(uri) is not None for item in self.box.own_resources)
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
+        """Handle `resources/subscribe`."""
         if not self.subscriptions.subscribe(
             str(params.uri), _get_session_id(ctx), ctx.session, _get_identity(ctx).owner
         ):
-            raise MCPError(INTERNAL_ERROR, "There are too many subscriptions. Try again later.")
+            raise MCPError(INTERNAL_ERROR, "Too many subscriptions. Try again later.")
         await self.subscriptions.sync_upstream()
         return {}
 
     async def unsubscribe(self, ctx: Any, params: Any) -> Any:
+        """Handle `resources/unsubscribe`."""
         self.subscriptions.unsubscribe(str(params.uri), _get_session_id(ctx))
         await self.subscriptions.sync_upstream()
         return {}
 
     def make_listener(self, listen_handler: ListenHandler) -> Any:
+        """Return the handler of `subscriptions/listen`."""
+
         async def listen(ctx: Any, params: Any) -> Any:
             self.subscriptions.open()
             async with self.subscriptions.listen(params.notifications.resource_subscriptions or ()):
@@ -218,18 +231,21 @@ class Handlers:
     # --- sessions ----------------------------------------------------------------------------------
 
     async def set_level(self, ctx: Any, params: Any) -> Any:
+        """Handle `logging/setLevel`."""
         self.subscriptions.log_levels[_get_session_id(ctx)] = params.level
         while len(self.subscriptions.log_levels) > 10 * len(self.subscriptions.sessions) + 100:
             self.subscriptions.log_levels.popitem(last=False)
         return {}
 
     async def on_initialized(self, ctx: Any, params: Any) -> None:
+        """Handle `notifications/initialized`."""
         del params
         self.subscriptions.add_session(_get_session_id(ctx), ctx.session)
 
     # --- tasks -------------------------------------------------------------------------------------
 
     async def handle_task(self, ctx: Any, params: Any) -> Any:
+        """Handle `tasks/get`, `tasks/update` and `tasks/cancel`."""
         del params
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
@@ -240,7 +256,7 @@ class Handlers:
         if ctx.method == "tasks/update":
             answers = ctx.params.get("inputResponses")
             if not isinstance(answers, Mapping):
-                raise MCPError(INVALID_PARAMS, "tasks/update needs inputResponses, an object.")
+                raise MCPError(INVALID_PARAMS, "tasks/update: inputResponses must be an object.")
             task.add_answers(answers)
             return {}
         return task.to_dict()
@@ -257,7 +273,7 @@ class Handlers:
             raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
         task = self.call_handler.tasks.find(task_id, _get_identity(ctx).owner)
         if task is None:
-            raise MCPError(INVALID_PARAMS, "There is no such task.", {"taskId": task_id})
+            raise MCPError(INVALID_PARAMS, "Task not found.", {"taskId": task_id})
         return task
 
 

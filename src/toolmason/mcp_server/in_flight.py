@@ -1,8 +1,4 @@
-"""Requests of sessions that are being answered → one answer for each id, and a way to call one off.
-
-Lives here: which ids of which session are taken, and the task that answers on the short way. Not here: the answers;
-what the SDK answers, the SDK calls off.
-"""
+"""Track the requests in progress of each session, to reject duplicate ids and to cancel calls."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 RequestKey: TypeAlias = tuple[bytes, str, int | str]
-"""The session, whose it is, and the id that the client chose."""
-DUPLICATE_ID_MESSAGE: Final = "A request with this id is under way. Give each request an id of its own."
+"""Session id, owner, and the request id chosen by the client."""
+DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
 
 
 class RequestCancelled(Exception):
-    """The client wants no answer any more."""
+    """The client cancelled the request."""
 
 
 class InFlight:
-    """The requests of all sessions of a server."""
+    """Requests in progress in all sessions of a server."""
 
     def __init__(self) -> None:
         self._tasks: dict[RequestKey, asyncio.Task[Any] | None] = {}
@@ -31,9 +27,9 @@ class InFlight:
 
     @contextmanager
     def claim(self, request: RequestKey) -> Generator[bool]:
-        """Hold the id of a request for as long as the block lasts; `False` where it is taken."""
+        """Claim the id of a request during the block. Yield False if the id is in use."""
         if request in self._tasks:
-            # Two answers with one id: the client could not tell which is which, and the SDK loses the first.
+            # The client could not distinguish two responses with one id, and the SDK loses the first.
             yield False
             return
         self._tasks[request] = None
@@ -43,10 +39,10 @@ class InFlight:
             del self._tasks[request]
 
     async def wait(self, request: RequestKey, suspended: Any) -> Any:
-        """Wait for the rest of a call.
+        """Wait for a suspended call.
 
         Raises:
-            CalledOff: the client has called it off.
+            RequestCancelled: the client cancelled the request.
         """
         task = self._tasks[request] = asyncio.current_task()
         try:
@@ -59,7 +55,7 @@ class InFlight:
             self._tasks[request] = None
 
     def cancel(self, request: RequestKey) -> None:
-        """Cancel a call that somebody waits for here; others are not ours to cancel."""
+        """Cancel a call on the fast path. The SDK cancels its own calls."""
         task = self._tasks.get(request)
         if task is not None:
             self._tasks[request] = None
@@ -67,13 +63,13 @@ class InFlight:
 
 
 def get_request_id(data: Any) -> int | str | None:
-    """Return the id of a message that wants an answer."""
+    """Return the id of a message that expects a response, or None."""
     request_id = data.get("id") if isinstance(data, Mapping) and "method" in data else None
     return request_id if type(request_id) is int or type(request_id) is str else None
 
 
 def get_cancelled_id(data: Any) -> int | str | None:
-    """Return the id of the request that a message calls off."""
+    """Return the id of the request that a message cancels, or None."""
     if not isinstance(data, Mapping) or data.get("method") != "notifications/cancelled":
         return None
     params = data.get("params")

@@ -1,8 +1,4 @@
-"""What a toolbox offers → the pages of its lists, made once for each change.
-
-Lives here: entries, pages with cursors that say nothing to a client, which list a change has touched, completions.
-Not here: how an entry looks (`wire`).
-"""
+"""Build the paged lists of a toolbox, once per change."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.policy import Inherit
@@ -29,27 +26,27 @@ KINDS: Final = ("tools", "prompts", "resources")
 
 
 class InvalidCursor(Exception):
-    """A cursor that we did not give."""
+    """A cursor that this server did not issue."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolTraits:
-    """What a call needs to know of its tool."""
+    """Properties of a tool that a call depends on."""
 
     structured: bool
-    """Whether it promises structured content."""
+    """True if the tool declares structured content."""
     task: str | None
-    """Whether its calls become tasks: `optional`, `required`, `after_input`."""
+    """Task mode of the tool: `optional`, `required`, `after_input`, or None."""
     mirrors_headers: bool
-    """Whether a parameter is mirrored in a header."""
+    """True if a parameter is mirrored in a header."""
     schema: Mapping[str, Any]
     sets_on_error: bool = False
-    """Whether the tool says by itself what becomes of its failures."""
+    """True if the tool sets its own `on_error`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ToolboxLists:
-    """The lists of a toolbox, as they were when they were last asked for."""
+    """Lists of a toolbox, as of the last rebuild."""
 
     box: Toolbox
     page_size: int = PAGE_SIZE
@@ -60,10 +57,10 @@ class ToolboxLists:
     templates: list[dict[str, Any]] = field(default_factory=list)
     traits: dict[str, ToolTraits] = field(default_factory=dict)
     version: int = 0
-    """Another number whenever the lists were made anew."""
+    """Number of rebuilds."""
 
     async def refresh(self) -> ToolboxLists:
-        """Make the lists anew where something has changed; servers are asked for theirs."""
+        """Refetch upstream lists if needed, and rebuild the lists if the toolbox has changed."""
         tools = await self.box.list()
         if self.stale or len(tools) != len(self.tools):
             self._rebuild(tools)
@@ -82,12 +79,12 @@ class ToolboxLists:
         self.version += 1
 
     def take_snapshot(self) -> dict[str, Any]:
-        """Return what each list holds at this moment, to tell which one a change has touched."""
+        """Rebuild the lists and return their contents, to detect which one a change affected."""
         self._rebuild(self.box.tools)
         return {"tools": self.tools, "prompts": self.prompts, "resources": [self.resources, self.templates]}
 
     def get_traits(self, name: str) -> ToolTraits | None:
-        """Return what a call needs to know of a tool; `None` where there is none of that name."""
+        """Return the traits of a tool, or None if the toolbox has no tool of that name."""
         if self.stale:
             self._rebuild(self.box.tools)
         traits = self.traits.get(name)
@@ -100,7 +97,7 @@ class ToolboxLists:
         """Return a page, and the cursor of the next one.
 
         Raises:
-            BadCursor: the cursor is not one of ours.
+            InvalidCursor: this server did not issue the cursor.
         """
         start = 0 if cursor is None else _decode_cursor(cursor)
         if start and start >= len(entries):
@@ -137,10 +134,9 @@ def _decode_cursor(cursor: str) -> int:
 
 
 def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[str]:
-    """Return the values that a parameter may have and that begin as the user has begun."""
+    """Return the allowed values of a parameter that start with `prefix`, ignoring case."""
     property_schema = schema.get("properties", {}).get(name, {})
-    if "$ref" in property_schema:
-        property_schema = schema.get("$defs", {}).get(str(property_schema["$ref"]).removeprefix("#/$defs/"), {})
+    property_schema = resolve(property_schema, schema)
     values = property_schema.get("enum") or (
         [property_schema["const"]] if "const" in property_schema else property_schema.get("examples") or []
     )

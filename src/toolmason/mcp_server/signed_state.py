@@ -1,8 +1,4 @@
-"""What a call knew when it had to ask → a text that the client keeps for us, and back.
-
-Lives here: signing, and what a state is bound to: the request, who made it, a time. A client can read it and change
-nothing. Not here: what is asked (`asking`).
-"""
+"""Sign the state of a call that needs input, so that the client can carry it to the next round."""
 
 from __future__ import annotations
 
@@ -21,21 +17,21 @@ from pydantic_core import from_json, to_json
 from toolmason._core.values.definition import canonicalize
 
 MAX_AGE_SECONDS: Final = 600.0
-"""How long an answer may take."""
+"""Seconds for which a state is valid."""
 
 
 class InvalidState(Exception):
-    """A state that we did not write, or not for this request, or too long ago."""
+    """A state that is forged, expired, or bound to another request."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateSigner:
-    """Signs states with a key; another process needs the same key to read them."""
+    """Signer of states; other processes need the same key to verify them."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
 
     def sign(self, data: Mapping[str, Any], binding: str) -> str:
-        """Return data as a text that only we can have written, for one request."""
+        """Return signed data, bound to one request. The client can read it, but not change it."""
         body = to_json({"data": dict(data), "bound": binding, "expires": time.time() + MAX_AGE_SECONDS})
         return f"{_encode(body)}.{_encode(self._make_mac(body))}"
 
@@ -43,7 +39,7 @@ class StateSigner:
         """Return the data of a state.
 
         Raises:
-            BadState: it is not ours, not for this request, or too old.
+            InvalidState: the state is forged, expired, or bound to another request.
         """
         body, _, mac = text.partition(".")
         try:
@@ -51,7 +47,7 @@ class StateSigner:
         except (binascii.Error, ValueError):
             raise InvalidState("it cannot be read") from None
         if not hmac.compare_digest(self._make_mac(raw), given_mac):
-            raise InvalidState("it was changed, or was not made here")
+            raise InvalidState("it was changed, or not issued by this server")
         payload = from_json(raw)
         if payload["bound"] != binding:
             raise InvalidState("it belongs to another request")
@@ -65,7 +61,7 @@ class StateSigner:
 
 
 def make_binding(method: str, name: str, arguments: Any, owner: str) -> str:
-    """Return what binds a state to a request."""
+    """Return a digest that binds a state to a request and its owner."""
     return hashlib.sha256(to_json([method, name, canonicalize(arguments or {}), owner])).hexdigest()
 
 
@@ -74,7 +70,7 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    # Strict: what we did not write character by character is not ours.
+    # Strict: accept only the exact encoding that `_encode` produces.
     data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if _encode(data) != text:
         raise binascii.Error

@@ -1,7 +1,6 @@
-"""A toolbox that changes → clients that are told: who listens, and to what.
+"""Notify clients of changed lists and resources, with bounded sessions and subscriptions.
 
-Lives here: the sessions and subscriptions of a server, within bounds. The stateless era listens by a request of its
-own, which the SDK serves; sessions are told by us. Not here: what a list holds (`lists`).
+Stateless-era clients listen through the SDK's bus; sessions are notified directly.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _log = logging.getLogger("toolmason.mcp_server")
 MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000
 MAX_PER_OWNER: Final = 100
-"""How many of them one user may have, or one session of nobody's; beyond it, those of the user's oldest session go."""
+"""Maximum number of subscriptions per user or anonymous session; the user's oldest session loses its own first."""
 _EVENTS: Final[dict[str, Any]] = {
     "tools": ToolsListChanged,
     "prompts": PromptsListChanged,
@@ -38,33 +37,33 @@ _EVENTS: Final[dict[str, Any]] = {
 
 
 class Subscriptions:
-    """Tells clients of what has changed."""
+    """Sessions and subscriptions of a served toolbox."""
 
     def __init__(self, lists: ToolboxLists) -> None:
         self.lists, self.bus = lists, InMemorySubscriptionBus()
         self.sessions: OrderedDict[str, Any] = OrderedDict()
         self.log_levels: OrderedDict[str, str] = OrderedDict()
-        """The log level that each session asked for."""
+        """Log level that each session requested."""
         self.subscribers: dict[str, dict[str, Any]] = {}
-        """Address → session → whom to tell."""
+        """Sessions to notify, by URI and session id."""
         self._owners: dict[str, str] = {}
-        """Session → whose subscriptions its are."""
+        """Owner of the subscriptions of each session, by session id."""
         self._listened_uris: Counter[str] = Counter()
-        """Addresses that requests of the stateless era listen to."""
+        """URIs that stateless-era requests listen to."""
         self._last_snapshot: dict[str, Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notify_tasks: set[asyncio.Task[None]] = set()
         self._stop_watching: Callable[[], None] | None = None
 
     def open(self) -> None:
-        """Begin to watch the toolbox; once is enough."""
+        """Start watching the toolbox, unless already started."""
         if self._stop_watching is None:
             self._loop = asyncio.get_running_loop()
             self._last_snapshot = self.lists.take_snapshot()
             self._stop_watching = self.lists.box.watch(self._on_change)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching the toolbox."""
         if self._stop_watching is not None:
             self._stop_watching()
             self._stop_watching = None
@@ -89,7 +88,7 @@ class Subscriptions:
 
     async def _notify_lists(self) -> None:
         with suppress(ToolmasonError):
-            # A server behind us that says its lists have changed is asked for them before anybody is told.
+            # Refetch the lists of upstream servers before notifying clients that they changed.
             await self.lists.box.list()
         before, after = self._last_snapshot or {}, self.lists.take_snapshot()
         self._last_snapshot = after
@@ -108,19 +107,19 @@ class Subscriptions:
         try:
             async with asyncio.timeout(5):
                 await sending
-        except Exception as error:  # noqa: BLE001 - a client that is gone costs itself, not the others
-            _log.debug("a session could not be told: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - a client that is gone must not affect the others
+            _log.debug("failed to notify a session: %s", type(error).__name__)
             self.remove_session(session_id)
 
     def add_session(self, session_id: str, session: Any) -> None:
-        """Take note of a session."""
+        """Add a session."""
         self.open()
         self.sessions[session_id] = session
         while len(self.sessions) > MAX_SESSIONS:
             self.remove_session(next(iter(self.sessions)))
 
     def remove_session(self, session_id: str) -> None:
-        """Forget a session."""
+        """Remove a session and its subscriptions."""
         self.sessions.pop(session_id, None)
         self.log_levels.pop(session_id, None)
         self._owners.pop(session_id, None)
@@ -128,7 +127,7 @@ class Subscriptions:
             listeners.pop(session_id, None)
 
     def subscribe(self, uri: str, session_id: str, session: Any, owner: str = "") -> bool:
-        """Have a session told of a resource; `False` where there is no room, for all or for this one."""
+        """Subscribe a session to a resource. Return False if a quota is exhausted."""
         self.open()
         if session_id not in self.subscribers.get(uri, {}) and not self._has_quota(session_id, owner or session_id):
             return False
@@ -142,9 +141,9 @@ class Subscriptions:
         return True
 
     def _has_quota(self, session_id: str, owner: str) -> bool:
-        """Tell whether a session may have one more; sessions that have ended are the oldest of their owner."""
+        """Return True if a session may add a subscription, after dropping those of the owner's oldest sessions."""
         if not owner:
-            return True  # over stdio there is one client
+            return True  # stdio has a single client
         others = [known for known, known_owner in self._owners.items() if known_owner == owner and known != session_id]
         while (
             sum(len(listeners.keys() & {session_id, *others}) for listeners in self.subscribers.values())
@@ -159,14 +158,14 @@ class Subscriptions:
         return True
 
     async def sync_upstream(self) -> None:
-        """Have the servers behind us tell of what somebody here has subscribed to, and of nothing else."""
+        """Subscribe, on the upstream servers, to exactly the resources that clients listen to."""
         own_uris = {item.uri for item in self.lists.box.own_resources}
         wanted_uris = {uri for uri, listeners in self.subscribers.items() if listeners} | {*self._listened_uris}
         await self.lists.box.__gateway__().subscribe(frozenset(wanted_uris - own_uris))
 
     @asynccontextmanager
     async def listen(self, uris: Iterable[str]) -> AsyncGenerator[None]:
-        """Follow resources for as long as the block lasts."""
+        """Follow resources during the block."""
         counts = Counter(map(str, uris))
         self._listened_uris += counts
         if counts:
@@ -179,7 +178,7 @@ class Subscriptions:
                 await self.sync_upstream()
 
     def unsubscribe(self, uri: str, session_id: str) -> None:
-        """Tell a session no more of a resource."""
+        """Unsubscribe a session from a resource."""
         listeners = self.subscribers.get(uri, {})
         listeners.pop(session_id, None)
         if not listeners:

@@ -1,8 +1,4 @@
-"""Calls that go on after their answer: the tasks extension.
-
-Lives here: what is known of each task, within bounds, and who may ask for it. A task is kept before its id is told.
-Tasks live in this process. Not here: running the call (`calls`).
-"""
+"""Run calls as tasks in this process that outlive their request (the tasks extension)."""
 
 from __future__ import annotations
 
@@ -20,21 +16,21 @@ from toolmason.mcp_server.client_requests import Answers
 
 EXTENSION_ID: Final = "io.modelcontextprotocol/tasks"
 MAX_TASKS: Final = 1000
-"""How many tasks are kept; beyond it, the oldest that is done goes."""
+"""Maximum number of tasks; beyond it, the oldest finished one is dropped."""
 OWNER_SHARE: Final = 10
-"""One user has at most one of so many places, so that all places are never one user's."""
+"""Fraction of the maximum (1/n) that one user may have, so that one user cannot take all slots."""
 TASK_TTL_SECONDS: Final = 3600.0
-"""How long a task is kept when it is done, or waits for an answer."""
+"""Seconds for which a task is kept after it finishes, or waits for an answer."""
 POLL_INTERVAL_MS: Final = 500
 
 
 class TooManyTasks(Exception):
-    """Every place is taken by a task that still runs."""
+    """All slots are taken by running tasks."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ServedTask:
-    """One call that goes on by itself."""
+    """A call that runs as a task."""
 
     id: str
     owner: str
@@ -50,18 +46,18 @@ class ServedTask:
 
     @property
     def done(self) -> bool:
-        """Whether it has come to its end."""
+        """True if the task has finished."""
         return self.status in ("completed", "failed", "cancelled")
 
     def set_status(self, status: str, **fields: Any) -> None:
-        """Take another status; an end is an end."""
+        """Set the status, unless the task has finished."""
         if not self.done:
             self.status, self.updated = status, time.time()
             for name, value in fields.items():
                 setattr(self, name, value)
 
     async def ask(self, questions: dict[str, dict[str, Any]]) -> Answers:
-        """Wait until the client has answered every question."""
+        """Wait until the client has answered all questions."""
         self.questions = dict(questions)
         self.set_status("input_required")
         try:
@@ -70,13 +66,15 @@ class ServedTask:
                     await self._answers_changed.wait()
                     self._answers_changed.clear()
         except TimeoutError:
-            self.set_status("failed", error={"code": INTERNAL_ERROR, "message": "Nobody answered what the task asked."})
+            self.set_status(
+                "failed", error={"code": INTERNAL_ERROR, "message": "The task's questions were not answered in time."}
+            )
             raise
         self.set_status("working")
         return {key: self.answers[key] for key in questions}
 
     def add_answers(self, answers: Mapping[str, Any]) -> None:
-        """Take the answers to what was asked; others are ignored."""
+        """Record the answers to pending questions, and ignore others."""
         for key in [key for key in self.questions if isinstance(answers.get(key), Mapping)]:
             self.answers[key] = answers[key]
             del self.questions[key]
@@ -84,7 +82,7 @@ class ServedTask:
         self._answers_changed.set()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the task as the wire has it."""
+        """Return the task as MCP data."""
         data: dict[str, Any] = {
             "taskId": self.id,
             "status": self.status,
@@ -114,10 +112,10 @@ class TaskStore:
     tasks: dict[str, ServedTask] = field(default_factory=dict)
 
     def create(self, owner: str) -> ServedTask:
-        """Return a new task, kept.
+        """Create and store a task.
 
         Raises:
-            TooManyTasks: there is no room.
+            TooManyTasks: all slots are taken.
         """
         self._make_room(owner)
         task = ServedTask(secrets.token_urlsafe(24), owner)
@@ -125,22 +123,22 @@ class TaskStore:
         return task
 
     def find(self, task_id: Any, owner: str) -> ServedTask | None:
-        """Return a task to whoever began it, and to nobody else."""
+        """Return a task, or None if it is unknown or belongs to another owner."""
         task = self.tasks.get(task_id) if isinstance(task_id, str) else None
         return task if task is not None and task.owner == owner else None
 
     def start(self, task: ServedTask, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work of a task beside everything else."""
+        """Run the work of a task in the background."""
         task.work = asyncio.get_running_loop().create_task(work, name=f"toolmason-task-{task.id}")
 
     def cancel(self, task: ServedTask) -> None:
-        """Call a task off."""
+        """Cancel a task."""
         task.set_status("cancelled")
         if task.work is not None:
             task.work.cancel()
 
     async def close(self) -> None:
-        """Call off what still runs."""
+        """Cancel all running tasks."""
         running = [task.work for task in self.tasks.values() if task.work is not None and not task.work.done()]
         for work in running:
             work.cancel()
@@ -151,7 +149,7 @@ class TaskStore:
         now = time.time()
         for key in [key for key, task in self.tasks.items() if task.done and now - task.updated > TASK_TTL_SECONDS]:
             del self.tasks[key]
-        # Callers that nothing tells apart share all places.
+        # Anonymous callers cannot be distinguished, so they share all slots.
         owned = [key for key, task in self.tasks.items() if task.owner == owner] if owner else []
         if len(owned) >= max(1, self.max_tasks // OWNER_SHARE):
             self._drop_oldest(owned)

@@ -1,1 +1,1 @@
-"""JSON arguments become Python values, or a list of every problem."""
+"""Convert JSON arguments to Python values, or report every problem."""

@@ -1,13 +1,10 @@
-"""Arguments as they came → values that fit, with every repair recorded; or every problem at once.
+"""Bind a model's arguments to a tool's parameters, with every repair recorded or every problem reported.
 
-Lives here: reading, bounds, null as absent, what to do with names nobody asked for, errors with a path.
-Clean arguments go straight from JSON through the validator; the rest of this module is for the others.
-Not here: the lenient rules themselves (`repair`), or the schema (`inputs`).
+Valid arguments go straight from JSON through the validator; most of this module handles the others.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -18,8 +15,10 @@ from pydantic_core import PydanticSerializationError, ValidationError, from_json
 from toolmason._core.arguments.problems import count_problems, describe_value, get_details, make_problems, reject
 from toolmason._core.arguments.repair import UNCHANGED, ArgumentRepairer, matches_type
 from toolmason._core.define.inputs import Inputs
+from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, Repair
+from toolmason._wire import DuplicateKey, load_json
 from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 
 _log = logging.getLogger("toolmason")
@@ -28,13 +27,13 @@ ABSENT: Final = object()
 
 
 Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
-"""The values for a call, and what was repaired on the way."""
+"""Values for a call, and the repairs that produced them."""
 
 
 def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable[[Arguments], Bound]:
-    """Return the function that binds a tool's arguments; it raises InvalidArguments with every problem.
+    """Return a function that binds a tool's arguments and raises InvalidArguments with every problem.
 
-    What does not depend on the call is worked out here, once: this is the hottest path there is.
+    Everything that does not depend on the call is computed once here, because this is the hottest path.
     """
     validate, validate_strict = inputs.validate_json, inputs.validate_strict
     needs_bounds_check, has_decimals = (
@@ -57,10 +56,10 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
                     _reject_number_texts(inputs, raw, tool)
                 values = validate(raw, strict=True)
         except ValueError as error:
-            # Outside of the handler, and without its frames: chained exceptions make rings for the garbage collector.
+            # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
             failure = error.with_traceback(None)
         else:
-            # Every key has a colon: as many colons as keys means that none is there twice, and none is strange.
+            # Every key has a colon, so as many colons as keys means no duplicate and no unknown key.
             if raw.count(":") != len(values) and size <= max_search_bytes:
                 _check_keys(inputs, raw, tool)
             return values, ()
@@ -91,19 +90,20 @@ def _bind_non_text(inputs: Inputs, raw: Arguments, tool: str, bind: Callable[[st
     try:
         if inputs.has_fixed_numbers:
             _reject_booleans(inputs, mapping, tool)
-        # Where anything goes, the validator hands on the caller's own lists and dicts; a tool must not change those.
+        # Untyped values pass through the validator uncopied; a tool must not mutate the caller's lists and dicts.
         return inputs.validate_python(deepcopy(mapping) if inputs.unbounded_depth else mapping, strict=True), ()
     except ValueError:
         return bind(_dump_arguments(mapping, tool))
 
 
 def _dump_arguments(arguments: dict[str, Any], tool: str) -> str:
-    # Values such as dates may come as JSON writes them, so a mapping that is not right as it stands
-    # takes the same way as a text does.
+    # Values such as dates may arrive in their JSON form, so a mapping that fails validation is retried as JSON.
     try:
         return to_json(arguments, inf_nan_mode="constants").decode()
-    except Exception as error:  # noqa: BLE001 - a foreign object may raise anything while it is written
-        reject(tool, "$", f"the arguments cannot be written as JSON: {clip(str(error), 200)}", "JSON values", "object")
+    except Exception as error:  # noqa: BLE001 - a foreign object may raise anything while it is serialized
+        reject(
+            tool, "$", f"the arguments cannot be serialized to JSON: {clip(str(error), 200)}", "JSON values", "object"
+        )
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _dump_arguments(arguments: dict[str, Any], tool: str) -> str:
 
 def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings) -> None:
     if len(raw) > settings.argument_bytes:
-        message = f"the arguments are over the limit argument_bytes of {settings.argument_bytes}"
+        message = f"the arguments exceed the limit argument_bytes of {settings.argument_bytes}"
         reject(tool, "$", message, f"at most {settings.argument_bytes} bytes", f"{len(raw)} bytes")
     max_depth = settings.json_depth
     if (
@@ -123,25 +123,25 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
         reject(tool, "$", message, f"at most {max_depth} levels", "more")
     if inputs.has_fixed_numbers and ("true" in raw or "false" in raw):
         _reject_booleans(inputs, _parse(raw, tool), tool)
-    # One letter first: that search is ten times as fast, and mostly the end of it.
+    # Searching for one letter first is ten times as fast and usually decides.
     if inputs.may_hold_nan and (("N" in raw and "NaN" in raw) or ("I" in raw and "Infinity" in raw)):
         _parse(raw, tool)
 
 
 def _reject_number_texts(inputs: Inputs, raw: str, tool: str) -> None:
-    """Refuse a text where a number is wanted: inside a model, pydantic takes one for a decimal, and tells nobody.
+    """Reject a string in place of a number, because pydantic silently accepts one for a decimal inside a model.
 
     Raises:
-        ValueError: there is one; what it means is for the repairs to say.
+        ValueError: there is one; the repair step decides its meaning.
     """
     repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
     repairer.repair(_parse(raw, tool), inputs.schema)
     if repairer.text_paths:
-        raise ValueError(f"{repairer.text_paths[0]}: a text is not a number")
+        raise ValueError(f"{repairer.text_paths[0]}: a string is not a number")
 
 
 def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
-    """Refuse a bool where a fixed number is wanted: Python holds True equal to 1, and a validator may too."""
+    """Reject a bool in place of a fixed number: Python treats True as equal to 1, and a validator may too."""
     repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
     repairer.repair(data, inputs.schema)
     if repairer.boolean_paths:
@@ -153,13 +153,13 @@ def _reject_booleans(inputs: Inputs, data: dict[str, Any], tool: str) -> None:
 
 
 def measure_nesting(text: str, limit: int) -> int:
-    """Return how deep brackets nest, counting no further than one past `enough`. Linear in the text for real JSON."""
+    """Return the nesting depth of brackets, counting to at most `limit` + 1. Linear in the text for real JSON."""
     data = text.encode("utf-8", "surrogatepass")
     brackets = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_BRACKETS).replace(b'""', b"")
     if b'"' in brackets:
         brackets = b"".join(brackets.split(b'"')[::2])
     for level in range(8):
-        # Flat data is done after a few rounds at the speed of `replace`; only what is left is walked.
+        # A few `replace` rounds remove shallow nesting quickly; only the rest is scanned byte by byte.
         if not brackets:
             return level
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
@@ -173,7 +173,7 @@ def measure_nesting(text: str, limit: int) -> int:
 
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
-    """Refuse an object that says one key twice, and tell of those that were left out."""
+    """Reject duplicate keys, and log the keys that were dropped."""
     arguments = _reject_duplicate_keys(raw, tool)
     if inputs.validate_strict is not None:
         for key in arguments.keys() - inputs.schema["properties"].keys():
@@ -181,25 +181,19 @@ def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
 
 
 def _reject_duplicate_keys(raw: str, tool: str) -> dict[str, Any]:
-    """Refuse an object that says one key twice: which of the two was meant cannot be known."""
-
-    def collect_pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        unique_pairs = dict(items)
-        if len(unique_pairs) != len(items):
-            seen: set[str] = set()
-            duplicate = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            reject(tool, "$", f"the key {clip(duplicate)!r} is given twice in one object", "each key once", "twice")
-        return unique_pairs
-
-    data: dict[str, Any] = json.loads(raw, object_pairs_hook=collect_pairs)
+    """Reject an object with a duplicate key, because either value could be meant."""
+    try:
+        data: dict[str, Any] = load_json(raw)
+    except DuplicateKey as duplicate:
+        reject(tool, "$", f"the key {clip(duplicate.key)!r} appears twice in one object", "each key once", "twice")
     return data
 
 
-# --- what is not clean -------------------------------------------------------------------------
+# --- invalid arguments -------------------------------------------------------------------------
 
 
 def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, Any]:
-    """Return arguments that fit as the model's own names and values, repairs made: what will run, to look at."""
+    """Return valid arguments under the model's names, with repairs applied, to show what will run."""
     if isinstance(raw, str | bytes | bytearray | memoryview):
         text = raw if isinstance(raw, str) else str(raw, "utf-8")
         data = _parse(text, tool) if text.strip() else {}
@@ -208,7 +202,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
     try:
         encoded = to_json(data)
     except (PydanticSerializationError, UnicodeError, TypeError, RecursionError):
-        return data  # values that JSON cannot say were taken as they are
+        return data  # values without a JSON form were accepted unchanged
     try:
         inputs.validate_json(encoded, strict=True)
     except ValueError as error:
@@ -218,7 +212,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
 
 def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
     if not raw.strip():
-        raw = "{}"  # some models send nothing at all for "no arguments"
+        raw = "{}"  # some models send an empty string for "no arguments"
         try:
             return inputs.validate_json(raw, strict=True), ()
         except ValueError as empty_error:
@@ -241,11 +235,11 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
 
 
 MAX_PROBLEMS: Final = 1000
-"""With more problems than this nothing is repaired, and a few stand for all: listing a million takes too long."""
+"""Beyond this number of problems nothing is repaired and only a sample is listed; listing a million takes too long."""
 
 
 MAX_REPAIR_BYTES: Final = 256 * 1024
-"""Texts over this size are taken as they are or not at all: walking a huge one would hold up the loop."""
+"""Beyond this size arguments are not repaired, because walking a huge text would block the event loop."""
 
 
 def _sample_problems(inputs: Inputs, data: dict[str, Any], count: int) -> list[ArgumentProblem]:
@@ -255,7 +249,10 @@ def _sample_problems(inputs: Inputs, data: dict[str, Any], count: int) -> list[A
         inputs.validate_json(to_json(sample), strict=True)
     except ValueError as error:
         problems = make_problems(error, get_details(error), sample)
-    return [ArgumentProblem("$", f"{count} problems", "arguments that fit the schema", describe_value(data)), *problems]
+    return [
+        ArgumentProblem("$", f"{count} problems", "arguments that match the schema", describe_value(data)),
+        *problems,
+    ]
 
 
 def _take_sample(value: Any) -> Any:
@@ -267,9 +264,9 @@ def _take_sample(value: Any) -> Any:
 def _repair_arguments(
     inputs: Inputs, data: dict[str, Any], details: list[Mapping[str, Any]] | None, tool: str
 ) -> tuple[dict[str, Any], list[Repair]]:
-    """Return the arguments without what does not belong, and with what is nearly right put right.
+    """Return the arguments without undeclared keys and with repairable values repaired.
 
-    Only the arguments that were complained about are looked at; what is right stays as it is.
+    Only the arguments that validation complained about are examined.
     """
     properties = inputs.schema.get("properties", {})
     reported_keys = data if details is None else {item["loc"][0] for item in details if item["loc"]}
@@ -288,7 +285,7 @@ def _repair_arguments(
 
 
 def _repair_argument(inputs: Inputs, value: Any, key: str, repairs: ArgumentRepairer) -> Any:
-    """Return what an argument clearly meant; ABSENT for a null that stands for "left out"."""
+    """Return a repaired argument, or ABSENT for a null that means "omitted"."""
     root = inputs.schema
     schema = root["properties"][key]
     if value is None:
@@ -300,10 +297,10 @@ def _repair_argument(inputs: Inputs, value: Any, key: str, repairs: ArgumentRepa
 
 def _keeps_unknown_key(inputs: Inputs, key: str, tool: str) -> bool:
     if key in inputs.injected:
-        _log.warning("%s: ignored %r, which the application fills in and a model must not send", tool, key)
+        _log.warning("%s: ignored %r: the application sets it, a model must not send it", tool, key)
         return False
     if inputs.extra == "ignore":
-        _log.debug("%s: ignored an argument that it does not take", tool)
+        _log.debug("%s: ignored an undeclared argument", tool)
     return inputs.extra != "ignore"
 
 
@@ -313,7 +310,7 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
     except ValueError as error:
         reason = str(error)
         if reason.startswith("EOF while parsing"):
-            message = f"the JSON text was cut off ({reason}); send the whole object again"
+            message = f"the JSON was truncated ({reason}); send the complete object again"
             problem = ArgumentProblem("$", message, CUT_OFF, f"…{clip(raw[-40:])}")
         else:
             hint = "; send bare JSON, without a code fence" if raw.lstrip().startswith("```") else ""
@@ -325,7 +322,7 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
         return data
     hint_text = ""
     if isinstance(data, str) and data.lstrip().startswith("{"):
-        hint_text = "; this is a JSON text inside a JSON text: send the object itself"
+        hint_text = "; this is JSON encoded as a string: send the object itself"
     raise InvalidArguments(
         [ArgumentProblem("$", f"the arguments must be a JSON object{hint_text}", "object", describe_value(data))],
         tool=tool,
@@ -333,11 +330,10 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
 
 
 def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
-    """Drop a null that stands for "left out": an optional key whose type does not admit null."""
-    if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any schema of use
+    """Drop nulls that mean "omitted": optional keys whose type does not admit null."""
+    if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
         return data
-    if "$ref" in schema:
-        schema = root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), {})
+    schema = resolve(schema, root)
     if isinstance(data, list):
         items = schema.get("items")
         return [drop_nulls(item, items, root, depth + 1) for item in data] if items else data
@@ -352,8 +348,7 @@ def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) 
 def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     if not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - as above
         return True
-    if "$ref" in schema:
-        return _admits_null(root.get("$defs", {}).get(schema["$ref"].removeprefix("#/$defs/"), {}), root, depth + 1)
+    schema = resolve(schema, root)
     if branches := schema.get("anyOf") or schema.get("oneOf"):
         return any(_admits_null(branch, root, depth + 1) for branch in branches)
     return matches_type(None, schema)

@@ -1,7 +1,4 @@
-"""Validation errors → problems that a model can act on: where, what, what fits, what came.
-
-Lives here: the wording, and the path of a place in the arguments. Not here: finding the problems (`arguments`).
-"""
+"""Convert validation errors to problems that a model can act on."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _MAX_VALUE_LENGTH: Final = 60
 
 
 def count_problems(error: ValueError) -> int:
-    """Return how many problems an error tells of."""
+    """Return the number of problems in a validation error."""
     if isinstance(error, CombinedMismatch):
         return sum(map(count_problems, error.errors))
     if isinstance(error, ValidationError):
@@ -28,7 +25,7 @@ def count_problems(error: ValueError) -> int:
 
 
 def get_details(error: ValueError) -> list[Mapping[str, Any]] | None:
-    """Return what pydantic says of each problem; `None` for an error that is not pydantic's."""
+    """Return pydantic's details of each problem, or None if the error is not from pydantic."""
     if isinstance(error, CombinedMismatch):
         return [item for part in error.errors for item in get_details(part) or ()]
     if isinstance(error, ValidationError):
@@ -37,13 +34,13 @@ def get_details(error: ValueError) -> list[Mapping[str, Any]] | None:
 
 
 def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, data: Any) -> list[ArgumentProblem]:
-    """Return every problem behind a validation error, one for each place."""
+    """Return every problem in a validation error, at most one per path."""
     if details is not None:
         problems = [_convert_pydantic_error(item, data) for item in details]
     elif isinstance(error, SchemaMismatch):
         problems = [_convert_jsonschema_error(item) for item in error.errors]
     else:
-        problems = [ArgumentProblem("$", clip(str(error), 200), "values that fit the schema", describe_value(data))]
+        problems = [ArgumentProblem("$", clip(str(error), 200), "values that match the schema", describe_value(data))]
     if len(problems) == 1:
         return problems
     problems_by_path: dict[str, ArgumentProblem] = {}
@@ -80,9 +77,9 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
     kind, message = item["type"], item["msg"]
     path = locate_path(data, item["loc"], keep_last=kind == "missing")
     if kind == "missing":
-        return ArgumentProblem(path, "required, and missing", "a value", "nothing")
+        return ArgumentProblem(path, "required but missing", "a value", "nothing")
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return ArgumentProblem(path, "there is no such argument", "no such argument", describe_value(item["input"]))
+        return ArgumentProblem(path, "unknown argument", "no such argument", describe_value(item["input"]))
     expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
     return ArgumentProblem(path, message[0].lower() + message[1:], expected, describe_value(item["input"]))
 
@@ -94,7 +91,7 @@ def _convert_jsonschema_error(item: Any) -> ArgumentProblem:
 
 
 def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:
-    """Return a location as a JSON path, less the steps that name a branch of a union and not a place."""
+    """Return a location as a JSON path, without the steps that name a union branch."""
     steps: tuple[Any, ...] = tuple(location)
     if len(steps) == 1 and isinstance(data, dict) and (keep_last or steps[0] in data):
         return f"$.{clip(str(steps[0]))}"
@@ -116,7 +113,7 @@ def format_path(steps: Iterable[int | str]) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """Return what came, in a few words."""
+    """Return a short description of a received value."""
     if isinstance(value, str):
         return f"string {clip(repr(value[:_MAX_VALUE_LENGTH]), _MAX_VALUE_LENGTH)}"
     if isinstance(value, (dict, list)):
@@ -131,5 +128,5 @@ def _is_small(value: Any) -> bool:
 
 
 def reject(tool: str, path: str, message: str, expected: str, got: str) -> NoReturn:
-    """Refuse arguments for one reason."""
+    """Raise InvalidArguments with a single problem."""
     raise InvalidArguments([ArgumentProblem(path, message, expected, got)], tool=tool)

@@ -1,8 +1,6 @@
-"""Arguments that are nearly right → what they clearly meant, by the schema; each repair is recorded.
+"""Repair arguments that are nearly valid: numeric strings, whole floats, JSON strings, enum names and booleans.
 
-Lives here: the lenient rules (numeric text, whole floats, JSON in text, names of enum members, words for
-booleans). They never lose anything: a value is changed only where its own kind does not fit the schema and
-the change is exact. Not here: validation, and the wording of errors (`arguments`).
+Repairs are lossless: a value changes only if its type does not match the schema and the conversion is exact.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import EnumNames
+from toolmason._core.define.schema_nodes import EnumNames, resolve
 from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
@@ -30,7 +28,7 @@ UNCHANGED: Final = object()
 
 
 class ArgumentRepairer:
-    """One walk over the arguments of one call."""
+    """Repairs the arguments of one call and records each repair."""
 
     __slots__ = ("boolean_paths", "enum_names", "repairs", "root", "text_paths")
 
@@ -38,12 +36,12 @@ class ArgumentRepairer:
         self.root, self.enum_names = root, enum_names
         self.repairs: list[Repair] = []
         self.boolean_paths: list[str] = []
-        """Where a bool stands that fits nothing; Python would take it for 1 or 0."""
+        """Paths of booleans that match no alternative; Python would treat them as 1 or 0."""
         self.text_paths: list[str] = []
-        """Where a text stands for a number."""
+        """Paths of strings in place of numbers."""
 
     def repair(self, value: Any, schema: Any, path: str = "$", depth: int = 0) -> Any:
-        """Return `value` with everything in it repaired that needs it."""
+        """Return `value` with all repairs applied, including nested ones."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return value
         options = (schema,) if schema.keys().isdisjoint(_INDIRECT_KEYWORDS) else tuple(self._iter_alternatives(schema))
@@ -62,7 +60,7 @@ class ArgumentRepairer:
         return value
 
     def _repair_contents(self, value: Any, fitting: list[Mapping[str, Any]], path: str, depth: int) -> Any:
-        """Repair what is inside a value of the right kind; where two alternatives could be meant, nothing."""
+        """Repair the contents of a value of the right type, unless several alternatives match."""
         if not isinstance(value, (dict, list)):
             return value
         if isinstance(value, dict) and len(fitting) > 1:
@@ -74,13 +72,10 @@ class ArgumentRepairer:
         return self._repair_array(value, fitting[0], path, depth)
 
     def _iter_alternatives(self, schema: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-        """Yield the plain alternatives behind references and unions."""
+        """Yield the alternatives behind references and unions."""
         if depth > _MAX_DEPTH:
             return
-        if (ref := schema.get("$ref")) is not None:
-            target = self.root.get("$defs", {}).get(str(ref).removeprefix("#/$defs/"), {})
-            yield from self._iter_alternatives(target, depth + 1)
-            return
+        schema = resolve(schema, self.root)
         branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
         if not branches:
             yield schema
@@ -133,12 +128,12 @@ class ArgumentRepairer:
         folded = value.strip().casefold()
         matches = [v for v in values if isinstance(v, str) and v.casefold() == folded]
         matches = matches or [v for name, v in names.items() if name.casefold() == folded]
-        # Two members that differ only in case: either could be meant, so neither is taken.
+        # If two members differ only in case, either could be meant, so neither is chosen.
         return matches[0] if len(matches) == 1 else UNCHANGED
 
 
 def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Tell whether a value is of a kind that the schema takes; what is inside it is not looked at."""
+    """Return True if a value is of a type that the schema accepts. Nested values are not checked."""
     if "enum" in schema:
         return any(value == v and type(value) is type(v) for v in schema["enum"])
     if "const" in schema:
@@ -162,7 +157,7 @@ _JSON_TYPES: Final = {
 
 
 def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Tell whether the fixed values of an alternative, such as a discriminator, are those of an object."""
+    """Return True if an object has the fixed values of an alternative, such as a discriminator."""
     fixed_properties = (
         (key, part)
         for key, part in schema.get("properties", {}).items()
@@ -172,12 +167,12 @@ def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -
 
 
 def get_json_type(value: Any) -> str:
-    """Return JSON Schema's word for the kind of a JSON value."""
+    """Return the JSON Schema type of a JSON value."""
     return _JSON_TYPES.get(type(value), "object")
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:
-    """Return the number that a text is, or `UNCHANGED` where reading it would lose something."""
+    """Return the number that a string represents, or `UNCHANGED` if parsing would lose precision."""
     if len(text) > _MAX_NUMBER_LENGTH or text[:1].isalpha():
         return UNCHANGED
     if _INTEGER.fullmatch(text):
@@ -185,7 +180,7 @@ def parse_exact_number(text: str, *, whole: bool) -> Any:
     if not _NUMBER.fullmatch(text):
         return UNCHANGED
     number = float(text)
-    # Exact means that the number is written as this text; more digits than a float keeps would be lost.
+    # A float keeps about 17 digits; a string with more would lose some.
     if Decimal(repr(number)) != Decimal(text) or not math.isfinite(number):
         return UNCHANGED
     if not whole:

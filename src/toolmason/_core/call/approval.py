@@ -291,15 +291,15 @@ async def request_verdict(approver: Approver, request: ApprovalRequest) -> Appro
     return Deny(f"the approver answered {clip(repr(verdict))}")
 
 
-def parse_key(given: str | bytes | None) -> bytes | None:
-    """Return a signing key from what a developer gives for one.
+def parse_key(option: str, value: str | bytes | None) -> bytes | None:
+    """Return the bytes of a signing key.
 
     Raises:
-        ConfigError: it is too short to be a secret.
+        ConfigError: the key is too short to be a secret.
     """
-    if given is None:
+    if value is None:
         return None
-    key = given.encode() if isinstance(given, str) else given
+    key = value.encode() if isinstance(value, str) else value
     if len(key) < 16:  # noqa: PLR2004 - 128 bits
-        raise ConfigError(f"approval_key has {len(key)} bytes. Give at least 16, from a secret store.")
+        raise ConfigError(f"{option} has {len(key)} bytes. Use at least 16, from a secret store.")
     return key

@@ -18,7 +18,7 @@ from typing_extensions import is_typeddict
 
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.foreign_types import to_builtins
-from toolmason._core.define.placeholders import expand
+from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
 from toolmason._core.define.tool import Tool, may_hold_content
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part

@@ -1,1 +1,1 @@
-"""The tools, prompts and resources that a toolbox holds, by name. Does not import, connect or call."""
+"""The tools, prompts and resources of a toolbox, by name. Does not connect to servers or call tools."""

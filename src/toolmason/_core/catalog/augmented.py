@@ -1,7 +1,4 @@
-"""Tools with more to say: every schema gets the fields of a model, a callback gets their values, the tool does not.
-
-Lives here: the augmented tool. Everything else about it (options, name, how it runs) is the tool's own.
-"""
+"""Add the fields of a model to a tool's schema, and pass their values to a callback instead of the tool."""
 
 from __future__ import annotations
 
@@ -26,21 +23,21 @@ from toolmason.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class AugmentedCall:
-    """What an `on_arguments=` callback gets, before the tool runs."""
+    """Argument of an `on_arguments=` callback, which runs before the tool."""
 
     definition: ToolDefinition
-    """The tool's own definition, without the extra fields."""
+    """The tool's original definition, without the extra fields."""
     arguments: Any
-    """The extra fields, as the model class that was given."""
+    """The extra fields, as an instance of the augmenting model."""
     raw: Any
-    """All the arguments, as they came."""
+    """All arguments as received."""
 
 
 ArgumentsCallback = Callable[[AugmentedCall], Any]
 
 
 class AugmentedTool(RenamedTool):
-    """A tool whose schema has extra fields."""
+    """A tool with extra fields in its schema."""
 
     def __init__(self, tool: Tool, extra: TypeSchema, on_arguments: ArgumentsCallback | None, *, keep: bool) -> None:
         super().__init__(tool, tool.name)
@@ -83,12 +80,12 @@ class AugmentedTool(RenamedTool):
 
     def _fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         _, extra = values.pop(self.extra_key)
-        # What the tool has by itself comes first: an extra field must not fill what the application fills.
+        # The tool's own values win: an extra field must not replace an injected value.
         kept_extra = extra if self.keep and self.tool.root.accepts_extra else {}
         return {**kept_extra, **self.tool.fill(values, context)}
 
     async def notify(self, values: Mapping[str, Any], call: ToolCall) -> None:
-        """Give the extra fields to the callback."""
+        """Pass the extra fields to the callback."""
         if self.callback is not None:
             outcome = self.callback(AugmentedCall(self.tool.definition, values[self.extra_key][0], call.arguments))
             if inspect.isawaitable(outcome):
@@ -103,7 +100,7 @@ class AugmentedTool(RenamedTool):
 
 
 def rename_clashing_definitions(schema: JsonSchema, taken: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema whose definitions have names that are not taken for something else."""
+    """Return a schema whose definitions do not clash with different ones in `taken`."""
     for name, part in schema.get("$defs", {}).items():
         if name in taken and taken[name] != part:
             free_name = next(f"{name}_{number}" for number in itertools.count(2) if f"{name}_{number}" not in taken)
@@ -119,7 +116,7 @@ def _extend_schema(tool: Tool, own: JsonSchema, extra: TypeSchema) -> tuple[Json
     extra_schema = rename_clashing_definitions(resolve_root(extra.schema), own.get("$defs", {}))
     if clash := sorted(own.get("properties", {}).keys() & extra_schema.get("properties", {}).keys()):
         raise DefinitionError(
-            f"Tool {tool.name!r} ({tool.origin}) has a parameter {clash[0]!r} already. "
+            f"Tool {tool.name!r} ({tool.origin}) already has a parameter {clash[0]!r}. "
             "Rename the field of the augmenting model."
         )
     return _join_schemas(own, extra_schema), tuple(extra_schema.get("properties", {}))
@@ -137,14 +134,14 @@ def _join_schemas(own: JsonSchema, extra: JsonSchema) -> JsonSchema:
 
 
 def make_augmenter(model: Any, on_arguments: ArgumentsCallback | None, *, keep: bool) -> Callable[[Tool], Tool]:
-    """Return the function that augments a tool.
+    """Return a function that augments a tool.
 
     Raises:
-        DefinitionError: the model is none.
+        DefinitionError: the model is not a model class.
     """
     extra = schema_compiler().compile_type(model)
     if resolve_root(extra.schema).get("type") != "object":
-        raise DefinitionError(f"augmented({model!r}): give a BaseModel, a dataclass or a TypedDict.")
+        raise DefinitionError(f"augmented({model!r}): the model must be a BaseModel, a dataclass or a TypedDict.")
 
     def augment(tool: Tool) -> Tool:
         if not isinstance(tool, LazyTool):

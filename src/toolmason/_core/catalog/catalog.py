@@ -1,7 +1,6 @@
-"""The ordered, checked set of tools, prompts and resources: clashes, look-up, views.
+"""Ordered set of tools, prompts and resources with unique names, and their extraction from sources.
 
-Lives here: names. Two tools of one name are an error that names both; look-up is exact, then by a unique
-match that ignores case; never a guess. Not here: running anything.
+Lookup is exact, then case-insensitive if only one name matches; it never guesses.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTo
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 CatalogItem: TypeAlias = Tool | Prompt | Resource
-"""What a toolbox holds."""
+"""An item of a toolbox."""
 
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """Something that a toolbox takes tools from."""
+    """An object that provides tools to a toolbox."""
 
     def __tools__(self) -> Iterable[CatalogItem | AnyNativeTool]:
         """Yield its tools, prompts and resources."""
@@ -36,7 +35,7 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class Resolver(Protocol):
-    """Something that finds a tool by name."""
+    """An object that finds a tool by name."""
 
     def resolve(self, name: str) -> Tool | None:
         """Return the tool of that name, or `None`."""
@@ -45,7 +44,7 @@ class Resolver(Protocol):
 
 @dataclass(eq=False, repr=False)
 class Catalog:
-    """Tools and prompts by name, resources by address, and what a provider runs."""
+    """Tools and prompts by name, resources by URI, and native tools of providers."""
 
     tools: dict[str, Tool] = field(default_factory=dict)
     prompts: dict[str, Prompt] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Catalog:
         _add_item(self.tools, tool.name, tool, replace_same=replace_same)
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool of this name: exactly, else the only one that differs in case alone."""
+        """Return the tool with this name, or the only one that matches it ignoring case; None if there is neither."""
         if (exact := self.tools.get(name)) is not None:
             return exact
         folded = name.casefold()
@@ -89,35 +88,35 @@ class Catalog:
         return iter(sorted(self.tools.values(), key=lambda tool: tool.name))
 
     def filter(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> Catalog:
-        """Return a catalog with the tools that `keep` keeps, those of a provider by name, and everything else."""
+        """Return a catalog with the tools that `keep` accepts and the native tools whose name `keep_native` accepts."""
         filtered = self.with_tools({name: tool for name, tool in self.tools.items() if keep(tool)})
         filtered.native = tuple(item for item in self.native if keep_native(item.name))
         return filtered
 
     def with_tools(self, tools: dict[str, Tool]) -> Catalog:
-        """Return a catalog with other tools, and everything else the same."""
+        """Return a catalog with these tools and the same prompts, resources and native tools."""
         return Catalog(tools, dict(self.prompts), self.native, dict(self.resources))
 
     def copy(self) -> Catalog:
-        """Return a catalog with the same tools, prompts and resources."""
+        """Return a catalog with the same items."""
         return self.with_tools(dict(self.tools))
 
     def rename(self, rename: Callable[[str], str]) -> Catalog:
-        """Return a catalog with the tools under other names."""
+        """Return a catalog with renamed tools."""
         renamed = self.with_tools({})
         for tool in self.tools.values():
             renamed.add(rename_tool(tool, rename(tool.name)))
         return renamed
 
     def merge(self, other: Catalog) -> Catalog:
-        """Return a catalog with what is in both."""
+        """Return a catalog with the items of both."""
         merged = self.copy()
         for item in other.iter_items():
             merged.add(item)
         return merged
 
     def iter_items(self) -> Iterator[CatalogItem | AnyNativeTool]:
-        """Yield what there is: tools, prompts, resources, and what a provider runs."""
+        """Yield the tools, prompts, resources and native tools."""
         yield from self.tools.values()
         yield from self.prompts.values()
         yield from self.resources.values()
@@ -131,7 +130,7 @@ def _add_item(items: dict[str, Any], key: str, item: CatalogItem, *, replace_sam
 
 
 def rename_tool(tool: Tool, name: str) -> Tool:
-    """Return the tool under another name; everything else is shared."""
+    """Return the tool under another name, sharing everything else."""
     if name == tool.name:
         return tool
     if isinstance(tool, LazyTool):
@@ -140,10 +139,10 @@ def rename_tool(tool: Tool, name: str) -> Tool:
 
 
 def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Resolver]) -> Iterator[Any]:
-    """Yield the tools and prompts of any kind of source; a server (`__remote__`) is yielded as it is.
+    """Yield the tools and prompts of any source. A server (`__remote__`) is yielded unchanged.
 
     Raises:
-        DefinitionError: it is none; says what a source can be.
+        DefinitionError: it is not a source; lists the accepted kinds.
     """
     if isinstance(source, (Tool, Prompt, Resource, *NATIVE_TOOL_TYPES)) or (
         hasattr(source, "__remote__") and not isinstance(source, type)
@@ -164,7 +163,7 @@ def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Re
         yield _rename_by_convention(make_tool(source), naming)
     else:
         raise DefinitionError(
-            f"{source!r} is not a source of tools. Give functions, objects or classes with @tool methods, modules, "
+            f"{source!r} is not a source of tools. Pass functions, objects or classes with @tool methods, modules, "
             "Tool objects, other toolboxes, or names that a resolver knows."
         )
 
@@ -181,18 +180,18 @@ def iter_local_items(source: Any) -> Iterator[CatalogItem]:
     """Yield the tools, prompts and resources of a source that is not a server.
 
     Raises:
-        DefinitionError: it is no source, or a server; says what to do.
+        DefinitionError: it is a server, a native tool or not a source; gives the fix.
     """
     for item in iter_source_items(source, None, ()):
         if isinstance(item, NATIVE_TOOL_TYPES):
-            raise DefinitionError(f"{item!r} is run by a provider, and is nothing to call. Give it to a toolbox.")
+            raise DefinitionError(f"{item!r} is run by a provider and cannot be called here. Pass it to a toolbox.")
         if not isinstance(item, CatalogItem):
-            raise DefinitionError(f"{item!r} is a server, and cannot be looked into here. Give it to a toolbox.")
+            raise DefinitionError(f"{item!r} is a server and cannot be inspected here. Pass it to a toolbox.")
         yield item
 
 
 def get_source_problems(source: Any) -> tuple[PluginError, ...]:
-    """Return what a source of tools had to leave out, where it says so."""
+    """Return the errors of the items that a source skipped, if it records them."""
     problems = getattr(source, "problems", ()) if isinstance(source, ToolSource) else ()
     return tuple(item for item in problems if isinstance(item, PluginError)) if isinstance(problems, tuple) else ()
 
@@ -206,7 +205,7 @@ def _iter_members(source: Any, naming: Naming | None) -> Iterator[CatalogItem]:
 
 
 def _rename_by_convention(tool: Tool, naming: Naming | None) -> Tool:
-    # A name that the developer wrote is kept; `naming=` is for names that come from code.
+    # `naming=` applies to names derived from code; an explicit name is kept.
     declaration = get_declaration(getattr(tool, "fn", None))
     if naming is None or (declaration is not None and declaration.name is not None):
         return tool
@@ -214,7 +213,7 @@ def _rename_by_convention(tool: Tool, naming: Naming | None) -> Tool:
 
 
 def resolve_name(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
-    """Return what the first resolver that knows a name gives for it."""
+    """Return the tool from the first resolver that knows the name, or None."""
     candidates = (resolver.resolve(name) for resolver in resolvers)
     return next((tool for tool in candidates if tool is not None), None)
 
@@ -223,18 +222,18 @@ def _resolve_or_raise(name: str, resolvers: Iterable[Resolver]) -> Tool:
     resolver_list = list(resolvers)
     if (tool := resolve_name(name, resolver_list)) is not None:
         return tool
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt name
 
     known = sorted({known for resolver in resolver_list for known in getattr(resolver, "names", ())})
     matches = get_close_matches(name[:128], known, n=3)
     hint = f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
     raise DefinitionError(
-        f"No resolver knows a tool named {name!r}.{hint} Give `resolvers=[...]` that does, or the tool itself."
+        f"No resolver knows a tool named {name!r}.{hint} Pass `resolvers=[...]` with one that does, or the tool itself."
     )
 
 
 def matches_filter(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool]) -> bool:
-    """Tell whether a tool carries one of the tags (any, where none are given) and says these effects."""
+    """Return True if a tool has one of the tags (or none are given) and these effects."""
     wanted = frozenset(tags)
     return (not wanted or bool(wanted & tool.options.tags)) and all(
         bool(getattr(tool.options, name)) is value for name, value in effects.items()
@@ -243,12 +242,12 @@ def matches_filter(tool: Tool, tags: Iterable[str], effects: Mapping[str, bool])
 
 READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
-"""The tool that looks for tools; a chat with a large toolbox offers it."""
+"""Name of the tool that searches for tools; a chat with a large toolbox offers it."""
 BUILT_IN_NAMES: Final = frozenset({READ_RESULT, FIND_TOOLS})
 
 
 def refuse_builtin_name(tool: Tool) -> None:
-    """Refuse a tool that takes the name of one of ours without saying so.
+    """Raise if a tool takes the name of a built-in tool without `overrides_builtin`.
 
     Raises:
         DefinitionError: it does.
@@ -256,5 +255,5 @@ def refuse_builtin_name(tool: Tool) -> None:
     if tool.name.casefold() in BUILT_IN_NAMES and not tool.options.overrides_builtin:
         raise DefinitionError(
             f"{tool.origin}: {tool.name.casefold()!r} is the name of a built-in tool. "
-            "Rename yours, or mean it with `overrides_builtin=True`."
+            "Rename yours, or replace it with `overrides_builtin=True`."
         )

@@ -1,8 +1,4 @@
-"""Objects, classes, modules and targets → tools and prompts; the one place that loads user code.
-
-Lives here: which members count, inheritance, `module:name` and file targets.
-Not here: name clashes between sources (`catalog`).
-"""
+"""Find tools and prompts in objects, classes and modules, and import `module:name` and file targets."""
 
 from __future__ import annotations
 
@@ -28,13 +24,13 @@ _MEMBER_KINDS: Final[tuple[MemberKind, ...]] = ("tool", "prompt", "resource")
 
 
 def tools_from(source: Any) -> list[Tool]:
-    """Return every tool of an object, class or module, in the order it is written.
+    """Return every tool of an object, class or module, in source order.
 
-    A class gives its static and class methods. Inherited tools are found; an override keeps the metadata
-    of what it overrides unless it is decorated again.
+    A class provides its static and class methods. Inherited tools are included; an override keeps the metadata of
+    the overridden method unless it is decorated again.
 
     Raises:
-        DefinitionError: there is none, or a class has instance methods that are tools; names them.
+        DefinitionError: there are no tools, or a class has instance methods as tools; names them.
     """
     tools = [make_member_tool(item, declaration) for item, declaration in _iter_members(source, "tool")]
     if not tools:
@@ -45,22 +41,22 @@ def tools_from(source: Any) -> list[Tool]:
 
 
 def find_prompts(source: Any) -> list[Prompt]:
-    """Return every prompt of an object, class or module; an empty list where there is none."""
+    """Return every prompt of an object, class or module."""
     return [Prompt(item, declaration) for item, declaration in _iter_members(source, "prompt")]
 
 
 def find_resources(source: Any) -> list[Resource]:
-    """Return every resource of an object, class or module; an empty list where there is none."""
+    """Return every resource of an object, class or module."""
     return [Resource(item, declaration) for item, declaration in _iter_members(source, "resource")]
 
 
 def has_members(source: Any, *kinds: MemberKind) -> bool:
-    """Tell whether an object, class or module holds tools, prompts or resources, or those of one kind."""
+    """Return True if an object, class or module has tools, prompts or resources, or those of the given kinds."""
     return any(True for kind in kinds or _MEMBER_KINDS for _ in _iter_members(source, kind))
 
 
 def make_member_tool(item: Any, declaration: Declaration) -> Tool:
-    """Return the tool that a declared member is; a method without a docstring takes that of what it overrides."""
+    """Return the tool for a declared member. A method without a docstring inherits the overridden method's."""
     if isinstance(item, Tool):
         return item
     if declaration.description is None and not unwrap_function(item).__doc__ and (text := inspect.getdoc(item)):
@@ -77,7 +73,7 @@ def _iter_members(source: Any, kind: MemberKind) -> Iterator[tuple[Any, Declarat
     if is_class and (instance_methods := [name for name, (item, _) in declared.items() if not _is_static(item)]):
         raise DefinitionError(
             f"Class {source.__qualname__!r} has instance methods as {kind}s: {', '.join(instance_methods)}. "
-            f"Give an instance, `{source.__name__}(...)`, or make them static or class methods."
+            f"Pass an instance, `{source.__name__}(...)`, or make them static or class methods."
         )
     for name, (_, declaration) in declared.items():
         yield getattr(source, name), declaration
@@ -95,7 +91,7 @@ def _iter_module_members(module: ModuleType, kind: str) -> Iterator[tuple[Any, D
 
 
 def find_declared_members(cls: type, kind: str) -> dict[str, tuple[Any, Declaration]]:
-    """Return the members of a class that are declared, by name, the oldest ancestor's first."""
+    """Return the declared members of a class by name, starting with its most distant base class."""
     members: dict[str, tuple[Any, Declaration]] = {}
     for owner in reversed(cls.__mro__):
         for name, item in vars(owner).items():
@@ -121,10 +117,10 @@ def _describe_source(source: Any) -> str:
 
 
 def load_target(target: str) -> Any:
-    """Load what a target names: `package.module`, `package.module:name`, `path/file.py` or `path/file.py:name`.
+    """Load a target: `package.module`, `package.module:name`, `path/file.py` or `path/file.py:name`.
 
     Raises:
-        ConfigError: it cannot be found or loaded; says which part and why.
+        ConfigError: it cannot be found or loaded; names the part and the reason.
     """
     module_path, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     if module_path.endswith(".py"):
@@ -134,10 +130,10 @@ def load_target(target: str) -> Any:
 
 
 def import_target(target: str) -> Any:
-    """Load what `package.module` or `package.module:name` names, from where Python looks for modules.
+    """Load `package.module` or `package.module:name` from Python's import path.
 
     Raises:
-        ConfigError: it cannot be found or loaded; says which part and why.
+        ConfigError: it cannot be found or loaded; names the part and the reason.
     """
     module_path, _, name = target.partition(":")
     return _get_attribute(load_module(module_path, target), name, module_path, target)
@@ -153,7 +149,7 @@ def _get_attribute(module: ModuleType, name: str, module_path: str, target: str)
 
 
 def add_current_folder_to_path() -> None:
-    """Have modules of the current folder found, as when Python runs a file there."""
+    """Make the modules of the current folder importable, as when Python runs a file there."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
@@ -162,24 +158,24 @@ def load_module(name: str, target: str) -> ModuleType:
     """Import a module.
 
     Raises:
-        ConfigError: there is none, or importing it failed; says which and why.
+        ConfigError: it does not exist, or importing it failed; names the reason.
     """
     if not name or not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"{target!r} names no module. Write `package.module:name` or `path/file.py:name`.")
+        raise ConfigError(f"{target!r} is not a module path. Use `package.module:name` or `path/file.py:name`.")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(
-                f"{target!r}: there is no module {error.name!r}. Check the spelling, or run from the project's folder."
+                f"{target!r}: module {error.name!r} not found. Check the spelling, or run from the project's folder."
             ) from error
-        raise ConfigError(f"{target!r}: loading it failed: {error}. Install what it imports.") from error
+        raise ConfigError(f"{target!r}: loading failed: {error}. Install the missing module.") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {_describe_error(error)}") from error
+        raise ConfigError(f"{target!r}: loading failed: {_describe_error(error)}") from error
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return an error with the line that it came from: a traceback of ours would hide it."""
+    """Return an error with its source line, because Toolmason's own traceback would hide it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = "" if isinstance(error, SyntaxError) or not frames else f" ({frames[-1].filename}:{frames[-1].lineno})"
     return f"{type(error).__name__}: {error}{place}"
@@ -187,17 +183,17 @@ def _describe_error(error: BaseException) -> str:
 
 def _load_file(path: Path, target: str) -> ModuleType:
     if not path.is_file():
-        raise ConfigError(f"{target!r}: there is no file {str(path)!r}.")
+        raise ConfigError(f"{target!r}: file {str(path)!r} does not exist. Check the path.")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{target!r}: {str(path)!r} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    # Modules beside the file are found, as when Python runs it.
+    # Make sibling modules importable, as when Python runs the file.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules.setdefault(name, module)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{target!r}: loading it failed: {_describe_error(error)}") from error
+        raise ConfigError(f"{target!r}: loading failed: {_describe_error(error)}") from error
     return module

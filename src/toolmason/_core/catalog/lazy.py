@@ -1,8 +1,4 @@
-"""Tools and prompts that are known before their code is loaded.
-
-Lives here: a definition and options with a way to the real thing, which is taken at the first call.
-Not here: where the definitions come from (`manifest`).
-"""
+"""Tools and prompts that are listed by definition and loaded on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from toolmason._core.values.results import Arguments
 
 
 class _Loaded:
-    """A member that is the real tool's."""
+    """An attribute of the loaded tool."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -34,7 +30,7 @@ class _Loaded:
 
 
 class LazyTool(Tool):
-    """A tool that is listed by its definition, and loaded when something else is asked of it."""
+    """A tool that is listed by its definition and loaded when any other attribute is needed."""
 
     kind: Any = _Loaded()
     returns: Any = _Loaded()
@@ -61,8 +57,7 @@ class LazyTool(Tool):
 
     @override
     def load(self) -> Tool:
-        # Two threads may both load it; the first one to be done gives the tool that both use, because limits are
-        # counted by the tool.
+        # Two threads may both load it; both use the first result, because limits are counted per tool.
         attributes: dict[str, Tool] = vars(self)
         return attributes["loaded"] if "loaded" in attributes else attributes.setdefault("loaded", self.loader())
 
@@ -81,13 +76,13 @@ class LazyTool(Tool):
         return await self.load().invoke(arguments, context)
 
     def with_definition(self, definition: ToolDefinition, change: Callable[[Tool], Tool]) -> LazyTool:
-        """Return a listed tool with another definition; `change` makes the real one when this one's is loaded."""
+        """Return a lazy tool with another definition. `change` converts the tool after loading."""
         return LazyTool(definition, self.options, self.place, lambda: change(self.load()))
 
 
 @dataclass(frozen=True, slots=True)
 class PromptListing:
-    """What is known of a prompt before it is loaded."""
+    """The definition of a prompt that is not loaded."""
 
     name: str
     description: str
@@ -96,7 +91,7 @@ class PromptListing:
 
 
 class LazyPrompt(Prompt):
-    """A prompt that is listed, and loaded when it is rendered."""
+    """A prompt that is listed by its definition and loaded when rendered."""
 
     def __init__(self, listing: PromptListing, place: str, loader: Callable[[], Prompt]) -> None:
         self.listing, self.place, self.loader = listing, place, loader
@@ -124,7 +119,7 @@ class LazyPrompt(Prompt):
 
     @cached_property
     def loaded(self) -> Prompt:
-        """The prompt itself, loaded."""
+        """The loaded prompt."""
         return self.loader()
 
     @override

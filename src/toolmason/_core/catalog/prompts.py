@@ -1,7 +1,4 @@
-"""`@prompt` functions → messages that open a conversation.
-
-Lives here: `Prompt` and how its return value becomes messages. Parameters work as they do for tools.
-"""
+"""Render `@prompt` functions to the messages that open a conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from toolmason.errors import DefinitionError
 
 
 class Prompt:
-    """A reusable opening: a function that returns a text, a `Message`, or a list of them."""
+    """A reusable opening of a conversation: a function that returns a string, a `Message`, or a list of them."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
         self.fn = fn
@@ -34,12 +31,12 @@ class Prompt:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The prompt's name."""
         return self._tool.name
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The prompt's description."""
         return self._tool.description
 
     @property
@@ -49,14 +46,14 @@ class Prompt:
 
     @property
     def origin(self) -> str:
-        """Where it is written, for messages."""
+        """The location of its code, for error messages."""
         return self._tool.origin
 
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
         """Return the prompt's messages.
 
         Raises:
-            InvalidArguments: the arguments do not fit.
+            InvalidArguments: the arguments are invalid.
             ConfigError: an injected value is missing.
         """
         effective_context = context if context is not None else ToolContext()
@@ -77,7 +74,7 @@ class Prompt:
         if isinstance(value, Iterable):
             return [message for item in value for message in self._to_messages(item)]
         raise DefinitionError(
-            f"Prompt {self.name!r} returned {type(value).__name__}. Return a text, a Message, or a list of them."
+            f"Prompt {self.name!r} returned {type(value).__name__}. Return a string, a Message, or a list of them."
         )
 
     def __repr__(self) -> str:
@@ -85,7 +82,7 @@ class Prompt:
 
 
 class RenamedPrompt(Prompt):
-    """A prompt under another name; everything else is that of the first."""
+    """A prompt under another name."""
 
     def __init__(self, inner: Prompt, name: str) -> None:
         self.inner, self._name, self.role = inner, name, inner.role
@@ -118,5 +115,5 @@ class RenamedPrompt(Prompt):
 
 
 def rename_prompt(prompt: Prompt, name: str) -> Prompt:
-    """Return a prompt under a name."""
+    """Return a prompt under the given name."""
     return prompt if prompt.name == name else RenamedPrompt(prompt, name)

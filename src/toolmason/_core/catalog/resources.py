@@ -1,8 +1,4 @@
-"""`@resource` functions → contents under an address.
-
-Lives here: `Resource`, and how a return value becomes contents. Parameters work as they do for tools.
-Not here: templates of addresses (`addresses`).
-"""
+"""Read `@resource` functions by URI."""
 
 from __future__ import annotations
 
@@ -24,34 +20,34 @@ from toolmason.errors import DefinitionError
 
 
 class Resource:
-    """Something to read under an address, or under every address that fits a template."""
+    """Readable content under a URI, or under every URI that matches a template."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
         self.fn = fn
         self.uri = declaration.uri
-        """The address, or the template."""
+        """URI or URI template."""
         self._tool = FunctionTool(fn, declaration)
         self.title, self.mime_type = declaration.title, declaration.mime_type
-        from toolmason._core.catalog.uri_templates import UriTemplate  # noqa: PLC0415 - 2 ms at start-up, for programs with resources
+        from toolmason._core.catalog.uri_templates import UriTemplate  # noqa: PLC0415 - 2 ms at start-up, needed only for resources
 
         self._template = UriTemplate.parse(self.uri)
         self.parameters = self._template.names
-        """The placeholders of a template; none for a fixed address."""
+        """Placeholders of a template; empty for a fixed URI."""
         parameter_names = set(self._tool.definition.input_schema.get("properties", {}))
         if parameter_names != set(self.parameters):
             raise DefinitionError(
-                f"@resource({self.uri!r}): the address has the placeholders {sorted(self.parameters)} and the function "
-                f"takes {sorted(parameter_names)}. Give each parameter a placeholder of its name."
+                f"@resource({self.uri!r}): the URI has the placeholders {sorted(self.parameters)}, but the function "
+                f"takes {sorted(parameter_names)}. Add one placeholder of the same name for each parameter."
             )
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The resource's name."""
         return self._tool.name
 
     @property
     def description(self) -> str:
-        """What it is."""
+        """The resource's description."""
         return self._tool.description
 
     @property
@@ -61,16 +57,16 @@ class Resource:
 
     @property
     def origin(self) -> str:
-        """Where it is written, for messages."""
+        """The location of its code, for error messages."""
         return self._tool.origin
 
     @property
     def link(self) -> ResourceLink:
-        """A pointer to it."""
+        """A link to the resource."""
         return ResourceLink(self.uri, self.name, self.mime_type, self.description)
 
     def match_uri(self, uri: str) -> dict[str, str] | None:
-        """Return the values of the placeholders in an address; `None` where the address is another's."""
+        """Return the placeholder values in a URI, or None if the URI does not match."""
         if not self.parameters:
             return {} if uri == self.uri else None
         return self._template.match(uri)
@@ -79,7 +75,7 @@ class Resource:
         """Return the contents.
 
         Raises:
-            InvalidArguments: a placeholder's value does not fit its parameter.
+            InvalidArguments: a placeholder's value is invalid for its parameter.
         """
         bound, _ = bind_once(self._tool.inputs, values, self.name, EngineSettings())
         filled = self._tool.fill(dict(bound), context)

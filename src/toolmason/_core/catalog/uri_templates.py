@@ -1,7 +1,6 @@
-"""A template of addresses and an address → the values of its placeholders, in time that grows with the address alone.
+"""Match URIs against templates in time linear in the URI.
 
-Lives here: the parts of a template, and how an address is laid over them. A pattern of the regular kind would try
-every way to part an address, which one with three placeholders makes cubic. Not here: what a value is used for.
+A regular expression would backtrack over every split of the URI, which is cubic with three placeholders.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from urllib.parse import unquote
 from toolmason.errors import DefinitionError
 
 MAX_URI_LENGTH: Final = 8192
-"""How many characters an address may have that is laid over a template."""
-# What was written with percent signs is looked at as the function gets it: `..%2F` leads out of a folder as `../` does.
+"""Maximum number of characters of a URI that is matched against a template."""
+# Values are checked after percent-decoding, as the function receives them: `..%2F` escapes a folder like `../`.
 _UNSAFE_VALUE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|(?:^|[/\\])\.\.(?:[/\\]|$)")
 _PATH_SEPARATOR: Final = re.compile(r"[/\\]")
 _PLACEHOLDER: Final = re.compile(r"\{(\+?)([A-Za-z_]\w*)(\*?)\}")
@@ -24,20 +23,20 @@ _PLACEHOLDER: Final = re.compile(r"\{(\+?)([A-Za-z_]\w*)(\*?)\}")
 
 @dataclass(frozen=True, slots=True)
 class UriTemplate:
-    """What stands between the placeholders of an address, and the placeholders."""
+    """The literals and placeholders of a URI template."""
 
     literals: tuple[str, ...]
-    """The text before, between and after the placeholders: one more than there are of those."""
+    """The text before, between and after the placeholders; one more item than `names`."""
     names: tuple[str, ...]
     allows_slashes: tuple[bool, ...]
-    """Whether a placeholder may hold slashes: `{+path}` and `{path*}` may."""
+    """True for each placeholder that may contain slashes: `{+path}` and `{path*}`."""
 
     @classmethod
     def parse(cls, uri: str) -> UriTemplate:
-        """Return the template that an address is; one without placeholders is its own only address.
+        """Parse a URI template. A URI without placeholders matches only itself.
 
         Raises:
-            DefinitionError: two placeholders have one name.
+            DefinitionError: two placeholders have the same name.
         """
         placeholders = list(_PLACEHOLDER.finditer(uri))
         names = tuple(match[2] for match in placeholders)
@@ -50,11 +49,12 @@ class UriTemplate:
         return cls(literals, names, tuple(bool(match[1] or match[3]) for match in placeholders))
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values of the placeholders in an address; `None` where the address does not fit.
+        """Return the placeholder values in a URI, or None if it does not match.
 
-        Where it fits in several ways, the first placeholder is as long as can be, then the second. A value that leads
-        up a folder (`..`) or holds control characters fits nothing, however it is written; nor does one with a slash or
-        a backslash in a placeholder that is not wide.
+        If several splits match, the first placeholder is as long as possible, then the second. A decoded value with
+        `..`
+        path steps or control characters never matches; nor does one with a slash or backslash, unless the placeholder
+        allows slashes.
         """
         if len(uri) > MAX_URI_LENGTH or not uri.startswith(self.literals[0]):
             return None
@@ -72,7 +72,7 @@ class UriTemplate:
         return values
 
     def _find_ends(self, uri: str) -> list[list[int]]:
-        """Return where each placeholder may end so that the rest of the address fits, in rising order."""
+        """Return the positions where each placeholder may end such that the rest of the URI matches, ascending."""
         ends_by_placeholder: list[list[int]] = []
         last = len(uri) - len(self.literals[-1])
         ends = [last] if last >= 0 and uri.endswith(self.literals[-1]) else []
@@ -89,7 +89,7 @@ def _find_slash(uri: str, start: int) -> int:
 
 
 def _find_starts(uri: str, ends: list[int], *, wide: bool) -> bytearray:
-    """Return for each place of an address whether a placeholder that begins there can end at one of `ends`."""
+    """Return for each position whether a placeholder that begins there can end at one of `ends`."""
     starts = bytearray(len(uri) + 1)
     remaining = len(ends) - 1
     next_end = slash = len(uri) + 1
@@ -114,9 +114,9 @@ _MAY_BE_EMPTY: Final = "#./;?&"
 
 
 def measure_specificity(template: str, uri: str) -> int | None:
-    """Return how many characters of an address a template says itself; `None` where the address does not fit it.
+    """Return the number of literal characters with which a template matches a URI, or None if it does not match.
 
-    A template that does not begin with a scheme of its own fits nothing: it would claim every address there is.
+    A template without a literal scheme never matches, because it would claim every URI.
     """
     pieces = template.split("{")
     first, rest = pieces[0], [piece.partition("}") for piece in pieces[1:]]
@@ -135,7 +135,7 @@ def measure_specificity(template: str, uri: str) -> int | None:
 
 
 def _find_literal(uri: str, literal: str, start: int, *, last: bool) -> int | None:
-    """Return where the value before a literal ends: at the first place of it, or at the end of the address."""
+    """Return the end of the value before a literal: its first occurrence, or the end of the URI for the last one."""
     if last:
         end = len(uri) - len(literal)
         return end if end >= start and uri.endswith(literal) else None
@@ -144,5 +144,5 @@ def _find_literal(uri: str, literal: str, start: int, *, last: bool) -> int | No
 
 
 def _can_expand_to(expression: str, value: str) -> bool:
-    """Tell whether a value can stand for an expression: only one with an operator or a star holds a slash."""
+    """Return True if an expression can expand to a value. Only an operator or a star allows a slash."""
     return expression[:1] in _OPERATORS or expression.endswith("*") or not {"/", "?", "#"} & {*value}

@@ -1,1 +1,1 @@
-"""Files, environment and code, merged into one `Config`. Knows keys and layers, not tools."""
+"""Merge configuration from files, the environment and code into one `Config`. Knows keys and layers, not tools."""

@@ -1,8 +1,4 @@
-"""Settings in layers; later wins: defaults < TOML < .properties < environment < code.
-
-Lives here: `Config`, which layers there are, and where files are looked for. Not here: reading one layer
-(`entries`), or what a key means (`known`, `servers`).
-"""
+"""Settings in layers, later ones overriding earlier ones: TOML < .properties < environment < code."""
 
 from __future__ import annotations
 
@@ -26,15 +22,15 @@ from toolmason._core.values.policy import EngineSettings, Limits
 from toolmason.errors import ConfigError
 
 FILE_NAMES: Final = ("toolmason.toml", "pyproject.toml", "toolmason.properties")
-"""What `Config.find` looks for in a folder; of the first two, the first that is there."""
+"""Files that `Config.find` looks for in a folder. Of the first two, only the first that exists is read."""
 
 
 class Config(Mapping[str, Any]):
-    """Settings by dotted key, whatever its case.
+    """Settings by dotted, case-insensitive key.
 
-    `Config()` holds the environment; `Config.load(...)` reads files below it, and `Config.find()` looks for them.
-    Case does not matter, because the names of environment variables have none. The keys that we know are typed
-    values as well: `config.servers`, `config.limits` and so on.
+    `Config()` reads the environment; `Config.load(...)` also reads files, and `Config.find()` locates them.
+    Environment variables override files. Known keys are also available as typed values, such as
+    `config.servers` and `config.limits`.
     """
 
     __slots__ = ("_entries", "_servers")
@@ -57,16 +53,16 @@ class Config(Mapping[str, Any]):
     def load(
         cls, *paths: str | Path, values: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
     ) -> Config:
-        """Read files, TOML first and `.properties` over it, then the environment, then `values`.
+        """Read files (`.properties` overrides TOML), then the environment, then `values`.
 
-        A `.json` file is an `mcp.json`: its servers are in `servers`.
+        A `.json` file is read as an `mcp.json`; its servers are in `servers`.
 
         Raises:
-            ConfigError: a file is missing or cannot be read; names the file and the place.
+            ConfigError: a file is missing or unreadable; names the file and the position.
         """
         files = sorted(map(Path, paths), key=lambda path: path.suffix == ".properties")
         variables = os.environ if environ is None else environ
-        # A server of a later file takes the place of one of the same name.
+        # Of two servers with the same name, the one in the later file wins.
         json_servers = {s.name: s for path in files if path.suffix == ".json" for s in read_mcp_json(path, variables)}
         config = object.__new__(cls)
         layers = [read_config_file(path) for path in files if path.suffix != ".json"]
@@ -81,20 +77,19 @@ class Config(Mapping[str, Any]):
         values: Mapping[str, Any] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Config:
-        """Look for files from a folder upward (the working directory, unless you name one), and load them.
+        """Search for configuration files from a folder upward and load them. Default: the working directory.
 
-        The nearest folder that has one of them counts: `toolmason.toml`, else `[tool.toolmason]` in
-        `pyproject.toml`; and `toolmason.properties`. The search ends at the root of a repository (`.git`), at your
-        home folder and at the root of the file system. An `mcp.json` starts commands, so it is read only where you
-        name it.
+        The nearest folder with a file is used: `toolmason.toml`, else `[tool.toolmason]` in `pyproject.toml`, plus
+        `toolmason.properties`. The search stops at the root of a repository (`.git`), at the home folder and at the
+        root of the file system. An `mcp.json` is never searched for, because it starts commands: pass it to `load`.
 
         Raises:
-            ConfigError: a file cannot be read; names the file and the place.
+            ConfigError: a file is unreadable; names the file and the position.
         """
         try:
             folder = Path(start or "").absolute()
         except FileNotFoundError as error:
-            raise ConfigError("The working directory is gone. Change to a folder that is there.") from error
+            raise ConfigError("The working directory no longer exists. Change to an existing folder.") from error
         for candidate in (folder, *folder.parents):
             if config_files := _find_files(candidate):
                 return cls.load(*config_files, values=values, environ=environ)
@@ -128,16 +123,16 @@ class Config(Mapping[str, Any]):
         return f"Config({', '.join(sorted(self))})"
 
     def origin(self, key: str) -> str | None:
-        """Return where a key was set: a file with its line, an environment variable, or `code`."""
+        """Return the origin of a key: a file and line, an environment variable, or `code`. None if it is unset."""
         entry = self._entries.find(key)
         return None if entry is None else entry.origin
 
     @property
     def servers(self) -> tuple[ServerSettings, ...]:
-        """The MCP servers: `MCP.*`, `MCP_1.*`, `MCP_2.*` … in number order, then those of an `mcp.json`.
+        """The MCP servers: `MCP.*`, `MCP_1.*`, `MCP_2.*` … in numeric order, then those of an `mcp.json`.
 
         Raises:
-            ConfigError: a group lacks its name or url, or two servers have one name.
+            ConfigError: a group lacks its name or url, or two servers have the same name.
         """
         keyed_servers = keys.read_servers(self._entries)
         for server in keyed_servers:
@@ -145,50 +140,50 @@ class Config(Mapping[str, Any]):
                 if other.name == server.name:
                     raise ConfigError(
                         f"Two MCP servers are named {server.name!r}: in {server.origin} and in {other.origin}. "
-                        "Give one another name."
+                        "Rename one."
                     )
         return keyed_servers + self._servers
 
     @property
     def web_search(self) -> WebSearchSettings | None:
-        """What `WebSearchTool.*` say; `None` where they are not set."""
+        """The settings in `WebSearchTool.*`, or None if no such key is set."""
         return keys.read_web_search(self._entries)
 
     @property
     def engine(self) -> EngineSettings | None:
-        """The settings of the engine (`engine.*`), or None if no such key is set."""
+        """The engine settings (`engine.*`), or None if no such key is set."""
         return keys.read_engine(self._entries)
 
     @property
     def limits(self) -> Limits | None:
-        """The limits of a run (`limits.*`), or None if no such key is set."""
+        """The run limits (`limits.*`), or None if no such key is set."""
         return keys.read_limits(self._entries)
 
     @property
     def project_dir(self) -> Path | None:
-        """The folder that tools work in; a relative one is relative to the file that says it."""
+        """The folder that tools work in, or None. A relative path is resolved against the file that sets it."""
         return keys.read_project_dir(self._entries)
 
     @property
     def throw_on_error(self) -> bool:
-        """Whether a call raises what went wrong (`tools.throw_on_error`)."""
+        """True if a call raises its error (`tools.throw_on_error`)."""
         return keys.read_tool_flags(self._entries)["throw_on_error"]
 
     @property
     def include_content(self) -> bool:
-        """Whether arguments and results may be recorded (`tools.include_content`)."""
+        """True if arguments and results may be recorded (`tools.include_content`)."""
         return keys.read_tool_flags(self._entries)["include_content"]
 
     @property
     def experimental(self) -> bool:
-        """Whether APIs that may still change are allowed."""
+        """True if experimental APIs are allowed."""
         return keys.read_flag(self._entries, "experimental")
 
     def check(self) -> None:
-        """Read every key that we know.
+        """Validate every known key.
 
         Raises:
-            ConfigError: one does not fit; names the place, the key, the value and the fix.
+            ConfigError: a value is invalid; names the origin, the key, the value and the fix.
         """
         _ = self.servers, self.web_search, self.engine, self.limits, self.project_dir, self.throw_on_error
         _ = self.experimental

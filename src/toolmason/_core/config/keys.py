@@ -1,8 +1,4 @@
-"""Settings by key → typed values of the keys that mean something to us.
-
-Lives here: what each known key takes, and the error for one that does not fit: place, key, value, fix.
-Not here: where settings come from (`entries`), or who uses the values.
-"""
+"""Convert the known configuration keys to typed values."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ _TRUE_WORDS, _FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "
 
 @dataclass(frozen=True, slots=True)
 class WebSearchSettings:
-    """What the keys `WebSearchTool.*` say: a search that the provider runs, and roughly from where."""
+    """Settings of the keys `WebSearchTool.*`: a search that the provider runs, with an approximate location."""
 
     type: str
     city: str | None = None
@@ -37,7 +33,7 @@ class WebSearchSettings:
 
 
 def parse_flag(value: Any) -> bool | None:
-    """Return what a yes or no means, `None` where it is neither."""
+    """Return the boolean that a value stands for, or None if it is not one."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
@@ -45,21 +41,21 @@ def parse_flag(value: Any) -> bool | None:
 
 
 def read_flag(entries: ConfigEntries, key: str) -> bool:
-    """Return a switch; off where nobody set it.
+    """Return a boolean setting, or False if it is unset.
 
     Raises:
-        ConfigError: the value is neither on nor off.
+        ConfigError: the value is not a boolean.
     """
     entry = entries.find(key)
     if entry is None:
         return False
     if (parsed := parse_flag(entry.value)) is None:
-        raise ConfigError(f"{_describe_entry(entry)} is not a yes or no. Write true or false.")
+        raise ConfigError(f"{_describe_entry(entry)} is not a boolean. Use true or false.")
     return parsed
 
 
 def read_project_dir(entries: ConfigEntries) -> Path | None:
-    """Return the folder that tools work in; a relative one is relative to the file that says it.
+    """Return the folder that tools work in, or None if it is unset. A relative path is resolved against its file.
 
     Raises:
         ConfigError: the value is not a path.
@@ -68,12 +64,12 @@ def read_project_dir(entries: ConfigEntries) -> Path | None:
     if entry is None:
         return None
     if not isinstance(entry.value, str | Path) or not str(entry.value).strip() or "\0" in str(entry.value):
-        raise ConfigError(f"{_describe_entry(entry)} is not a folder. Write a path.")
+        raise ConfigError(f"{_describe_entry(entry)} is not a folder. Use a path.")
     return (Path(entry.folder or "") / entry.value).absolute()
 
 
 def read_engine(entries: ConfigEntries) -> EngineSettings | None:
-    """Return the settings of the engine that `engine.*` set, or None if no such key is set.
+    """Return the engine settings in `engine.*`, or None if no such key is set.
 
     Raises:
         ConfigError: a key is unknown, or its value is not a number in range.
@@ -83,7 +79,7 @@ def read_engine(entries: ConfigEntries) -> EngineSettings | None:
 
 
 def read_limits(entries: ConfigEntries) -> Limits | None:
-    """Return the limits of a run that `limits.*` set, or None if no such key is set.
+    """Return the run limits in `limits.*`, or None if no such key is set.
 
     Raises:
         ConfigError: a key is unknown, or its value is not a number in range.
@@ -111,17 +107,17 @@ def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
         value = math.nan
     is_exact = not isinstance(entry.value, float) or value == entry.value
     if isinstance(entry.value, bool) or math.isnan(value) or not is_exact:
-        raise ConfigError(f"{_describe_entry(entry)} is not a number. Give seconds, bytes or a count.")
+        raise ConfigError(f"{_describe_entry(entry)} is not a number. Use seconds, bytes or a count.")
     if not 0 < value < math.inf:
-        raise ConfigError(f"{_describe_entry(entry)} is not a limit. Give a number above 0.")
+        raise ConfigError(f"{_describe_entry(entry)} is out of range. Use a number above 0.")
     return value
 
 
 def read_tool_flags(entries: ConfigEntries) -> dict[str, bool]:
-    """Return the switches `tools.*`.
+    """Return the boolean settings in `tools.*`.
 
     Raises:
-        ConfigError: there is no such switch, or the value is neither on nor off.
+        ConfigError: a key is unknown, or its value is not a boolean.
     """
     for name, entry in entries.iter_group("tools"):
         if name not in _TOOLS_KEYS:
@@ -130,10 +126,10 @@ def read_tool_flags(entries: ConfigEntries) -> dict[str, bool]:
 
 
 def read_web_search(entries: ConfigEntries) -> WebSearchSettings | None:
-    """Return what `WebSearchTool.*` say; `None` where nobody set them.
+    """Return the settings in `WebSearchTool.*`, or None if no such key is set.
 
     Raises:
-        ConfigError: there is no such key, a value is not a text, or the type is missing.
+        ConfigError: a key is unknown, a value is not a string, or the type is missing.
     """
     search_entries = _read_text_group(entries, "WebSearchTool", _SEARCH_KEYS)
     if not search_entries:
@@ -141,16 +137,16 @@ def read_web_search(entries: ConfigEntries) -> WebSearchSettings | None:
     if "type" not in search_entries:
         entry = next(iter(search_entries.values()))
         raise ConfigError(
-            f"{entry.key!r} is set in {entry.origin}, and 'WebSearchTool.type' is not. Set it; `default` will do."
+            f"{entry.key!r} is set in {entry.origin}, but 'WebSearchTool.type' is not. Set it, e.g. to `default`."
         )
     return WebSearchSettings(**{name: entry.value for name, entry in search_entries.items()})
 
 
 def read_servers(entries: ConfigEntries) -> tuple[ServerSettings, ...]:
-    """Return the servers of `MCP.*`, `MCP_1.*`, `MCP_2.*` …, in number order; a gap hides none.
+    """Return the servers in `MCP.*`, `MCP_1.*`, `MCP_2.*` …, in numeric order. Numbers may have gaps.
 
     Raises:
-        ConfigError: a group lacks its name or url, has a key that there is not, or two have one name.
+        ConfigError: a group lacks its name or url, a key is unknown, or two servers have the same name.
     """
     groups = {match[0].removesuffix(".") for key in entries.by_key if (match := _MCP_GROUP.match(key))}
     ordered = sorted(groups, key=lambda group: (int(group.partition("_")[2] or -1), group))
@@ -160,7 +156,7 @@ def read_servers(entries: ConfigEntries) -> tuple[ServerSettings, ...]:
             if earlier.name == server.name:
                 raise ConfigError(
                     f"Two MCP servers are named {server.name!r}: in {earlier.origin} and in {server.origin}. "
-                    "Give one another name."
+                    "Rename one."
                 )
     return tuple(found_servers)
 
@@ -172,24 +168,24 @@ def _read_server(entries: ConfigEntries, group: str) -> ServerSettings:
     for required_key in ("name", "url"):
         if required_key not in group_entries or not group_entries[required_key].value:
             raise ConfigError(
-                f"'{group_name}.{required_key}' is missing, and {first.key!r} is set in {first.origin}. "
+                f"'{group_name}.{required_key}' is missing, but {first.key!r} is set in {first.origin}. "
                 "An MCP server needs a name and a url: set both, or remove the group."
             )
     values = {name: entry.value for name, entry in group_entries.items()}
     values["native"] = read_flag(entries, f"{group}.native")
     if not re.match(r"https?://[^\s/]", values["url"]):
-        raise ConfigError(f"{_describe_entry(group_entries['url'])} is not an address. Write http://… or https://….")
+        raise ConfigError(f"{_describe_entry(group_entries['url'])} is not a URL. Use http://… or https://….")
     return ServerSettings(origin=group_entries["name"].origin, **values)
 
 
 def _read_text_group(entries: ConfigEntries, group: str, known: Iterable[str]) -> dict[str, ConfigEntry]:
-    """Return the entries of a group that holds texts alone, in the order of its known keys."""
+    """Return the entries of a group of string settings, in the order of `known`."""
     group_entries = dict(entries.iter_group(group))
     for name, entry in group_entries.items():
         if name not in known:
             raise _unknown_key_error(entry, name, known)
         if not isinstance(entry.value, str) and name != "native":
-            raise ConfigError(f"{_describe_entry(entry)} is not a text. Put it in quotes.")
+            raise ConfigError(f"{_describe_entry(entry)} is not a string. Put it in quotes.")
     return {name: group_entries[name] for name in known if name in group_entries}
 
 
@@ -197,18 +193,18 @@ def _unknown_key_error(entry: ConfigEntry, name: str, known: Iterable[str]) -> C
     group = entry.key.rpartition(".")[0] or entry.key
     known_keys = ", ".join(f"{group}.{word}" for word in known)
     return ConfigError(
-        f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} There are: {known_keys}."
+        f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} Available: {known_keys}."
     )
 
 
 def _suggest_key(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a key that is misspelt
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt key
 
     close = get_close_matches(name[:64], list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _describe_entry(entry: ConfigEntry) -> str:
-    """Return a setting as a message shows it; never a value that may be a secret."""
+    """Return a setting for an error message, with values that may be secret masked."""
     value = "…" if _SECRET_KEY.search(entry.key) else repr(entry.value)[:80]
     return f"{entry.key}={value} in {entry.origin}"

@@ -1,7 +1,4 @@
-"""Files, the environment and code → settings by dotted key, each with the place it comes from.
-
-Lives here: reading one layer, and laying one over another. Not here: what a key means (`known`).
-"""
+"""Read settings from files, the environment and code, and merge them by dotted key."""
 
 from __future__ import annotations
 
@@ -14,30 +11,30 @@ from toolmason._core.config.properties import BadEscape, parse_properties
 from toolmason.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "TOOLMASON_"
-"""Environment variables of ours: `TOOLMASON_ENGINE__CALL_TIMEOUT` is the key `engine.call_timeout`."""
+"""Prefix of environment variables: `TOOLMASON_ENGINE__CALL_TIMEOUT` sets the key `engine.call_timeout`."""
 
 
 class ConfigEntry(NamedTuple):
     """One setting."""
 
     key: str
-    """As it is written."""
+    """The key as written."""
     value: Any
     origin: str
-    """Where it is written, for messages."""
+    """Origin, for error messages."""
     folder: str | None = None
-    """The folder of its file, for paths that are relative to it."""
+    """Folder of its file, to resolve relative paths."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConfigEntries:
-    """Settings by key, whatever its case: the names of environment variables have none."""
+    """Settings by case-insensitive key, because environment variables do not preserve case."""
 
     by_key: Mapping[str, ConfigEntry]
 
     @classmethod
     def merge(cls, layers: Iterable[Iterable[ConfigEntry]]) -> ConfigEntries:
-        """Lay later layers over earlier ones; each key stays as it was written first."""
+        """Merge layers, later ones overriding earlier ones. Each key keeps the spelling of its first layer."""
         merged_entries: dict[str, ConfigEntry] = {}
         for layer in layers:
             for entry in layer:
@@ -48,11 +45,11 @@ class ConfigEntries:
         return cls(merged_entries)
 
     def find(self, key: str) -> ConfigEntry | None:
-        """Return the entry of a key."""
+        """Return the entry of a key, or None if it is unset."""
         return self.by_key.get(key.casefold())
 
     def iter_group(self, group: str) -> Iterator[tuple[str, ConfigEntry]]:
-        """Yield the entries of a group, with the rest of their keys in lower case."""
+        """Yield the entries of a group, with the rest of each key in lower case."""
         prefix = f"{group}.".casefold()
         for folded, entry in self.by_key.items():
             if folded.startswith(prefix):
@@ -68,7 +65,7 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[ConfigEntry]:
 
 
 def read_mapping(values: Mapping[str, Any]) -> Iterator[ConfigEntry]:
-    """Yield the settings of a mapping; nested ones become dotted keys."""
+    """Yield the settings in a mapping. Nested mappings become dotted keys."""
     for key, value in _flatten(values):
         yield ConfigEntry(key, value, "code")
 
@@ -77,7 +74,7 @@ def read_config_file(path: Path) -> list[ConfigEntry]:
     """Read a `.properties` or TOML file.
 
     Raises:
-        ConfigError: it is missing or cannot be read; names the file and the place.
+        ConfigError: it is missing or unreadable; names the file and the position.
     """
     text, folder = read_config_text(path), str(path.absolute().parent)
     if path.suffix == ".properties":
@@ -85,24 +82,24 @@ def read_config_file(path: Path) -> list[ConfigEntry]:
             return [ConfigEntry(key, value, f"{path}:{line}", folder) for line, key, value in parse_properties(text)]
         except BadEscape as bad:
             raise ConfigError(
-                f"{path}:{bad.line}: {bad.text!r} is not an escape. Write four hexadecimal digits after `\\u`, "
+                f"{path}:{bad.line}: {bad.text!r} is not a valid escape. Write four hexadecimal digits after `\\u`, "
                 "or double the backslash."
             ) from bad
     return [ConfigEntry(key, value, str(path), folder) for key, value in _flatten(_parse_toml_table(text, path))]
 
 
 def read_toml_table(path: Path) -> Mapping[str, Any]:
-    """Return the settings of a TOML file as they are written; none where it is of another kind.
+    """Return the settings of a TOML file unflattened, or an empty mapping for a `.properties` file.
 
     Raises:
-        ConfigError: it is missing or cannot be read.
+        ConfigError: it is missing or unreadable.
     """
     return {} if path.suffix == ".properties" else _parse_toml_table(read_config_text(path), path)
 
 
 def has_toml_table(path: Path) -> bool:
-    """Tell whether a `pyproject.toml` has settings of ours."""
-    # Most have none; reading the table costs more than looking for the word.
+    """Return True if a `pyproject.toml` has a Toolmason table."""
+    # Most have none, and a substring search is cheaper than parsing.
     return "toolmason" in read_config_text(path) and bool(_parse_toml_table(read_config_text(path), path))
 
 
@@ -110,7 +107,7 @@ def read_config_text(path: Path) -> str:
     """Return the text of a file, without a byte order mark.
 
     Raises:
-        ConfigError: there is no such file, or it is not text.
+        ConfigError: the file does not exist, or is not text.
     """
     try:
         return path.read_text("utf-8-sig")
@@ -119,12 +116,12 @@ def read_config_text(path: Path) -> str:
 
 
 def _parse_toml_table(text: str, path: Path) -> Mapping[str, Any]:
-    import tomllib  # noqa: PLC0415 - 5 ms at start-up, for programs that read a file
+    import tomllib  # noqa: PLC0415 - 5 ms at start-up, needed only to read a file
 
     try:
         data: Mapping[str, Any] = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}. Correct the file at that place.") from error
+        raise ConfigError(f"{path}: invalid TOML: {error}. Fix the file at that position.") from error
     for part in ("tool", "toolmason") if path.name == "pyproject.toml" else ():
         section: Any = data.get(part, {})
         if not isinstance(section, Mapping):

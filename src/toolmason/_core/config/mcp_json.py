@@ -1,12 +1,7 @@
-"""`mcp.json`, as editors write it → the MCP servers that it names, as frozen values.
-
-Lives here: the value, the file's shape, `${VAR}` from the environment. Not here: the keys `MCP.*` (`known`), or
-any connection. No secret is ever shown: neither in a `repr` nor in an error.
-"""
+"""Read MCP servers from an editor's `mcp.json`, without exposing secrets in a `repr` or an error."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -17,11 +12,12 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._core.config.layers import read_config_text
+from toolmason._wire import load_json
 from toolmason.errors import ConfigError
 
 _log = logging.getLogger("toolmason")
 TABLE_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
-"""What the table of servers is called: by most editors, by VS Code, and in TOML files."""
+"""Keys of the server table: used by most editors, by VS Code, and in TOML files."""
 _FIELD_NAMES: Final = ("command", "args", "env", "cwd", "url", "headers", "description")
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INPUT_REFERENCE: Final = re.compile(r"\$\{input:[^}]*\}")
@@ -29,7 +25,7 @@ _INPUT_REFERENCE: Final = re.compile(r"\$\{input:[^}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How to reach one MCP server: a command to start, or an address. Values that may be secret are not shown."""
+    """How to reach one MCP server: a command or a URL. The `repr` hides values that may be secret."""
 
     name: str
     url: str | None = None
@@ -39,12 +35,12 @@ class ServerSettings:
     cwd: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     authorization: str | None = None
-    """Sent as it is in the header of that name."""
+    """Value of the `Authorization` header, sent unchanged."""
     description: str | None = None
     native: bool = False
-    """Whether the model's provider calls it, and not we."""
+    """True if the model's provider calls the server, instead of Toolmason."""
     origin: str = "code"
-    """Where it is written, for messages."""
+    """Origin of the settings, for error messages."""
 
     @override
     def __repr__(self) -> str:
@@ -61,7 +57,7 @@ class ServerSettings:
 
 
 def _redact_url(url: str) -> str:
-    """Return an address without what may be a secret in it: user, password, query, fragment."""
+    """Return a URL without its user, password, query and fragment, which may be secret."""
     without_query = re.split(r"[?#]", url, maxsplit=1)[0]
     scheme, separator, rest = without_query.partition("://")
     authority, slash, path = rest.partition("/")
@@ -69,55 +65,47 @@ def _redact_url(url: str) -> str:
 
 
 def read_mcp_json(path: Path, environ: Mapping[str, str]) -> tuple[ServerSettings, ...]:
-    """Read an `mcp.json`, in the order of the file; a server that is marked `disabled` is left out.
+    """Read the servers of an `mcp.json`, in file order, skipping those marked `disabled`.
 
-    Keys that are an editor's own are left alone.
+    Editor-specific keys are ignored.
 
     Raises:
-        ConfigError: the file or an entry cannot be read; names the file, the server, the field and the fix.
+        ConfigError: the file or an entry is invalid; names the file, the server, the field and the fix.
     """
     try:
-        data = json.loads(read_config_text(path), object_pairs_hook=_reject_duplicate_keys)
+        data = load_json(read_config_text(path))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid JSON: {error}. Correct the file at that place.") from error
+        raise ConfigError(f"{path}: invalid JSON: {error}. Fix the file at that position.") from error
     return parse_mcp_servers(data, str(path), environ)
 
 
 def parse_mcp_servers(data: Any, path: str, environ: Mapping[str, str]) -> tuple[ServerSettings, ...]:
-    """Return the servers that the contents of an `mcp.json` name; `path` is for messages.
+    """Return the servers in the contents of an `mcp.json`; `path` is for error messages.
 
     Raises:
-        ConfigError: an entry cannot be read; names the server, the field and the fix.
+        ConfigError: an entry is invalid; names the server, the field and the fix.
     """
     tables = [data[name] for name in TABLE_KEYS if isinstance(data, Mapping) and isinstance(data.get(name), Mapping)]
     if not tables:
         raise ConfigError(
-            f'{path} names no MCP servers. Write {{"mcpServers": {{"name": {{"command": "…", "args": []}}}}}}.'
+            f'{path} has no MCP servers. Write {{"mcpServers": {{"name": {{"command": "…", "args": []}}}}}}.'
         )
     parsed_servers = [_parse_server(name, entry, path, environ) for name, entry in tables[0].items()]
     return tuple(server for server in parsed_servers if server is not None)
 
 
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique_pairs = dict(pairs)
-    if len(unique_pairs) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
-    return unique_pairs
-
-
 def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) -> ServerSettings | None:
     location = f"{path}: server {name!r}"
     if not name.strip():
-        raise ConfigError(f"{location} has no name. Give it one.")
+        raise ConfigError(f"{location} has no name. Add one.")
     if not isinstance(entry, Mapping):
         raise ConfigError(
-            f"{location} is a {_describe_type(entry)}, not an object. Write {{…}} with a command or a url."
+            f"{location} must be an object, got {_describe_type(entry)}. Write {{…}} with a command or a url."
         )
     if entry.get("disabled") is True:
         return None
     if ("command" in entry) == ("url" in entry):
-        raise ConfigError(f"{location} needs a command or a url, and not both.{_suggest_field(entry)}")
+        raise ConfigError(f"{location} needs either a command or a url, not both.{_suggest_field(entry)}")
     reader = _ServerFieldReader(location, environ)
     values: dict[str, Any] = {
         key: reader.read_text(key, entry[key]) for key in ("command", "url", "cwd") if key in entry
@@ -128,15 +116,15 @@ def _parse_server(name: str, entry: Any, path: str, environ: Mapping[str, str]) 
     if "args" in entry:
         values["args"] = reader.read_list("args", entry["args"])
     if "url" in values and not re.match(r"https?://[^\s/]", values["url"]):
-        raise ConfigError(f"{location}: `url` is {_redact_url(values['url'])!r}. Write http://… or https://….")
+        raise ConfigError(f"{location}: `url` is {_redact_url(values['url'])!r}. Use http://… or https://….")
     if suggestion := _suggest_field(entry):
-        # An editor's own keys are left alone; one that was meant for us would be missed without a word.
-        _log.warning("%s: server %r has a field that is not read.%s", path, name, suggestion)
+        # Editor-specific keys are ignored, so a misspelt key would otherwise be dropped silently.
+        _log.warning("%s: server %r has an unknown field.%s", path, name, suggestion)
     return ServerSettings(name, origin=path, **values)
 
 
 def _suggest_field(entry: Mapping[str, Any]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a key that is misspelt
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt key
 
     for key in entry:
         matches = ["env"] if key == "environment" else get_close_matches(str(key)[:64], _FIELD_NAMES, n=1)
@@ -147,48 +135,50 @@ def _suggest_field(entry: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ServerFieldReader:
-    """Reads the fields of one server, and says in each error which field it is."""
+    """Reader for the fields of one server, naming the field in each error."""
 
     location: str
     environ: Mapping[str, str]
 
     def read_text(self, key: str, value: Any) -> str:
-        """Return a text, with its references filled in."""
+        """Return a string with its variable references expanded."""
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"{self.location}: `{key}` is a {_describe_type(value)}. Write a text.")
+            raise ConfigError(f"{self.location}: `{key}` must be a non-empty string, got {_describe_type(value)}.")
         if _INPUT_REFERENCE.search(value):
             raise ConfigError(
-                f"{self.location}: `{key}` asks an editor for input. Put the value into an environment variable, "
+                f"{self.location}: `{key}` asks the editor for input. Set an environment variable instead "
                 "and write ${NAME}."
             )
         return _VARIABLE_REFERENCE.sub(lambda found: self._expand_variable(key, found), value)
 
     def read_list(self, key: str, value: Any) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of strings."""
         if not isinstance(value, list):
-            raise ConfigError(f"{self.location}: `{key}` is a {_describe_type(value)}. Write a list of texts.")
+            raise ConfigError(f"{self.location}: `{key}` must be a list of strings, got {_describe_type(value)}.")
         return tuple("" if item == "" else self.read_text(f"{key}[{index}]", item) for index, item in enumerate(value))
 
     def read_mapping(self, key: str, value: Any) -> dict[str, str]:
-        """Return a table of texts."""
+        """Return an object with string values."""
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{self.location}: `{key}` is a {_describe_type(value)}. Write an object of texts.")
+            raise ConfigError(
+                f"{self.location}: `{key}` must be an object with string values, got {_describe_type(value)}."
+            )
         return {name: "" if item == "" else self.read_text(f"{key}.{name}", item) for name, item in value.items()}
 
     def _expand_variable(self, key: str, match: re.Match[str]) -> str:
         name, default = match[1], match[2]
-        # As in a shell: `:-` stands for a variable that is empty, too.
+        # As in a shell, the `:-` default also applies to an empty variable.
         value = self.environ.get(name)
         if default is not None:
             return value or default
         if value is None:
             raise ConfigError(
-                f"{self.location}: `{key}` names the environment variable {name!r}, which is not set. "
+                f"{self.location}: `{key}` refers to the environment variable {name!r}, which is not set. "
                 f"Set it, or write ${{{name}:-…}} with a default."
             )
         return value
 
 
 def _describe_type(value: Any) -> str:
-    names = {dict: "object", list: "list", str: "text", bool: "yes or no", type(None): "null"}
-    return "text that is empty" if value == "" else names.get(type(value), "number")
+    names = {dict: "object", list: "list", str: "string", bool: "boolean", type(None): "null"}
+    return "empty string" if value == "" else names.get(type(value), "number")

@@ -1,8 +1,4 @@
-"""The text of a `.properties` file → keys and values, each with its line.
-
-Lives here: the syntax as Java reads it: three separators, continued lines, escapes, comments; but blanks at
-the end of a value are dropped, because nobody sees them. Not here: what a key means.
-"""
+"""Parse Java `.properties` text, except that trailing blanks of a value are dropped because they are invisible."""
 
 from __future__ import annotations
 
@@ -20,13 +16,13 @@ class Property(NamedTuple):
     """One entry of a file."""
 
     line: int
-    """Where it begins; 1 is the first line."""
+    """Line where the entry begins, counting from 1."""
     key: str
     value: str
 
 
 class BadEscape(ValueError):
-    r"""`\u` without four hexadecimal digits."""
+    r"""A `\u` escape without four hexadecimal digits."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(line, text)
@@ -34,10 +30,10 @@ class BadEscape(ValueError):
 
 
 def parse_properties(text: str) -> Iterator[Property]:
-    """Yield the entries of a file, in order; a key may come again.
+    """Yield the entries of a file, in order. A key may repeat.
 
     Raises:
-        BadEscape: an escape cannot be read; carries the line where its entry begins.
+        BadEscape: an escape is invalid; carries the line where its entry begins.
     """
     for number, line in _logical_lines(text):
         key, rest = _split_entry(line)
@@ -46,7 +42,7 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each entry as one line, with the number of its first."""
+    """Yield each entry as one line, with the number of its first line."""
     first_number, parts = 0, list[str]()
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):
         part = line.lstrip(_BLANKS)
@@ -67,13 +63,13 @@ def _is_continued(line: str) -> bool:
 
 
 def _strip_trailing_blanks(line: str) -> str:
-    """Drop the blanks at the end; one that is escaped stays."""
+    """Strip trailing blanks, except an escaped one."""
     stripped = line.rstrip(_BLANKS)
     return line[: len(stripped) + 1] if _is_continued(stripped) else stripped
 
 
 def _split_entry(line: str) -> tuple[str, str]:
-    """Part the key from the value, at the first separator that is not escaped."""
+    """Split an entry into key and value at the first unescaped separator."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -82,7 +78,6 @@ def _split_entry(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str, line: int) -> str:
-    """Return a text with its escapes resolved."""
     if "\\" not in text:
         return text
     characters, position = list[str](), 0
@@ -102,5 +97,5 @@ def _unescape(text: str, line: int) -> str:
             position += _HEX_DIGITS
         else:
             characters.append(_ESCAPES.get(escape, escape))
-    # Two escapes may be the halves of one character.
+    # Two `\u` escapes may form a surrogate pair.
     return "".join(characters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,1 +1,1 @@
-"""A function or a schema becomes a `Tool`: signature, docstring, schema, inputs. Runs nothing."""
+"""Make a `Tool` from a function or a schema: signature, docstring, schema, inputs. Runs nothing."""

@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, DefinitionError, clip
 
-if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings or are served
+if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings or when served
     from toolmason._core.config.config import Config
     from toolmason._core.define.mcp_client import Client
 

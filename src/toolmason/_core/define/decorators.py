@@ -1,8 +1,4 @@
-"""What a developer writes: `@tool`, `@prompt`, `@resource`, `Param`. A declaration is attached; nothing is built here.
-
-Lives here: the decorators and the values they leave on a function. The function itself comes back: callable,
-picklable, typed as it was. Not here: reading signatures (`signature`), or making tools (`tool`).
-"""
+"""The decorators `@tool`, `@prompt` and `@resource`, which attach a declaration and return the same function."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from toolmason._core.values.policy import Inherit, OnError, Rate, Retry, RunsOn,
 from toolmason.errors import DefinitionError
 
 DECLARATION_ATTRIBUTE: Final = "__tool__"
-"""Where a declaration is kept on the function."""
+"""Attribute that holds a function's declaration."""
 
 _F = TypeVar("_F")
 
@@ -37,29 +33,29 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""No default, as against a default of `None`."""
+"""Sentinel for no default, as opposed to a default of `None`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """Say more about a parameter: `Annotated[int, Param(description="...", name="n")]`."""
+    """Metadata of a parameter: `Annotated[int, Param(description="...", name="n")]`."""
 
     description: str | None = None
     name: str | None = None
-    """What the model calls it."""
+    """Name of the parameter in the schema."""
     required: bool | None = None
-    """Wins over what the type and the default say."""
+    """Overrides the requirement derived from the type and the default."""
     default: Any = MISSING
     examples: Sequence[Any] | None = None
     schema: Mapping[str, Any] | None = None
-    """The parameter's JSON Schema, instead of the one its type gives."""
+    """JSON Schema that replaces the one derived from the type."""
     template: bool = False
-    """Expand `${earlier}` and `${project_dir}` in the default."""
+    """True to expand `${earlier}` and `${project_dir}` in the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParamSpec:
-    """A parameter by name, for functions whose signature says too little: `Tool.from_function(fn, params=[...])`."""
+    """A parameter by name, for functions with untyped signatures: `Tool.from_function(fn, params=[...])`."""
 
     name: str
     type: Any = MISSING
@@ -71,13 +67,13 @@ class ParamSpec:
     template: bool = False
 
     def as_param(self) -> Param:
-        """Return the same as a `Param`."""
+        """Return the same metadata as a `Param`."""
         names = [field.name for field in fields(Param) if field.name != "name"]
         return Param(**{name: getattr(self, name) for name in names})
 
 
 class ToolOptionKeywords(TypedDict, total=False):
-    """Options of a tool, as keywords. See `ToolOptions` for what each means."""
+    """Options of a tool as keyword arguments. See `ToolOptions` for their meaning."""
 
     read_only: bool | None
     destructive: bool | None
@@ -109,14 +105,14 @@ class ToolOptionKeywords(TypedDict, total=False):
 
 
 class SchemaToolKeywords(ToolOptionKeywords, total=False):
-    """What a tool with a hand-written schema takes beside it."""
+    """Keyword arguments of `Tool.from_schema`."""
 
     title: str | None
     output_schema: bool | Mapping[str, Any]
 
 
 class ToolKeywords(SchemaToolKeywords, total=False):
-    """What `@tool(...)` takes."""
+    """Keyword arguments of `@tool(...)`."""
 
     name: str | None
     description: str | None
@@ -125,36 +121,36 @@ class ToolKeywords(SchemaToolKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Declaration:
-    """What `@tool` or `@prompt` leaves on a function."""
+    """Metadata that `@tool`, `@prompt` or `@resource` attaches to a function."""
 
     kind: Literal["tool", "prompt", "resource", "excluded"]
     name: str | None = None
     description: str | None = None
     title: str | None = None
-    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen, so one default serves all
+    options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen, so the default can be shared
     flatten: bool | None = None
     output_schema: bool | Mapping[str, Any] = True
     role: Role = "assistant"
     local_names: Mapping[str, Any] | None = None
-    """Names around a function that was defined inside another, for its string annotations."""
+    """Enclosing local names of a nested function, to resolve its string annotations."""
     uri: str = ""
-    """The address of a resource, or the template of addresses."""
+    """URI or URI template of a resource."""
     mime_type: str | None = None
 
 
 _NON_OPTION_KEYS: Final = ("name", "description", "title", "flatten", "output_schema")
-"""Words of `@tool(...)` that are not options."""
+"""Keywords of `@tool(...)` that are not in `ToolOptions`."""
 
 
 def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
-    """Return options from keywords.
+    """Return options from keyword arguments.
 
     Raises:
-        DefinitionError: a keyword that is not an option, or a value that makes no sense.
+        DefinitionError: an option is unknown, or its value is invalid.
     """
     known = {field.name for field in fields(ToolOptions)}
     if unknown := keywords.keys() - known:
-        raise DefinitionError(f"Unknown tool option {min(unknown)!r}. There are: {', '.join(sorted(known))}.")
+        raise DefinitionError(f"Unknown tool option {min(unknown)!r}. Available: {', '.join(sorted(known))}.")
     values = dict(keywords)
     if "tags" in values:
         tags = values["tags"]
@@ -165,18 +161,18 @@ def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
 
 
 def make_declaration(keywords: Mapping[str, Any]) -> Declaration:
-    """Return the declaration that `@tool(**words)` leaves."""
+    """Return the declaration that `@tool(**keywords)` attaches."""
     declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if key in keywords}
     if declaration_fields.get("name") is not None and not str(declaration_fields["name"]).strip():
         raise DefinitionError(
-            f"name={declaration_fields['name']!r}: give a name, or leave it out to use the function's."
+            f"name={declaration_fields['name']!r}: must not be empty. Omit it to use the function's name."
         )
     options = make_options({key: value for key, value in keywords.items() if key not in declaration_fields})
     return Declaration("tool", options=options, **declaration_fields)
 
 
 def update_declaration(declaration: Declaration, keywords: Mapping[str, Any]) -> Declaration:
-    """Return a declaration with some of its words changed."""
+    """Return a declaration with some of its keywords replaced."""
     declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if keywords.get(key) is not None}
     new_options = make_options({key: value for key, value in keywords.items() if key not in _NON_OPTION_KEYS})
     option_changes = {key: getattr(new_options, key) for key in keywords if key not in _NON_OPTION_KEYS}
@@ -184,10 +180,10 @@ def update_declaration(declaration: Declaration, keywords: Mapping[str, Any]) ->
 
 
 def get_declaration(item: Any) -> Declaration | None:
-    """Return the declaration on a function, method, static or class method, or callable; `None` without one."""
+    """Return the declaration of a function, method, static or class method, or callable; None if it has none."""
     try:
         declaration = getattr(item, DECLARATION_ATTRIBUTE, None)
-    except Exception:  # noqa: BLE001 - a module may hold objects that answer nothing before they are set up
+    except Exception:  # noqa: BLE001 - some objects raise on any attribute access before they are initialized
         return None
     if declaration is None and isinstance(item, staticmethod | classmethod):
         declaration = getattr(item.__func__, DECLARATION_ATTRIBUTE, None)
@@ -198,20 +194,21 @@ def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
     declaration = replace(declaration, local_names=_find_local_names(item, frame))
     if isinstance(item, type) or not (callable(item) or isinstance(item, staticmethod | classmethod)):
         raise DefinitionError(
-            f"@{declaration.kind} goes on a function, method or callable, not on {item!r}. "
-            "For a class, decorate its methods and give the class or an instance to the toolbox."
+            f"@{declaration.kind} requires a function, method or callable, not {item!r}. "
+            "For a class, decorate its methods and pass the class or an instance to the toolbox."
         )
     try:
         setattr(item, DECLARATION_ATTRIBUTE, declaration)
     except AttributeError as error:
         raise DefinitionError(
-            f"@{declaration.kind} cannot mark {item!r}: it takes no attributes. Use `Tool.from_function(...)` instead."
+            f"@{declaration.kind} cannot mark {item!r}: it accepts no attributes. "
+            "Use `Tool.from_function(...)` instead."
         ) from error
     return item
 
 
 def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
-    """Return the names that string annotations take from around a function that is defined inside another."""
+    """Return the enclosing locals that the string annotations of a nested function refer to."""
     annotations = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
     names = {name for text in annotations if isinstance(text, str) for name in re.findall(r"\w+", text)}
     local_values = {word: frame.f_locals[word] for word in names.intersection(frame.f_locals)} if names else {}
@@ -219,20 +216,22 @@ def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | 
 
 
 def _get_caller_frame() -> types.FrameType:
-    """Return the frame that applies a decorator, for the names around it."""
+    """Return the frame that applies a decorator."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame.f_back if frame is not None else None
     if frame is None:
-        raise DefinitionError("This Python keeps no frames. Use `Tool.from_function(...)` instead of a decorator.")
+        raise DefinitionError(
+            "This Python does not support stack frames. Use `Tool.from_function(...)` instead of a decorator."
+        )
     return frame
 
 
 class _ToolDecorator:
     """Make a typed function a tool: `@tool` or `@tool(read_only=True)`.
 
-    It returns the same object. The options are those of `ToolOptions`, and `name`, `description`, `title`,
-    `flatten` (the fields of the one model parameter are the arguments) and `output_schema`.
+    Returns the same object. The keywords are those of `ToolOptions`, plus `name`, `description`, `title`,
+    `flatten` (use the fields of the single model parameter as the arguments) and `output_schema`.
     """
 
     @overload
@@ -247,7 +246,7 @@ class _ToolDecorator:
         return lambda item: _attach(item, declaration, frame)
 
     def exclude(self, fn: _F) -> _F:
-        """Drop an inherited tool: `@tool.exclude` on the override."""
+        """Remove an inherited tool: `@tool.exclude` on the override."""
         return _attach(fn, Declaration("excluded"), _get_caller_frame())
 
 
@@ -263,12 +262,12 @@ def prompt(
 def prompt(
     fn: Any = None, /, *, name: str | None = None, description: str | None = None, role: Role = "assistant"
 ) -> Any:
-    """Make a typed function a prompt: it returns a text, a `Message`, or a list of them.
+    """Make a typed function a prompt: it returns a string, a `Message`, or a list of them.
 
-    `role` is who says a plain text that it returns.
+    `role` is the role of a returned string.
     """
     if role not in ("user", "assistant", "system"):
-        raise DefinitionError(f'@prompt(role={role!r}): give "user", "assistant" or "system".')
+        raise DefinitionError(f'@prompt(role={role!r}): role must be "user", "assistant" or "system".')
     declaration = Declaration("prompt", name=name, description=description, role=role)
     frame = _get_caller_frame()
     if fn is not None:
@@ -286,11 +285,11 @@ def resource(
 ) -> Callable[[_F], _F]:
     """Make a typed function a resource: `@resource("config://app")`.
 
-    It returns a text, bytes, a content part, or anything that JSON can say. With placeholders in the address,
-    `@resource("user://{id}/profile")`, it is a template, and each placeholder is a parameter of the function.
+    It returns a string, bytes, a content part, or any JSON-serializable value. With placeholders in the URI, such as
+    `@resource("user://{id}/profile")`, it is a template; each placeholder is a parameter of the function.
     """
     if ":" not in uri:
-        raise DefinitionError(f"@resource({uri!r}): give an address with a scheme, such as 'config://app'.")
+        raise DefinitionError(f"@resource({uri!r}): the URI needs a scheme, such as 'config://app'.")
     declaration = Declaration("resource", name=name, description=description, title=title, uri=uri, mime_type=mime_type)
     frame = _get_caller_frame()
     return lambda item: _attach(item, declaration, frame)

@@ -1,9 +1,4 @@
-"""Read a docstring into the text of a tool and the texts of its parameters.
-
-Lives here: the Google, NumPy and Sphinx forms of a parameter section, found line by line.
-Not here: types (they come from hints), and which names the function really has: a caller that
-does not know a name in `Docstring.parameters` still owes its description to the reader.
-"""
+"""Split a docstring in Google, NumPy or Sphinx style into the tool's text and its parameter descriptions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,11 +6,11 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import NamedTuple
 
-# Kept as text: `re` compiles each at its first use and remembers it, so that an import does not pay for them.
+# Stored as strings: `re` compiles and caches each on first use, so importing this module stays cheap.
 _SECTION = r"(?i)(?:other |keyword )?(?:args|arguments|params|parameters)\s*:?"
 _UNDERLINE = r"\s*(?:-{3,}|={3,})\s*"
 
-# With a capital these are titles of other sections and no parameters, wherever they stand.
+# Capitalized, these are titles of other sections, never parameters.
 _TITLE = r"Attributes|Examples?|Important|Notes?|Raises|References|Returns?|Tip|Todo|Warn(?:ings?|s)|Yields?"
 
 # Possessive, so that a long line without the last colon fails in one pass.
@@ -28,7 +23,7 @@ _KIND = r"((?:[^()]++|\([^()]*+\))*+)\)\s*+:"
 _MARKER = r"(?:[-*+•]|\d{1,3}[.)])\s"
 _LITERAL = r">>>|```|\|"
 
-# Where a type may stand some write prose, and prose is kept: only what is surely a type is dropped.
+# Some authors write prose in the type position, so only what is certainly a type is dropped.
 _BETWEEN_TYPES = r"[\s,|()\[\]{}<>]+"
 _TYPE = r"""(?x)
     any|array(?:-like)?|bool(?:ean)?|bytes|callable|class|date(?:time)?|dict(?:ionary)?|float|frozenset|function
@@ -39,17 +34,17 @@ _TYPE = r"""(?x)
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring, split into what describes the tool and what describes its parameters."""
+    """A docstring, split into the tool's description and its parameter descriptions."""
 
     text: str
-    """All that is not a parameter's entry, in the order of the docstring."""
+    """Everything except the parameter entries, in order."""
 
     parameters: Mapping[str, str]
-    """Descriptions by name, in order; empty where the docstring names a parameter and says no more."""
+    """Descriptions by name, in order; empty if a parameter is listed without one. May include unknown names."""
 
 
 class _EntryHead(NamedTuple):
-    names: tuple[str, ...] = ()  # empty: an entry by its shape, whose name cannot be a parameter's
+    names: tuple[str, ...] = ()  # empty if it looks like an entry but the name cannot be a parameter's
     kind: str = ""
     rest: str = ""
     is_type: bool = False
@@ -57,16 +52,16 @@ class _EntryHead(NamedTuple):
 
 
 class _DocstringEntry(NamedTuple):
-    lines: Sequence[str]  # what the text keeps when there is no name to hold the description
+    lines: Sequence[str]  # kept as text if no parameter can hold the description
     names: tuple[str, ...] = ()
     description: str = ""
 
 
 def parse_docstring(doc: str | None) -> Docstring:
-    """Split a docstring, whatever its style; what has no known form stays in `text`, so nothing is lost."""
+    """Split a docstring of any style. Unrecognized text stays in `text`, so nothing is lost."""
     text = _normalize(doc) if doc else ""
     lowered = text.lower()
-    # Every form of section holds one of these; a loop over them costs three times as much.
+    # Every section style contains one of these; a loop over them costs three times as much.
     if not (
         "args" in lowered
         or "argument" in lowered
@@ -77,7 +72,7 @@ def parse_docstring(doc: str | None) -> Docstring:
     ):
         return Docstring(text, {})
     first, *others = text.split("\n")
-    # The indent of the first line is not known: a title there may have lost the indent of its entries.
+    # The first line has no known indent: a title there may have lost the indent of its entries.
     if first.endswith(":") and re.fullmatch(_SECTION, first) and others and _measure_indent(others[0]) == 0:
         others = [f"    {line}" for line in others]
     return _parse_lines([first, *others])
@@ -87,7 +82,7 @@ def _normalize(doc: str) -> str:
     if "\n" not in doc and "\r" not in doc:
         return doc.expandtabs().strip()
     doc = doc.replace("\r\n", "\n").replace("\r", "\n")
-    # `cleandoc` drops leading blank lines with `pop(0)`, which is quadratic: leave it one.
+    # `cleandoc` drops leading blank lines with `pop(0)`, which is quadratic: leave it only one.
     blank = len(doc) - len(doc.lstrip())
     return cleandoc(doc[max(doc.rfind("\n", 0, blank), 0) :]).rstrip()
 
@@ -98,7 +93,7 @@ def _parse_lines(lines: Sequence[str]) -> Docstring:
     index, inside_block = 0, False
     while index < len(lines):
         indented = (line := lines[index])[:1].isspace()
-        # What is indented under a line with a colon belongs to it: an example may hold a docstring.
+        # Lines indented under a line with a colon belong to it: an example may contain a docstring.
         found = None if inside_block and indented else _parse_section(lines, index)
         if found is None:
             blocks[-1].append(line)
@@ -119,7 +114,7 @@ def _parse_lines(lines: Sequence[str]) -> Docstring:
 
 
 def _parse_section(lines: Sequence[str], start: int) -> tuple[int, list[_DocstringEntry]] | None:
-    """Read what starts at a line: where it ends, and its entries; nothing when it is plain text."""
+    """Parse the section that starts at a line into its end and its entries, or return None for plain text."""
     stripped = lines[start].strip()
     if stripped.startswith(":"):
         head = _parse_field(stripped)
@@ -145,7 +140,7 @@ def _parse_google(lines: Sequence[str]) -> list[_DocstringEntry]:
         end = _find_block_end(lines, index)
         head = _parse_head(lines[index].strip())
         if head is None and chunks and chunks[-1][0] is not None and lines[index - 1].strip():
-            chunks[-1][1].extend(lines[index:end])  # a description that goes on without a hanging indent
+            chunks[-1][1].extend(lines[index:end])  # a description that continues without a hanging indent
         else:
             chunks.append((head, list(lines[index:end])))
         index = end
@@ -153,7 +148,7 @@ def _parse_google(lines: Sequence[str]) -> list[_DocstringEntry]:
 
 
 def _parse_numpy(lines: Sequence[str], index: int, indent: int) -> tuple[int, list[_DocstringEntry]]:
-    """Read entries until a line that is none: the next title, or text after the section."""
+    """Parse entries up to the first other line: the next title, or text after the section."""
     entries: list[_DocstringEntry] = []
     while index < len(lines):
         line = lines[index]
@@ -185,7 +180,7 @@ def _make_entry(head: _EntryHead | None, lines: Sequence[str]) -> _DocstringEntr
 
 
 def _parse_head(stripped: str, *, name_alone: bool = False) -> _EntryHead | None:
-    """Read the line that starts an entry: `name: rest`, `name (kind): rest`; nothing when it is prose."""
+    """Parse the first line of an entry, `name: rest` or `name (kind): rest`; return None for prose."""
     if stripped.startswith(":"):
         return _parse_field(stripped)
     (names, colon, rest), kind = stripped.partition(":"), ""
@@ -217,7 +212,7 @@ def _is_type(text: str) -> bool:
 
 
 def _join_lines(first: str, lines: Sequence[str]) -> str:
-    """Join lines into one paragraph, but keep blank lines, lists, code and deeper blocks apart."""
+    """Join lines into one paragraph, but keep blank lines, lists, code and deeper blocks separate."""
     if not lines:
         return first.strip()
     base = min((_measure_indent(line) for line in lines if line.strip()), default=0)
@@ -244,7 +239,7 @@ def _join_lines(first: str, lines: Sequence[str]) -> str:
 
 
 def _find_block_end(lines: Sequence[str], start: int) -> int:
-    """Find the end of a line and of all that is indented under it, without the blank lines after."""
+    """Return the end of a line and everything indented under it, without trailing blank lines."""
     indent, end = _measure_indent(lines[start]), start + 1
     for index in range(start + 1, len(lines)):
         if lines[index].strip() and _measure_indent(lines[index]) <= indent:

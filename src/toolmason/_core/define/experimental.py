@@ -1,8 +1,4 @@
-"""APIs that may still change → an error for whoever uses one without leave.
-
-Lives here: the mark, and the three ways to give leave: a call, a block, the environment.
-Not here: which of our own APIs are marked, or the key `experimental` of a configuration (`config`, `approvals`).
-"""
+"""Raise ExperimentalError unless the caller has opted in to experimental APIs."""
 
 from __future__ import annotations
 
@@ -18,18 +14,18 @@ from toolmason.errors import ConfigError, DefinitionError, ExperimentalError
 _F = TypeVar("_F")
 
 EXPERIMENTAL_ATTRIBUTE: Final = "__experimental__"
-"""Where the mark is kept: the reason, or an empty text."""
+"""Attribute that marks an experimental API; holds the reason or an empty string."""
 
 ENVIRONMENT_VARIABLE: Final = "TOOLMASON_EXPERIMENTAL"
 _process_wide_grants: Final[set[object]] = set()
-"""The calls of `allow_experimental()` that hold for the whole process."""
+"""Calls of `allow_experimental()` that apply to the whole process."""
 _allowed_in_context: ContextVar[bool] = ContextVar("toolmason_experimental", default=False)
 
 
 class allow_experimental:  # noqa: N801 - a call that is also a context manager, like `contextlib.suppress`
-    """Allow APIs that may still change: called, for the whole process; as a context manager, inside its block.
+    """Allow experimental APIs: as a call, in the whole process; as a context manager, within its block.
 
-    Leave for a block is kept to its task and thread, and to the tasks and tool calls that are started in it.
+    A block applies to its task and thread, and to the tasks and tool calls started in it.
     """
 
     __slots__ = ("_tokens",)
@@ -39,7 +35,7 @@ class allow_experimental:  # noqa: N801 - a call that is also a context manager,
         _process_wide_grants.add(self)
 
     def __enter__(self) -> None:
-        # A block gives leave to itself alone, so what the call gave to the process is taken back.
+        # A block allows only itself, so revoke the process-wide grant of the constructor.
         _process_wide_grants.discard(self)
         self._tokens.append(_allowed_in_context.set(True))
 
@@ -48,28 +44,28 @@ class allow_experimental:  # noqa: N801 - a call that is also a context manager,
 
 
 def experimental_is_allowed() -> bool:
-    """Tell whether experimental APIs may be used here.
+    """Return True if experimental APIs are allowed here.
 
     Raises:
-        ConfigError: the environment variable is neither on nor off.
+        ConfigError: the environment variable is not a boolean.
     """
     if _allowed_in_context.get() or _process_wide_grants:
         return True
     value = os.environ.get(ENVIRONMENT_VARIABLE)
     if value is None:
         return False
-    from toolmason._core.config.keys import parse_flag  # noqa: PLC0415 - 5 ms at start-up, for programs that set it
+    from toolmason._core.config.keys import parse_flag  # noqa: PLC0415 - 5 ms at start-up, needed only if the variable is set
 
     if (flag := parse_flag(value)) is None:
-        raise ConfigError(f"{ENVIRONMENT_VARIABLE}={value!r} is not a yes or no. Write true or false.")
+        raise ConfigError(f"{ENVIRONMENT_VARIABLE}={value!r} is not a boolean. Use true or false.")
     return flag
 
 
 def refuse_experimental(name: str, reason: str = "") -> None:
-    """Raise unless experimental APIs may be used here.
+    """Raise unless experimental APIs are allowed here.
 
     Raises:
-        ExperimentalError: they may not; says how to allow them.
+        ExperimentalError: they are not; explains how to allow them.
     """
     if not experimental_is_allowed():
         raise ExperimentalError(name, reason)
@@ -80,13 +76,13 @@ def experimental(item: str) -> Callable[[_F], _F]: ...
 @overload
 def experimental(item: _F) -> _F: ...
 def experimental(item: Any) -> Any:
-    """Mark a function or class as one that may still change: `@experimental`, or `@experimental("why")`.
+    """Mark a function or class as experimental: `@experimental`, or `@experimental("why")`.
 
-    Its use raises unless that is allowed: the call of a function, the making of an object. What is marked keeps
-    its signature. Below `@tool`, so that the tool is what is marked: write `@tool` first, `@experimental` second.
+    Calling the function or instantiating the class raises unless experimental APIs are allowed. The signature is
+    kept. Write `@experimental` below `@tool`, so that the tool wraps the marked function.
 
     Raises:
-        DefinitionError: what is marked is neither a function nor a class.
+        DefinitionError: the marked object is neither a function nor a class.
     """
     if isinstance(item, str):
         return lambda marked: _mark(marked, item)
@@ -98,7 +94,7 @@ def _mark(item: Any, reason: str) -> Any:
         return _mark_class(item, reason)
     if isinstance(item, staticmethod | classmethod) or not inspect.isroutine(item):
         raise DefinitionError(
-            f"@experimental goes on a function or class, not on {item!r}. Put it below @staticmethod and @classmethod."
+            f"@experimental requires a function or class, not {item!r}. Put it below @staticmethod and @classmethod."
         )
     wrapper = _wrap_function(item, item.__qualname__, reason)
     setattr(wrapper, EXPERIMENTAL_ATTRIBUTE, reason)
@@ -106,7 +102,7 @@ def _mark(item: Any, reason: str) -> Any:
 
 
 def _wrap_function(fn: Callable[..., Any], name: str, reason: str) -> Callable[..., Any]:
-    """Return the same function behind the gate, of the same kind: what looks at it must not see a difference."""
+    """Return a wrapper of the same kind as the function, because callers inspect the kind."""
     if inspect.iscoroutinefunction(fn):
 
         @functools.wraps(fn)
@@ -145,9 +141,9 @@ def _mark_class(cls: Any, reason: str) -> Any:
     original_init: Any = cls.__init__
 
     @functools.wraps(original_init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it takes the place of one
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - replaces the class's `__init__`
         refuse_experimental(cls.__qualname__, reason)
-        # `object` takes what `__new__` took already only from a class that has no `__init__` of its own.
+        # With an `__init__` on the class, `object.__init__` rejects arguments that a custom `__new__` has consumed.
         if original_init is not object.__init__ or cls.__new__ is object.__new__:
             original_init(self, *args, **kwargs)
 

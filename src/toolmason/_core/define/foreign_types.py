@@ -1,7 +1,6 @@
-"""Types that pydantic does not know, or knows differently: attrs classes, msgspec Structs, bytes.
+"""Adapt types that pydantic does not support, or supports differently: attrs classes, msgspec Structs, decimals, bytes.
 
-Lives here: a hint → the same hint with each such type explained to pydantic. Neither package
-is imported: a class of theirs can only exist where its package is loaded already.
+attrs and msgspec are never imported here: one of their classes exists only if its package is already loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from toolmason.errors import UnsupportedType
 
 
 def adapt_hint(hint: Any, ancestors: tuple[type, ...] = ()) -> Any:
-    """Return `hint` with every attrs class and msgspec Struct in it explained to pydantic."""
+    """Return `hint` with an adapter for every attrs class, msgspec Struct, `Decimal` and `bytes` in it."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is None and isinstance(hint, type):
         if hint is Decimal:
@@ -52,7 +51,7 @@ def _encode_base64(value: bytes) -> str:
 
 
 class _DecimalAdapter:
-    """Explains a decimal: a number in JSON, and not a text too, as pydantic would have it without telling anyone."""
+    """Makes a decimal a JSON number only; pydantic would silently accept a string too."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         self.decimal_schema = decimal_schema = handler(source)
@@ -69,7 +68,7 @@ class _DecimalAdapter:
 
 
 class _StructAdapter:
-    """Explains a msgspec Struct: its own schema, its own conversion."""
+    """Uses a msgspec Struct's own schema and conversion."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -89,8 +88,7 @@ class _StructAdapter:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        # Pydantic follows every `$ref` and knows only its own, so these travel under other words until
-        # the schema is done (`settled`).
+        # Pydantic follows every `$ref` and resolves only its own, so these stay renamed until `restore_struct_refs`.
         del schema, handler
         [root], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
         return {**_disguise_refs(root), _STRUCT_PARTS_KEY: {name: _disguise_refs(part) for name, part in parts.items()}}
@@ -106,7 +104,7 @@ def _disguise_refs(value: Any) -> Any:
 
 
 def restore_struct_refs(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """Return a finished schema with the parts of msgspec Structs among its definitions, each under its own name."""
+    """Return a finished schema with the parts of msgspec Structs moved to `$defs`, each under a unique name."""
     if _STRUCT_PARTS_KEY not in str(schema):
         return schema
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
@@ -134,7 +132,7 @@ def _restore_node(node: Any, names: dict[str, str], definitions: dict[str, Any])
 
 
 def _find_free_name(name: str, part: Any, definitions: dict[str, Any]) -> str:
-    """Return a name for a definition that no other one has: two classes may be called the same."""
+    """Return an unused name for a definition, because two classes may have the same name."""
     free, number = name, 2
     while free in definitions and definitions[free] != part:
         free, number = f"{name}_{number}", number + 1
@@ -142,12 +140,12 @@ def _find_free_name(name: str, part: Any, definitions: dict[str, Any]) -> str:
 
 
 class _AttrsAdapter:
-    """Explains an attrs class: its fields as an object, then its own constructor."""
+    """Validates an attrs class as an object of its fields, then calls its constructor."""
 
     def __init__(self, kind: type, ancestors: tuple[type, ...]) -> None:
         if kind in ancestors:
             raise UnsupportedType(
-                f"The attrs class {kind.__qualname__!r} contains itself. Use a dataclass or a pydantic model for it."
+                f"The attrs class {kind.__qualname__!r} is recursive. Use a dataclass or a pydantic model instead."
             )
         self.ancestors = (*ancestors, kind)
 
@@ -158,7 +156,7 @@ class _AttrsAdapter:
             try:
                 return source(**values)
             except Exception as error:
-                # An attrs validator may raise anything; pydantic takes only a ValueError for "does not fit".
+                # An attrs validator may raise anything; pydantic treats only a ValueError as a validation error.
                 raise ValueError(str(error.args[0] if error.args else error)) from error
 
         constructed = core_schema.no_info_after_validator_function(construct, inner)
@@ -178,17 +176,17 @@ def _make_field_types(kind: type, ancestors: tuple[type, ...]) -> Any:
         if field.init:
             hint = adapt_hint(hints.get(field.name, Any), ancestors)
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
-    make_typed_dict: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     return make_typed_dict(kind.__name__, fields)
 
 
 def is_attrs(kind: Any) -> bool:
-    """Tell whether `kind` is an attrs class."""
+    """Return True if `kind` is an attrs class."""
     return isinstance(kind, type) and "__attrs_attrs__" in vars(kind)
 
 
 def is_struct(kind: Any) -> bool:
-    """Tell whether `kind` is a msgspec Struct."""
+    """Return True if `kind` is a msgspec Struct."""
     return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
 
 
@@ -197,7 +195,7 @@ def _struct_to_builtins(item: Any) -> Any:
 
 
 def to_builtins(value: Any) -> Any:
-    """Return an attrs or msgspec instance as builtins; the way out for values that JSON does not know.
+    """Return an attrs or msgspec instance as builtins, for values that JSON does not support.
 
     Raises:
         TypeError: it is neither.

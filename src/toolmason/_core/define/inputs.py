@@ -1,8 +1,4 @@
-"""What a tool takes, compiled: a schema, a validator, and the facts that binding needs.
-
-Lives here: `Inputs`, made from a signature or from a hand-written JSON Schema.
-Not here: what happens to arguments that do not fit (`arguments`).
-"""
+"""Compile a signature or a hand-written JSON Schema into a tool's schema and validators."""
 
 from __future__ import annotations
 
@@ -42,47 +38,47 @@ _MAX_ERRORS = 50
 
 
 class SchemaMismatch(ValueError):
-    """Arguments that do not fit a hand-written schema; `errors` are jsonschema's."""
+    """Arguments violate a hand-written schema; `errors` are jsonschema's."""
 
     def __init__(self, errors: Sequence[Any]) -> None:
-        super().__init__("the arguments do not fit the schema")
+        super().__init__("the arguments do not match the schema")
         self.errors = tuple(errors)
 
 
 class CombinedMismatch(ValueError):
-    """Arguments that do not fit in more than one part; `errors` are the parts'."""
+    """Several parts of the arguments are invalid; `errors` has one error per part."""
 
     def __init__(self, errors: Sequence[ValueError]) -> None:
-        super().__init__("the arguments do not fit")
+        super().__init__("the arguments are invalid")
         self.errors = tuple(errors)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
-    """What a tool takes."""
+    """The compiled inputs of a tool."""
 
     schema: JsonSchema
     validate_json: Callable[..., Any]
-    """JSON text → values by parameter name; raises ValueError."""
+    """Validator from JSON text to values by parameter name; raises ValueError."""
     validate_python: Callable[..., Any]
     extra: Extra = "ignore"
     strict_types: bool = False
     injected: frozenset[str] = frozenset()
-    """Names that the application fills; a model that sends them is ignored."""
+    """Names that the application fills; values from the model are ignored."""
     enum_names: EnumNames = field(default_factory=dict)
     validate_strict: Callable[[str], dict[str, Any]] | None = None
-    """As `validate_json`, strict, but a name nobody asked for is left out without a word; where that is wanted."""
+    """Strict validator that drops unknown keys. None if unknown keys must be reported."""
     has_decimals: bool = False
-    """Whether there is a decimal, which pydantic reads from a text too."""
+    """True if a parameter is a decimal, which pydantic also parses from a string."""
 
     @cached_property
     def unbounded_depth(self) -> bool:
-        """Whether arguments of unbounded depth could fit."""
+        """True if the schema accepts arguments of unbounded depth."""
         return admits_unbounded_depth(self.schema)
 
     @cached_property
     def has_fixed_numbers(self) -> bool:
-        """Whether there is a fixed number that `True` or `False` is equal to."""
+        """True if the schema has a fixed number that equals `True` or `False`."""
         fixed_values = (
             item for node in iter_subschemas(self.schema) for item in (*node.get("enum", ()), node.get("const"))
         )
@@ -90,15 +86,15 @@ class Inputs:
 
     @cached_property
     def may_hold_nan(self) -> bool:
-        """Whether a NaN could fit."""
+        """True if the schema accepts NaN."""
         return admits_nan(self.schema)
 
 
 def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types: bool, flatten: bool | None) -> Inputs:
-    """Compile what a function takes.
+    """Compile the inputs of a function.
 
     Raises:
-        DefinitionError: a type without a schema, or a default that does not fit; names the parameter and the fix.
+        DefinitionError: a type has no schema, or a default does not match its type; names the parameter and the fix.
     """
     model_parameters = [parameter for parameter in signature.parameters if parameter.injector is None]
     injected = frozenset(p.label for p in signature.parameters if p.injector is not None)
@@ -109,7 +105,7 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     fields = {parameter.name: _make_field_spec(parameter) for parameter in model_parameters}
     extra_type = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
     try:
-        # A function without `**keywords` cannot take what its schema may allow, so it is left out.
+        # A function without `**keywords` cannot receive extra keys even if its schema allows them.
         extra_keys: Extra = "allow" if accepts_extra else "ignore" if extra == "allow" else "forbid"
         compiled = schema_compiler().compile_object(fields, extra_keys, extra_type)
     except UnsupportedType as error:
@@ -129,14 +125,14 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
 
 
 def _drop_injected(validate: Callable[..., Any], injected: frozenset[str]) -> Callable[..., Any]:
-    """Return a validator that leaves out what the application fills in, for a function that takes any keyword."""
+    """Wrap a validator to drop injected names, for a function that accepts any keyword."""
     if not injected:
         return validate
 
     def validate_without_injected(raw: Any, **options: Any) -> Any:
         values = validate(raw, **options)
         if sent_names := injected & values.keys():
-            _log.warning("ignored %s, which the application fills in and a model must not send", sorted(sent_names))
+            _log.warning("ignored %s: the application sets them, a model must not send them", sorted(sent_names))
         return {name: value for name, value in values.items() if name not in sent_names}
 
     return validate_without_injected
@@ -156,7 +152,7 @@ def _make_field_spec(parameter: Parameter) -> FieldSpec:
 
 
 def _encode_default(default: Any) -> Any:
-    """Return a default as the schema shows it; MISSING where JSON cannot say it."""
+    """Return a default for the schema, or MISSING if it has no JSON form."""
     if default is MISSING:
         return MISSING
     if isinstance(default, Decimal):
@@ -165,7 +161,7 @@ def _encode_default(default: Any) -> Any:
         encoded = to_jsonable_python(default)
     except (PydanticSerializationError, ValueError):
         return MISSING
-    # A set has another order in each process, and a definition must not.
+    # The order of a set differs between processes; a definition must be stable.
     return sorted(encoded, key=to_json) if isinstance(default, set | frozenset) else encoded
 
 
@@ -175,7 +171,7 @@ def _check_labels(fn: Any, model_parameters: Sequence[Parameter]) -> None:
         other = labels.setdefault(parameter.label, parameter.name)
         if other != parameter.name:
             raise DefinitionError(
-                f"{describe_location(fn)}: parameters {other!r} and {parameter.name!r} are both called "
+                f"{describe_location(fn)}: parameters {other!r} and {parameter.name!r} are both named "
                 f"{parameter.label!r}. Give each its own `Param(name=...)`."
             )
 
@@ -190,21 +186,21 @@ def _check_defaults(fn: Any, model_parameters: Sequence[Parameter], compiled: Ty
     fitting = _find_fitting_defaults(defaults, compiled)
     defaults = {label: value for label, value in defaults.items() if label not in fitting}
     try:
-        # As JSON, because a default may be written the easy way: "." for a Path, () for a list.
+        # Validate as JSON, because a default may use a simpler form: "." for a Path, () for a list.
         compiled.validator.validate_json(_dump_values(defaults), strict=True)
     except ValidationError as error:
         for problem in error.errors(include_url=False):
             if problem["type"] != "missing" and problem["loc"][0] in defaults:
                 label = problem["loc"][0]
-                fix = f"write `... | None = None`" if defaults[label] is None else "change the default or the type"  # noqa: F541
+                fix = "Write `... | None = None`" if defaults[label] is None else "Change the default or the type"
                 raise DefinitionError(
-                    f"{describe_location(fn)}: the default {defaults[label]!r} of parameter {label!r} does not fit "
-                    f"its type: {problem['msg']}. Either {fix}."
+                    f"{describe_location(fn)}: the default {defaults[label]!r} of parameter {label!r} does not match "
+                    f"its type: {problem['msg']}. {fix}."
                 ) from error
 
 
 def _find_fitting_defaults(defaults: Mapping[str, Any], compiled: TypeSchema) -> set[str]:
-    """Return the names of the defaults that fit their types as they stand."""
+    """Return the names of the defaults that match their types without conversion."""
     try:
         compiled.validator.validate_python(dict(defaults), strict=True)
     except ValidationError as error:
@@ -219,7 +215,7 @@ def _dump_values(values: Mapping[str, Any]) -> bytes:
         try:
             to_json(value)
         except (PydanticSerializationError, ValueError):
-            continue  # it has no JSON form, so the model can never send it, and Python knows what it is
+            continue  # no JSON form: the model can never send it
         serializable[name] = value
     return to_json(serializable)
 
@@ -227,15 +223,15 @@ def _dump_values(values: Mapping[str, Any]) -> bytes:
 def _make_unsupported_type_error(
     fn: Any, model_parameters: Sequence[Parameter], error: UnsupportedType
 ) -> UnsupportedType:
-    """Find the parameter whose type has no schema, for the message."""
+    """Return an error that names the parameter whose type has no schema."""
     for parameter in model_parameters:
         try:
             schema_compiler().compile_type(parameter.hint)
         except UnsupportedType as cause:
             return UnsupportedType(
-                f"{describe_location(fn)}: parameter {parameter.name!r} is of type {parameter.hint!r}, which "
-                f"has no JSON Schema ({cause}). Use a supported type, write the schema with "
-                "`Annotated[Any, Param(schema=...)]`, or have the application fill it with `Inject`."
+                f"{describe_location(fn)}: parameter {parameter.name!r} has type {parameter.hint!r}, which "
+                f"has no JSON Schema ({cause}). Use a supported type, pass the schema with "
+                "`Annotated[Any, Param(schema=...)]`, or inject the value with `Inject`."
             )
     return UnsupportedType(f"{describe_location(fn)}: {error}")
 
@@ -246,8 +242,8 @@ def _compile_flattened(
     if len(model_parameters) != 1:
         names = ", ".join(repr(parameter.name) for parameter in model_parameters) or "none"
         raise DefinitionError(
-            f"{describe_location(fn)}: flatten=True needs exactly one parameter that the model fills, a model class; "
-            f"there are: {names}."
+            f"{describe_location(fn)}: flatten=True needs exactly one parameter from the model, a model class; "
+            f"got: {names}."
         )
     [parameter] = model_parameters
     try:
@@ -282,10 +278,10 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
     """Compile a hand-written JSON Schema.
 
     Raises:
-        DefinitionError: the schema is not one, or does not describe an object.
+        DefinitionError: the schema is invalid, or does not describe an object.
     """
     if schema.get("type", "object") != "object":
-        raise DefinitionError(f"Tool {name!r}: its input schema is of type {schema['type']!r}; a tool takes an object.")
+        raise DefinitionError(f"Tool {name!r}: its input schema has type {schema['type']!r}; it must be 'object'.")
     full_schema: JsonSchema = {"type": "object", "properties": {}, **schema}
     if extra == "forbid":
         full_schema.setdefault("additionalProperties", False)
@@ -294,7 +290,7 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
 
 
 def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:
-    """Return what a tool takes under a hand-written schema: that first, then the types of its function."""
+    """Return inputs that validate against a hand-written schema first, then against the function's types."""
     schema_inputs = compile_schema_inputs(name, schema, extra=inputs.extra, strict_types=inputs.strict_types)
 
     def validate_json(text: str, **options: Any) -> Any:
@@ -315,7 +311,7 @@ def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Input
 
 
 class _SchemaChecker:
-    """A hand-written schema as a validator; jsonschema is loaded with the first one."""
+    """Validator for a hand-written schema. jsonschema is imported on first use."""
 
     def __init__(self, name: str, schema: JsonSchema) -> None:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
@@ -335,7 +331,7 @@ class _SchemaChecker:
 
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         del strict
-        # A few stand for all: a list of a million wrong items would take minutes to go through.
+        # Report only the first errors: a list of a million invalid items would take minutes.
         if errors := list(islice(self.validator.iter_errors(value), _MAX_ERRORS)):
             raise SchemaMismatch(sorted(errors, key=lambda error: error.json_path))
         return dict(value)

@@ -1,13 +1,10 @@
-"""A function and its parameters → how to call it with values by name.
-
-Lives here: what kind of function it is, what stands in for a value that was left out, streams as lists.
-Not here: which parameters there are (`signature`), or where the call runs (`execute`).
-"""
+"""Call a function with values by name: defaults, positional parameters, streams collected into lists."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import re
 import types
 import typing
 from collections.abc import (
@@ -20,33 +17,34 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import MISSING
-from toolmason._core.define.placeholders import expand
 from toolmason._core.define.signature import Parameter, is_safe_to_share, unwrap_function
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
 _STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
+_PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"
 
 
 def get_function_kind(fn: Any) -> FunctionKind:
-    """Tell whether calling a function gives an awaitable, or blocks."""
+    """Return "async" if calling a function returns an awaitable, else "sync"."""
     inner = unwrap_function(fn)
     return "async" if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner) else "sync"
 
 
 def is_generator_function(fn: Any) -> bool:
-    """Tell whether a function yields its values one by one."""
+    """Return True if a function is a sync or async generator."""
     inner = unwrap_function(fn)
     return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
 
 
 def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind, Callable[..., Any]]:
-    """Return how to call a function with values by name; streams are collected into lists."""
+    """Return the kind of a function and a callable that takes its values by name. Streams become lists."""
     inner = unwrap_function(fn)
     positional_names = tuple(parameter.name for parameter in parameters if parameter.positional)
     call_function: Callable[[dict[str, Any]], Any] = (
@@ -67,7 +65,7 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
 
         return "async", collect
     if inspect.isgeneratorfunction(inner):
-        return "sync", lambda values, context: list(call_function(values))  # noqa: ARG005 - one shape for every kind
+        return "sync", lambda values, context: list(call_function(values))  # noqa: ARG005 - same signature for every kind
     if positional_names:
         return get_function_kind(fn), lambda values, context: call_function(values)  # noqa: ARG005 - as above
     return get_function_kind(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
@@ -76,7 +74,7 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
 def make_defaults(
     parameters: Sequence[Parameter], *, include_all: bool
 ) -> tuple[tuple[str, Callable[[dict[str, Any], Any], Any]], ...]:
-    """Return what fills a parameter that the model left out, where Python's own default does not do."""
+    """Return factories for omitted parameters that Python's own defaults do not cover."""
     model_parameters = [parameter for parameter in parameters if parameter.injector is None]
     include_all = include_all or any(parameter.param.template for parameter in model_parameters)
     defaults: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
@@ -92,7 +90,7 @@ def make_defaults(
             defaults.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
         elif p.default is MISSING:
             if not p.required:
-                defaults.append((p.name, lambda values, context: None))  # noqa: ARG005 - one shape for every kind
+                defaults.append((p.name, lambda values, context: None))  # noqa: ARG005 - same signature for every kind
         elif not is_safe_to_share(p.default):
             defaults.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
         elif include_all or p.positional or p.param.default is not MISSING or _is_field_default(p):
@@ -122,10 +120,27 @@ def _make_template_default(
 
 
 def resolve_return_type(hint: Any) -> Any:
-    """Return what a caller gets in the end: the item list of a stream, the value of an awaitable."""
+    """Return the type of the final value: a list for a stream, the awaited type for an awaitable."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Awaitable, Coroutine) and args:
         return args[-1]
     if origin in _STREAMS and args:
         return types.GenericAlias(list, (args[0],))
     return hint
+
+
+def expand(text: str, values: Mapping[str, Any]) -> str:
+    """Expand `${name}` and `${name:-fallback}`; `$${` is a literal `${`, and an unknown name is kept.
+
+    Expansion is a single pass: text from a model cannot inject placeholders.
+    """
+
+    def replace_placeholder(match: re.Match[str]) -> str:
+        name, fallback = match.groups()
+        if name is None:
+            return "${"
+        if name in values and values[name] is not None:
+            return str(values[name])
+        return match.group() if fallback is None else fallback
+
+    return re.sub(_PLACEHOLDER, replace_placeholder, text)

@@ -1,8 +1,4 @@
-"""Whoever called a tool over MCP, as the tool sees it.
-
-Lives here: what a tool may ask of its caller, and what a server behind a gateway may have passed on to it.
-Not here: how it is asked (`toolmason.mcp_server`).
-"""
+"""Protocols for the MCP client of a served call: its questions, and requests that a gateway forwards upstream."""
 
 from __future__ import annotations
 
@@ -17,12 +13,12 @@ class Elicit:
 
     message: str
     schema: Mapping[str, Any] | None = None
-    """The JSON Schema of the answer: an object with flat properties."""
+    """JSON Schema of the answer: an object with flat properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A question for the client's model: a text, or messages as MCP writes them."""
+    """A request to the client's model: a string, or messages in MCP's format."""
 
     messages: str | Sequence[Mapping[str, Any]]
     max_tokens: int = 1000
@@ -31,7 +27,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """A question for the folders that the client works in."""
+    """A request for the folders that the client works in."""
 
 
 Question: TypeAlias = Elicit | Sample | Roots
@@ -39,7 +35,7 @@ Question: TypeAlias = Elicit | Sample | Roots
 
 @dataclass(frozen=True, slots=True)
 class Elicited:
-    """What the user answered. True when the user accepted."""
+    """The user's answer. Truthy if the user accepted."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any]
@@ -49,15 +45,15 @@ class Elicited:
 
 
 class Client(Protocol):
-    """Whoever called over MCP.
+    """The MCP client that made the call.
 
-    In the stateless era of the protocol a question ends the call, and the answer starts it again from the top. So ask
-    first, and act when you have the answers. `key` tells two questions of one call apart.
+    In the stateless version of the protocol a question ends the call, and the answer restarts it from the top. Ask
+    first, and act once you have the answers. `key` distinguishes the questions of one call.
     """
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client says it can do: `elicitation`, `sampling`, `roots`."""
+        """The capabilities that the client declares: `elicitation`, `sampling`, `roots`."""
         ...
 
     async def elicit(self, message: str, schema: Any = None, *, key: str = "question") -> Elicited:
@@ -72,72 +68,72 @@ class Client(Protocol):
         system: str | None = None,
         key: str = "sample",
     ) -> str:
-        """Ask the client's model, and return its text."""
+        """Ask the client's model and return its text."""
         ...
 
     async def roots(self, *, key: str = "roots") -> list[str]:
-        """Return the addresses of the folders that the client works in."""
+        """Return the URIs of the folders that the client works in."""
         ...
 
     async def ask(self, **questions: Question) -> dict[str, Any]:
-        """Ask several things at once; the answers come under the same names."""
+        """Ask several questions at once; the answers are returned under the same names."""
         ...
 
     async def hang_up(self) -> None:
-        """Let go of the connection while a long call goes on; a client of a session comes back for the answer."""
+        """Release the connection while a long call continues; a client with a session reconnects for the result."""
         ...
 
     def on_log(self, level: int, message: str) -> None:
-        """Take a log record."""
+        """Handle a log record."""
         ...
 
 
 class UpstreamCaller(Protocol):
-    """A caller for whom a request is passed on to a server behind us, in the words of the wire."""
+    """A client whose requests are forwarded to an upstream server, in the wire format."""
 
     log_level: str | None
-    """The least level of log records that the caller wants to hear of."""
+    """Minimum level of log records to send to the client."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the caller says it can do."""
+        """The capabilities that the client declares."""
         ...
 
     def get_earlier_answers(self, request_key: str) -> tuple[dict[str, Any], str | None]:
-        """Return what was answered to a request of ours in earlier rounds, and what its server wants back with it."""
+        """Return the answers to a request from earlier rounds, and the state that its server expects back with them."""
         ...
 
     def get_started_task(self, request_key: str) -> Mapping[str, Any] | None:
-        """Return the task that a request of ours became in an earlier round."""
+        """Return the task that a request started in an earlier round, or None."""
         ...
 
     def defer(self, request_key: str, task: Mapping[str, Any]) -> None:
-        """Have a request that became a task go on beside the call, where the caller can wait for a task.
+        """Continue a request that became a task in the background, if the client supports tasks.
 
         Raises:
-            Abort: it goes on; the call ends.
+            Abort: the task continues; the call ends.
         """
         ...
 
     async def forward(
         self, request_key: str, questions: Mapping[str, Mapping[str, Any]], state: str | None
     ) -> Mapping[str, Any]:
-        """Have the caller answer what a server asks about a request; `state` is what it wants back with the answers.
+        """Forward a server's questions about a request to the client; `state` goes back to the server with the answers.
 
         Raises:
-            Abort: the caller cannot be asked, or the call has to end for the answers.
+            Abort: the client cannot be asked, or the call has to end to get the answers.
         """
         ...
 
     def record_answer(self, method: str, name: str, answer: Mapping[str, Any]) -> None:
-        """Take note of an answer as the wire had it."""
+        """Record a response in its wire format."""
         ...
 
     def queue_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification on; never waits."""
+        """Forward a notification without blocking."""
         ...
 
 
 def as_upstream_caller(caller: Any) -> UpstreamCaller | None:
-    """Return the caller as one to pass on to; `None` where there is none, or it is in another process."""
+    """Return the caller if requests can be forwarded for it; None if there is none, or it is in another process."""
     return caller if hasattr(type(caller), "forward") else None

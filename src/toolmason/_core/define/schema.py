@@ -1,8 +1,4 @@
-"""Type hints → JSON Schema 2020-12 and a validator.
-
-Lives here: what pydantic makes of a type, in the form that models read best. Not here: which parameters a
-function has (`signature`), or what to do with a value that does not fit (`arguments`).
-"""
+"""Compile type hints to JSON Schema 2020-12 and a validator."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ _MEMBER_NAMES_KEY = "x-member-names"
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Pydantic's generator, without the titles that repeat names, and with numbers for decimals."""
+    """Pydantic's generator without titles that repeat names, and with numbers for decimals."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,7 +39,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         self.has_decimals = False
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        # Fields stay in the order the developer wrote; it is stable, and it reads better.
+        # Keep the fields in the developer's order, which is stable and reads better.
         del parent_key
         return value
 
@@ -64,7 +60,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         return result
 
     def encode_default(self, dft: Any) -> Any:
-        # A set has another order in each process, and a schema must not.
+        # The order of a set differs between processes; a schema must be stable.
         encoded = super().encode_default(dft)
         return sorted(encoded, key=to_json) if isinstance(dft, set | frozenset) else encoded
 
@@ -88,7 +84,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         return super().dataclass_schema(schema)
 
     def finish(self, schema: JsonSchemaValue) -> EnumNames:
-        """Drop titles that only repeat a class's name; return the member names of each enum in the schema."""
+        """Drop titles that only repeat a class name, and return the member names of each enum in the schema."""
         names: EnumNames = {}
         for node in iter_subschemas(schema):
             if node.get("title") in self.class_names:
@@ -104,7 +100,7 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     """Return the schema and validator of a type.
 
     Raises:
-        UnsupportedType: the type has no JSON Schema; the cause says why.
+        UnsupportedType: the type has no JSON Schema; the cause explains why.
     """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(adapt_hint(hint))
@@ -126,11 +122,11 @@ _SERIALIZER = SchemaSerializer(core_schema.any_schema())
 
 
 def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_items: Any = None) -> TypeSchema:
-    """Return the schema and validator of an object with these fields; what it reads has Python's names."""
+    """Return the schema and validator of an object with these fields. Validated values use Python's names."""
     if extra_items is None and (plain_schema := _compile_plain_object(fields, extra)) is not None:
         return plain_schema
     options = {} if extra_items is None else {"extra_items": extra_items}
-    make_typed_dict: Any = TypedDict  # the functional form, from names known at run time, which no checker follows
+    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     arguments_type = make_typed_dict(
         "Arguments", {name: _annotate(name, spec) for name, spec in fields.items()}, **options
     )
@@ -138,7 +134,7 @@ def compile_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys, extra_item
     try:
         compiled = compile_type(arguments_type)
     except SchemaError:
-        # Only where a pattern needs it: Python's engine has look-around, and no bound on the time that it takes.
+        # Only if a pattern needs it: Python's engine supports look-around, but its run time is unbounded.
         arguments_type.__pydantic_config__ = {**_CONFIG, "extra": extra, "regex_engine": "python-re"}
         try:
             compiled = compile_type(arguments_type)
@@ -167,16 +163,16 @@ def _annotate(name: str, spec: FieldSpec) -> Any:
 
 
 def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> TypeSchema | None:
-    """Put an object together from types that were compiled before; `None` where one of them needs the long way.
+    """Build an object from cached plain types, or return None if a field needs the full path.
 
-    Most parameters are texts, numbers and lists of them: compiling each such type once makes a tool half as dear.
+    Most parameters are strings, numbers and lists of them; compiling each such type once halves the cost of a tool.
     """
     core_fields: dict[str, core_schema.TypedDictField] = {}
     properties: dict[str, Any] = {}
     for name, spec in fields.items():
         try:
             compiled = None if spec.schema is not None else _compile_plain_type(spec.hint, repr(spec.hint))
-        except TypeError:  # a hint that cannot be hashed
+        except TypeError:  # an unhashable hint
             compiled = None
         if compiled is None:
             return None
@@ -184,7 +180,7 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
         core_fields[name] = core_schema.typed_dict_field(compiled[0], required=spec.required, validation_alias=alias)
         properties[spec.label] = {**compiled[1], **spec.keywords}
     full_schema = core_schema.typed_dict_schema(core_fields, extra_behavior=extra)
-    # Saying "strict" with each call, and looking for strange names, are each a tenth of reading small arguments.
+    # Passing `strict` with each call and checking for unknown keys each take a tenth of parsing small arguments.
     lenient_schema = core_schema.typed_dict_schema(core_fields, extra_behavior="ignore", config={"strict": True})
     schema = {
         "type": "object",
@@ -199,7 +195,7 @@ def _compile_plain_object(fields: Mapping[str, FieldSpec], extra: ExtraKeys) -> 
             _SERIALIZER,
             validate_strict=SchemaValidator(lenient_schema).validate_json,
         )
-    except SchemaError:  # a pattern that only Python's engine knows
+    except SchemaError:  # a pattern that only Python's engine supports
         return None
 
 
@@ -213,9 +209,9 @@ _SCALARS: dict[Any, tuple[CoreSchema, JsonSchemaValue]] = {
 
 @lru_cache(maxsize=2048)
 def _compile_plain_type(hint: Any, hint_text: str) -> tuple[CoreSchema, JsonSchemaValue] | None:
-    """Compile a type that stands by itself: no class of its own, nothing shared, no decimal.
+    """Compile a self-contained type: no class of its own, no shared definitions, no decimal.
 
-    `written` is the hint as text: unions that differ only in order are equal, and must not share a schema.
+    `hint_text` is part of the cache key: unions that differ only in order are equal, but must not share a schema.
     """
     del hint_text
     if hint in _SCALARS:
@@ -232,13 +228,13 @@ def _compile_plain_type(hint: Any, hint_text: str) -> tuple[CoreSchema, JsonSche
         and not generator.class_names
         and not generator.has_decimals
     )
-    is_named_tuple = hasattr(hint, "_fields")  # a NamedTuple, which has a definition of its own like other classes
+    is_named_tuple = hasattr(hint, "_fields")  # a NamedTuple, which has its own definition like other classes
     return (adapter.core_schema, schema) if self_contained and not is_named_tuple and adapt_hint(hint) is hint else None
 
 
 @lru_cache(maxsize=1024)
 def compile_return(hint: Any) -> TypeSchema | None:
-    """Return the schema and serializer of a return type, or `None` where it has none."""
+    """Return the schema and serializer of a return type, or None if it has none."""
     try:
         return compile_type(hint, "serialization")
     except (UnsupportedType, SchemaError):

@@ -1,85 +1,122 @@
-"""JSON Schemas and what was compiled from a type, as values: looking into them, without making them.
-
-Lives here: plain data and walks over it; nothing here loads pydantic's schema machinery, which is the dearest part
-of a start. Not here: how a type becomes a schema (`schema`).
-"""
+"""Data types and traversals for JSON Schemas, without importing pydantic's schema generation, the slowest import."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import unquote
 
 from pydantic_core import SchemaSerializer, SchemaValidator
 
 from toolmason._core.values.definition import JsonSchema
 
+MAX_REFERENCES: Final = 64
+"""Maximum length of a chain of references; no useful schema has a longer one."""
 ExtraKeys: TypeAlias = Literal["ignore", "forbid", "allow"]
 EnumNames: TypeAlias = dict[int, dict[str, Any]]
-"""For each enum in a schema, by the identity of its node: member names → values, so that a model may say either."""
+"""Member names to values of each enum, keyed by the id of its schema node, so that a model may send either."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TypeSchema:
-    """A type, compiled."""
+    """A compiled type."""
 
     schema: JsonSchema
     validator: SchemaValidator
     serializer: SchemaSerializer
     enum_names: EnumNames = field(default_factory=dict)
     has_aliases: bool = False
-    """Whether a field is written under another name than Python's."""
+    """True if a field is serialized under a name other than Python's."""
     has_decimals: bool = False
-    """Whether there is a decimal, which pydantic reads from a text too."""
+    """True if the type contains a decimal, which pydantic also parses from a string."""
     validate_strict: Callable[[str], dict[str, Any]] | None = None
-    """As the validator of an object, strict, but a name nobody asked for is left out without a word."""
+    """Strict validator of an object that silently drops unknown keys."""
     writes_nan: bool = False
-    """Whether a NaN is written as such, and not as null."""
+    """True if NaN is serialized as such instead of as null."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FieldSpec:
-    """One field of an object: what the model calls it, its type, and what the schema says of it."""
+    """One field of an object: its name in the schema, its type and its schema keywords."""
 
     label: str
     hint: Any
     required: bool
     keywords: Mapping[str, Any]
-    """`description`, `examples`, `default`, as the schema shows them."""
+    """`description`, `examples` and `default`, as shown in the schema."""
     schema: Mapping[str, Any] | None = None
-    """The field's schema, instead of the one its type gives."""
+    """Schema that replaces the one derived from the type."""
+
+
+def resolve_pointer(root: Any, ref: Any) -> Any:
+    """Return the part of a document that a local reference such as `#/$defs/A` points to, or None if there is none."""
+    if not isinstance(ref, str) or not ref.startswith("#/"):
+        return root if ref == "#" else None
+    for step in unquote(ref[2:]).split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(root, Mapping) and key in root:
+            root = root[key]
+        elif isinstance(root, list) and key.isdecimal() and int(key) < len(root):
+            root = root[int(key)]
+        else:
+            return None
+    return root
+
+
+def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follow the references of a schema; return an empty schema if they lead nowhere or in a circle."""
+    for _ in range(MAX_REFERENCES):
+        if not isinstance(schema, Mapping):
+            return {}
+        if "$ref" not in schema:
+            return schema
+        schema = resolve_pointer(root, schema["$ref"])
+    return {}
+
+
+def get_json_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
+    """Return the JSON types that a schema names, in itself or in its alternatives."""
+    node = resolve(schema, root)
+    declared = node.get("type", ())
+    if isinstance(declared, str):
+        return {declared}
+    branches = node.get("anyOf") or node.get("oneOf") or ()
+    if depth > MAX_REFERENCES or not isinstance(branches, Sequence):
+        return set(declared)
+    return set(declared).union(*(get_json_types(branch, root, depth + 1) for branch in branches))
 
 
 def resolve_root(schema: JsonSchema) -> JsonSchema:
-    """Return a schema whose root says what it is: a type that contains itself is written as a reference there."""
+    """Return a schema with an inline root, because the root of a recursive type is a reference."""
     if "$ref" not in schema:
         return schema
     name = schema["$ref"].removeprefix("#/$defs/")
     return {**schema["$defs"][name], "$defs": schema["$defs"]}
 
 
-_MAPPING_KEYWORDS = ("properties", "$defs", "patternProperties", "dependentSchemas")
-_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE_KEYWORDS = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+MAPPING_KEYWORDS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+SINGLE_KEYWORDS: Final = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 
 
 def iter_subschemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the schema and every schema in it; references are not followed."""
+    """Yield the schema and every nested schema, without following references."""
     stack = [schema]
     while stack:
         node = stack.pop()
         if not isinstance(node, dict):
             continue
         yield node
-        for key in _MAPPING_KEYWORDS:
+        for key in MAPPING_KEYWORDS:
             stack.extend(node.get(key, {}).values())
-        for key in _LIST_KEYWORDS:
+        for key in LIST_KEYWORDS:
             stack.extend(node.get(key, ()))
-        stack.extend(node[key] for key in _SINGLE_KEYWORDS if key in node)
+        stack.extend(node[key] for key in SINGLE_KEYWORDS if key in node)
 
 
 def admits_unbounded_depth(schema: JsonSchema) -> bool:
-    """Tell whether values of unbounded depth fit: anything goes somewhere, or a type contains itself."""
+    """Return True if the schema accepts values of unbounded depth: an untyped part or a recursive type."""
     if _is_recursive(schema.get("$defs", {})):
         return True
     for node in iter_subschemas(schema):
@@ -96,7 +133,7 @@ def admits_unbounded_depth(schema: JsonSchema) -> bool:
 
 
 def _is_recursive(definitions: Mapping[str, Any]) -> bool:
-    """Tell whether a definition refers to itself, however far round."""
+    """Return True if a definition refers to itself, directly or indirectly."""
     references = {
         name: {str(node["$ref"]).removeprefix("#/$defs/") for node in iter_subschemas(part) if "$ref" in node}
         for name, part in definitions.items()
@@ -108,7 +145,7 @@ def _is_recursive(definitions: Mapping[str, Any]) -> bool:
 
 
 def admits_nan(schema: JsonSchema) -> bool:
-    """Tell whether a NaN could pass: anything goes somewhere, or a model with rules of its own takes a number."""
+    """Return True if the schema may accept NaN: an untyped part, or a number in a nested model with its own rules."""
     nested = schema.get("$defs", {}).values()
     return any(
         node.get("type") == "number" for part in nested for node in iter_subschemas(part)
@@ -116,5 +153,5 @@ def admits_nan(schema: JsonSchema) -> bool:
 
 
 def admits_number(schema: JsonSchema) -> bool:
-    """Tell whether a number that is not whole fits somewhere."""
+    """Return True if the schema accepts a non-integer number anywhere."""
     return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)

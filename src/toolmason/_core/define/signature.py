@@ -1,7 +1,4 @@
-"""A function's signature → its parameters: what the model may send, what the application fills in.
-
-Lives here: hints, defaults, descriptions, who fills which parameter. Not here: schemas (`schema`) or calling.
-"""
+"""Read a function's parameters from its signature, and decide whether the model or the application fills each."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, DefinitionError
 
 Injector: TypeAlias = Callable[[ToolContext[Any]], Any]
-"""Finds the value of an injected parameter."""
+"""Function that returns the value of an injected parameter."""
 
 _DEFAULT_PARAM: Final = Param()
 _IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
@@ -32,33 +29,33 @@ _IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Pa
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Parameter:
-    """One parameter of a function, as the model or the application fills it."""
+    """One parameter of a function, filled by the model or the application."""
 
     name: str
-    """As Python calls it."""
+    """Name in Python."""
     hint: Any
-    """Its type, with the metadata that pydantic reads."""
+    """Type, with the metadata that pydantic reads."""
     param: Param = _DEFAULT_PARAM
     description: str | None = None
     default: Any = MISSING
     factory: Callable[[], Any] | None = None
     injector: Injector | None = None
-    """Set where the application fills it; the model never sees it."""
+    """Set if the application fills the parameter; the model never sees it."""
     positional: bool = False
 
     @property
     def label(self) -> str:
-        """As the model calls it."""
+        """Name in the schema."""
         return self.param.name or self.name
 
     @property
     def has_default(self) -> bool:
-        """Whether something stands in when the model leaves it out."""
+        """True if the parameter has a value when the model omits it."""
         return self.default is not MISSING or self.factory is not None
 
     @property
     def required(self) -> bool:
-        """Whether the model must send it."""
+        """True if the model must send the parameter."""
         if self.param.required is not None:
             return self.param.required
         return not self.has_default and not admits_none(self.hint)
@@ -66,19 +63,19 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Signature:
-    """What a function takes and gives."""
+    """Parameters and return type of a function."""
 
     parameters: tuple[Parameter, ...]
     returns: Any
-    """The return type, or `MISSING` where none is written."""
+    """Return type, or `MISSING` if it is not annotated."""
     extra_hint: Any = MISSING
-    """The type of `**keywords`, where the function takes them."""
+    """Type of `**keywords`, or `MISSING` if the function does not accept them."""
     text: str = ""
-    """What the docstring says of the function as a whole, and of names that are no parameters: nothing is lost."""
+    """Docstring text about the function, including entries for names that are not parameters, so nothing is lost."""
 
 
 def describe_location(fn: Any) -> str:
-    """Return where a function is written, for messages: `function 'f' (app.py:12)`."""
+    """Return the location of a function for error messages: `function 'f' (app.py:12)`."""
     code = getattr(unwrap_function(fn), "__code__", None)
     name = get_function_name(fn)
     return f"function {name!r} ({code.co_filename}:{code.co_firstlineno})" if code is not None else f"callable {name!r}"
@@ -98,7 +95,7 @@ def unwrap_function(fn: Any) -> Any:
         elif isinstance(fn, staticmethod | classmethod) or inspect.ismethod(fn):
             fn = fn.__func__
         else:
-            call = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted, not whether there is one
+            call = getattr(type(fn), "__call__", None)  # noqa: B004 - needs the method itself, not `callable()`
             return call if inspect.isfunction(call) and not inspect.isfunction(fn) else fn
 
 
@@ -108,8 +105,8 @@ def read_signature(
     """Read a function's signature.
 
     Raises:
-        DefinitionError: a parameter without a type, a contradiction, a hint that cannot be read; names
-            the function, file, line, parameter and the fix.
+        DefinitionError: a type is missing, an annotation cannot be resolved, or declarations conflict; names the
+            function, file, line, parameter and the fix.
     """
     hints = _get_type_hints(fn, local_names)
     specs = {spec.name: spec for spec in params}
@@ -123,8 +120,7 @@ def read_signature(
             continue
         if raw.kind is raw.VAR_POSITIONAL:
             raise DefinitionError(
-                f"{describe_location(fn)}: `*{raw.name}` cannot be called by name. "
-                f"Write `{raw.name}: list[...]` instead."
+                f"{describe_location(fn)}: `*{raw.name}` cannot be passed by name. Use `{raw.name}: list[...]` instead."
             )
         spec = specs.pop(raw.name, None)
         hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else spec.type
@@ -134,7 +130,7 @@ def read_signature(
             parameters.append(_make_parameter(fn, raw, hint, spec, documented))
     if specs:
         raise DefinitionError(
-            f"{describe_location(fn)}: there is no parameter {next(iter(specs))!r} to describe with `params=`."
+            f"{describe_location(fn)}: `params=` describes {next(iter(specs))!r}, which is not a parameter."
         )
     names = {parameter.name for parameter in parameters}
     unmatched = [f"{name}: {text}" for name, text in documented.items() if name not in names]
@@ -148,13 +144,11 @@ def _get_type_hints(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str,
         return typing.get_type_hints(inner, localns=dict(local_names) if local_names else None, include_extras=True)
     except NameError as error:
         raise DefinitionError(
-            f"{describe_location(fn)}: the annotation names {error.name!r}, which is not known there. "
+            f"{describe_location(fn)}: an annotation refers to {error.name!r}, which is not defined there. "
             "Import it at run time (not only under `if TYPE_CHECKING`), or define it before the tool."
         ) from error
     except (TypeError, SyntaxError) as error:
-        raise DefinitionError(
-            f"{describe_location(fn)}: an annotation cannot be read: {error}. Correct the annotation."
-        ) from error
+        raise DefinitionError(f"{describe_location(fn)}: invalid annotation: {error}. Fix the annotation.") from error
 
 
 def _get_raw_parameters(fn: Any) -> list[inspect.Parameter]:
@@ -162,13 +156,13 @@ def _get_raw_parameters(fn: Any) -> list[inspect.Parameter]:
         return list(inspect.signature(fn).parameters.values())
     except (ValueError, TypeError) as error:
         raise DefinitionError(
-            f"{fn!r} has no signature that Python can read. Wrap it in a `def` with typed parameters, "
+            f"{fn!r} has no readable signature. Wrap it in a `def` with typed parameters, "
             "or use `Tool.from_schema(...)`."
         ) from error
 
 
 def _get_partial_keywords(fn: Any) -> set[str]:
-    # What the developer fixed with functools.partial is fixed: a model must not be able to change it.
+    # Keywords bound by functools.partial are fixed: a model must not be able to override them.
     keywords: set[str] = set()
     while isinstance(fn, functools.partial):
         keywords.update(fn.keywords)
@@ -181,8 +175,8 @@ def _make_parameter(
 ) -> Parameter:
     if hint is MISSING and raw.name != "project_dir":
         raise DefinitionError(
-            f"{describe_location(fn)}: parameter {raw.name!r} has no type. Write `{raw.name}: str` "
-            "(or whichever type fits; `Any` takes anything)."
+            f"{describe_location(fn)}: parameter {raw.name!r} has no type. Add one, such as `{raw.name}: str` "
+            "(`Any` accepts anything)."
         )
     injector = _find_injector(raw.name, hint)
     positional = raw.kind is raw.POSITIONAL_ONLY
@@ -212,7 +206,7 @@ def _make_parameter(
 
 
 def _is_field(value: Any) -> bool:
-    # A `Field(...)` can only be there if pydantic's part for it is loaded; loading it to ask costs 20 ms of a start.
+    # A `Field(...)` exists only if `pydantic.fields` is loaded; importing it for this check costs 20 ms at start-up.
     fields = sys.modules.get("pydantic.fields")
     return fields is not None and isinstance(value, fields.FieldInfo)
 
@@ -242,12 +236,12 @@ def _find_default(
         default = param.default
     if param.required and (default is not MISSING or factory is not None):
         raise DefinitionError(
-            f"{describe_location(fn)}: parameter {raw.name!r} is required and has the default {default!r}. "
-            "Drop one of the two."
+            f"{describe_location(fn)}: parameter {raw.name!r} is required but has the default {default!r}. "
+            "Remove one of the two."
         )
     if param.template and not isinstance(default, str):
         raise DefinitionError(
-            f"{describe_location(fn)}: parameter {raw.name!r} is a template; its default must be a text."
+            f"{describe_location(fn)}: parameter {raw.name!r} is a template; its default must be a string."
         )
     return default, factory
 
@@ -272,13 +266,13 @@ def _find_injector(name: str, hint: Any) -> Injector | None:
 
 
 def _is_config(kind: Any) -> bool:
-    """Tell whether a type is `Config`. Who names it has loaded its module; others are spared 15 ms at start-up."""
+    """Return True if a type is `Config`, without importing its module (15 ms); a hint implies that it is loaded."""
     module = sys.modules.get("toolmason._core.config.config")
     return module is not None and kind is module.Config
 
 
 def _split_annotated(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a hint without its `Annotated`, and what that said."""
+    """Return a hint without its `Annotated`, and the metadata."""
     return (get_args(hint)[0], hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
@@ -290,7 +284,7 @@ def _strip_none(hint: Any) -> Any:
 
 
 def admits_none(hint: Any) -> bool:
-    """Tell whether `None` fits a hint."""
+    """Return True if a hint accepts `None`."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if hint is None or hint is type(None) or hint is Any or hint is object:
@@ -303,7 +297,7 @@ def admits_none(hint: Any) -> bool:
 
 
 def is_safe_to_share(default: Any) -> bool:
-    """Tell whether one default object may serve every call, because nothing can change it."""
+    """Return True if one default object can serve every call because it is immutable."""
     if isinstance(default, tuple | frozenset):
         return all(map(is_safe_to_share, default))
     if isinstance(default, _IMMUTABLE_TYPES):

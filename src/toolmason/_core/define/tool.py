@@ -1,8 +1,4 @@
-"""`Tool`: a definition, its options, and a way to call it.
-
-Lives here: the abstract `Tool`, tools made from functions and from hand-written schemas.
-Not here: the policy around a call (`dispatch`), or where it runs (`execute`).
-"""
+"""`Tool`: a definition, its options, and a way to call it."""
 
 from __future__ import annotations
 
@@ -48,58 +44,58 @@ from toolmason.errors import DefinitionError
 
 
 class Tool(ABC):
-    """Something that a model may ask to have called. Subclass it, or use `from_function` and `from_schema`."""
+    """Base class of tools. Subclass it, or use `from_function` and `from_schema`."""
 
     definition: ToolDefinition
     options: ToolOptions = ToolOptions()
     kind: FunctionKind = "async"
-    """Whether calling it gives an awaitable, or blocks."""
+    """`"async"` if calling it returns an awaitable, `"sync"` if it blocks."""
     returns: Any = MISSING
-    """The return type, or `MISSING` where none is known."""
+    """Return type, or `MISSING` if unknown."""
     substitutable: tuple[str, ...] = ()
-    """Parameters whose values may go into `${...}` in a text result; empty where nothing is filled in."""
+    """Parameters whose values may be expanded in `${...}` of a result; empty if nothing is expanded."""
     accepts_extra: bool = False
-    """Whether it takes arguments that its schema does not name."""
+    """True if it accepts arguments that its schema does not declare."""
     on_arguments: Any = None
-    """Told of each call before it runs: `await listener.notify(values, call)`; see `augment`."""
+    """Listener called before each run: `await listener.notify(values, call)`; see `augment`."""
     renderer: Callable[[Any], dict[str, Any]] | None = None
-    """What turns its value into the fields of a result, where that is not our own way."""
+    """Function that converts the return value to the fields of a result, instead of the default rendering."""
     plain_function: Callable[..., Any] | None = None
-    """The plain function to call with the values as keywords, where nothing else has to be done."""
+    """Function to call directly with the values as keywords, if no other step is needed."""
 
     @abstractmethod
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        """Run the tool with arguments that fit its schema, and return its value."""
+        """Run the tool with valid arguments, and return its value."""
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model uses."""
         return self.definition.name
 
     @property
     def description(self) -> str:
-        """What the model reads about it."""
+        """The description that the model reads."""
         return self.definition.description
 
     @property
     def origin(self) -> str:
-        """Where it comes from, for messages."""
+        """The location of its code, for error messages."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What it takes, compiled from its definition."""
+        """The inputs, compiled from the definition."""
         return compile_schema_inputs(
             self.name, self.definition.input_schema, extra=self.options.extra, strict_types=self.options.strict_types
         )
 
     @cached_property
     def output(self) -> TypeSchema | None:
-        """Its return type, compiled, where there is one."""
+        """The compiled return type, or None if it has no schema."""
         return None
 
     def fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
-        """Return the values with everything that the model does not send.
+        """Return the values completed with everything that the model does not send.
 
         Raises:
             ConfigError: an injected value is missing.
@@ -108,26 +104,26 @@ class Tool(ABC):
         return values
 
     def invoke_raw(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
-        """Call the tool with complete values: an awaitable for an async one, the value for a sync one."""
+        """Call the tool with complete values. Returns an awaitable if it is async, else its value."""
         return self.invoke(values, context)
 
     @property
     def root(self) -> Tool:
-        """The tool itself, under whatever name it is known here."""
+        """The original tool, behind any renaming."""
         return self
 
     def load(self) -> Tool:
-        """Return the tool to call: itself, or the one that it stands for until it is loaded."""
+        """Return the tool to call: itself, or the tool that a lazy one stands for."""
         return self
 
     def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
-        """Return the value that a parameter of this name has in a call."""
+        """Return the value of a parameter in a call."""
         return values.get(name)
 
     def picklable_call(
         self, values: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
-        """Return what another process has to call: a function, the names it takes by position, and the values."""
+        """Return a call for another process: a function, the names it takes by position, and the values."""
         return self.invoke, ("arguments", "context"), {"arguments": values, "context": context}
 
     @staticmethod
@@ -138,9 +134,9 @@ class Tool(ABC):
         params: Sequence[ParamSpec] = (),
         **keywords: Unpack[ToolKeywords],
     ) -> FunctionTool:
-        """Make a tool from a function; what is given here goes over what `@tool` on it says.
+        """Make a tool from a function. The keywords override those of its `@tool` decorator.
 
-        `input_schema` replaces the schema that the signature gives; `params` describes parameters by name.
+        `input_schema` replaces the schema derived from the signature; `params` describes parameters by name.
         """
         declaration = update_declaration(get_declaration(fn) or Declaration("tool"), keywords)
         return FunctionTool(fn, declaration, schema=input_schema, params=params)
@@ -153,12 +149,12 @@ class Tool(ABC):
         handler: Callable[[dict[str, Any], ToolContext[Any]], Any],
         **keywords: Unpack[SchemaToolKeywords],
     ) -> SchemaTool:
-        """Make a tool from a hand-written schema and a handler, sync or async, that takes (arguments, context)."""
+        """Make a tool from a hand-written schema and a sync or async handler that takes (arguments, context)."""
         declaration = make_declaration({**keywords, "name": name, "description": description or None})
         return SchemaTool(handler, input_schema, declaration)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was compiled does not cross to another process; it is compiled there again if needed.
+        # Compiled objects are not pickled; the other process compiles them again if needed.
         return {name: value for name, value in self.__dict__.items() if name not in ("inputs", "output")}
 
     def __repr__(self) -> str:
@@ -185,7 +181,7 @@ class SchemaTool(Tool):
         self.options = declaration.options
         self.handler, self.accepts_extra = handler, True
         self.kind = get_function_kind(handler)
-        self.inputs  # noqa: B018 - a schema that is none is told now, not at the first call
+        self.inputs  # noqa: B018 - validates the schema now instead of at the first call
 
     @property
     @override
@@ -209,7 +205,7 @@ class SchemaTool(Tool):
 
 
 class FunctionTool(Tool):
-    """A tool made from a typed function; the schema, the validator and the plan of the call are built once."""
+    """A tool made from a typed function. The schema, the validator and the caller are built once."""
 
     def __init__(
         self,
@@ -303,7 +299,7 @@ class FunctionTool(Tool):
 
 
 class RenamedTool(Tool):
-    """A tool under another name; everything else is the tool's own."""
+    """A tool under another name."""
 
     def __init__(self, tool: Tool, name: str) -> None:
         self.tool: Tool = tool
@@ -344,7 +340,7 @@ def _returns_content(hint: Any) -> bool:
 
 
 def may_hold_content(hint: Any) -> bool:
-    """Tell whether a list of this type could hold images and such beside data."""
+    """Return True if a list of this type may contain content parts, such as images, beside data."""
     args = get_args(hint)
     return not args or Any in args or object in args or _returns_content(hint)
 
@@ -365,10 +361,10 @@ def _is_hashable(value: Any) -> bool:
 
 
 def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:
-    """Return the tool that a decorated function is, or that a plain one makes.
+    """Return the tool for a decorated or plain function.
 
     Raises:
-        DefinitionError: it cannot be one; says why and what to do.
+        DefinitionError: it cannot become a tool; explains why and gives the fix.
     """
     if isinstance(item, Tool):
         return item

@@ -1,1 +1,1 @@
-"""Packages, plugins, manifests and resolvers as sources of tools."""
+"""Load tools from packages, plugins, manifests and resolvers."""

@@ -1,8 +1,4 @@
-"""Definitions and options ↔ plain JSON, for what is kept in files: manifests and locks.
-
-Lives here: both directions, and every check on what comes from a file. What is code (a predicate, a converter) is
-named, never stored. Not here: files (`manifest`), or bytes (`toolmason.build`).
-"""
+"""Convert tool definitions and options to JSON and back, for manifests and lock files; code is named, never stored."""
 
 from __future__ import annotations
 
@@ -23,20 +19,20 @@ JsonObject: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 CODE_KEY: Final = "code"
-"""The key under which a form names what is code."""
+"""Key under which an option that is code stores its qualified name."""
 
 EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 SAFETY_OPTIONS: Final = (*EFFECTS, "approval", "skip_permission")
-"""Options that decide whether a call may run; a list that says them wrong must not be used."""
+"""Options that decide whether a call may run; a manifest with wrong values for them is rejected."""
 
 _MODEL_VISIBLE_KEYS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
-"""What of a server's definition is in ours, and in its digest."""
+"""Keys of a server's tool definition that `ToolDefinition` and its digest cover."""
 _DEFAULT_OPTIONS: Final = ToolOptions()
 _DEFAULTS: Final[dict[str, Any]] = {item.name: getattr(_DEFAULT_OPTIONS, item.name) for item in fields(ToolOptions)}
 
 
 def dump_definition(definition: ToolDefinition) -> JsonObject:
-    """Return a definition as JSON; what it does not have is left out."""
+    """Return a definition as JSON data, without unset fields."""
     data: JsonObject = {"name": definition.name}
     if definition.title is not None:
         data["title"] = definition.title
@@ -48,14 +44,14 @@ def dump_definition(definition: ToolDefinition) -> JsonObject:
 
 
 def load_definition(data: Mapping[str, Any], place: str) -> ToolDefinition:
-    """Return the definition that a form describes.
+    """Return the definition in a JSON object.
 
     Raises:
-        ConfigError: a part is missing or of a wrong type; names the place and the part.
+        ConfigError: a field is missing or has the wrong type; names the location and the field.
     """
     name, text, schema = data.get("name"), data.get("description"), data.get("input_schema")
     output, title = data.get("output_schema"), data.get("title")
-    # All at once, because a thousand are read when a program starts; what is wrong is looked for only then.
+    # Check all fields at once, because a thousand are read at start-up; locate the problem only on failure.
     may_be_absent = (output is None or isinstance(output, dict)) and (title is None or isinstance(title, str))
     if isinstance(name, str) and name.strip() and isinstance(text, str) and isinstance(schema, dict) and may_be_absent:
         return ToolDefinition(name, text, schema, output, title)
@@ -64,46 +60,46 @@ def load_definition(data: Mapping[str, Any], place: str) -> ToolDefinition:
         get_text(data, key, place)
     for key in ("input_schema", "output_schema")[: 1 if output is None else 2]:
         get_object(data, key, place)
-    raise ConfigError(f"{place} needs a name that is not empty. Build the file again.")
+    raise ConfigError(f"{place} needs a non-empty name. Rebuild the file.")
 
 
 def get_text(data: Mapping[str, Any], key: str, place: str) -> str:
-    """Return a text of a form.
+    """Return a string field of a JSON object.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the field is not a string.
     """
     value = data.get(key)
     if not isinstance(value, str):
-        raise ConfigError(f"{place}: {key!r} must be a text, not {clip(repr(value))}. Build the file again.")
+        raise ConfigError(f"{place}: {key!r} must be a string, not {clip(repr(value))}. Rebuild the file.")
     return value
 
 
 def get_object(data: Mapping[str, Any], key: str, place: str) -> JsonObject:
-    """Return an object of a form.
+    """Return an object field of a JSON object.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the field is not an object.
     """
     value = data.get(key)
     if not isinstance(value, dict):
-        raise ConfigError(f"{place}: {key!r} must be an object, not {clip(repr(value))}. Build the file again.")
+        raise ConfigError(f"{place}: {key!r} must be an object, not {clip(repr(value))}. Rebuild the file.")
     return value
 
 
 def get_effects(options: ToolOptions) -> dict[str, bool]:
-    """Return the effects that a tool says, yes or no; those it does not say are left out."""
+    """Return the effects that a tool declares, without unset ones."""
     return {name: value for name in EFFECTS if (value := getattr(options, name)) is not None}
 
 
 def get_extra_wire_fields(tool: Any) -> JsonObject | None:
-    """Return what the definition of a server's tool holds beside what a model sees; `None` for a tool of our own."""
+    """Return the fields of a server's tool definition that the model does not see, or None for a local tool."""
     entry = getattr(getattr(tool, "root", tool), "entry", None)
     return None if entry is None else {key: entry[key] for key in sorted(entry) if key not in _MODEL_VISIBLE_KEYS}
 
 
 def dump_options(options: ToolOptions) -> tuple[JsonObject, list[str]]:
-    """Return the options that were given, as JSON, and the keys of `meta` that JSON cannot say."""
+    """Return the options that differ from the defaults as JSON data, and the `meta` keys without a JSON form."""
     data: JsonObject = {}
     unserializable_keys: list[str] = []
     for name in sorted(_DEFAULTS):
@@ -122,10 +118,10 @@ def dump_options(options: ToolOptions) -> tuple[JsonObject, list[str]]:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return a value as JSON data that is the same in every run: keys and sets in order.
+    """Return a value as JSON data that is stable across runs: keys and sets are sorted.
 
     Raises:
-        ValueError: JSON cannot say it.
+        ValueError: the value has no JSON form.
     """
     if isinstance(value, set | frozenset):
         return sorted((to_plain_json(item) for item in value), key=to_json)
@@ -134,7 +130,7 @@ def to_plain_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_plain_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a number that JSON can say")
+        raise ValueError(f"{value!r} is not a valid JSON number")
     return from_json(to_json(value))
 
 
@@ -161,14 +157,14 @@ def _get_qualified_name(code: Any) -> str:
 
 
 PlaceholderMaker: TypeAlias = Callable[[str], Callable[..., Any]]
-"""The name of an option → a function that calls the real one."""
+"""Function that takes an option's name and returns a function that calls the real one."""
 
 
 def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, place: str) -> ToolOptions:
-    """Return the options that a form describes; code is stood in for until the tool is loaded.
+    """Return the options in a JSON object. Placeholders stand in for code until the tool is loaded.
 
     Raises:
-        ConfigError: an option that we do not know, or a value that makes no sense.
+        ConfigError: an option is unknown, or its value is invalid.
     """
     keywords: dict[str, Any] = {}
     for name, value in data.items():
@@ -186,7 +182,7 @@ def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, pl
         elif _is_valid_option(value, default, name):
             keywords[name] = float(value) if name == "timeout" and isinstance(value, str) else value
         else:
-            raise ConfigError(f"{place}: the option {name!r} cannot be {clip(repr(value))}. Build the file again.")
+            raise ConfigError(f"{place}: option {name!r} has the invalid value {clip(repr(value))}. Rebuild the file.")
     return _construct(lambda: make_options(keywords), "options", place)  # type: ignore[no-any-return]
 
 
@@ -202,12 +198,12 @@ _OPTION_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "max_calls": (int,),
     "max_result_bytes": (int,),
 }
-"""What an option is, where it is not a yes or no."""
+"""Types of the options that are not booleans."""
 
 
 def _is_valid_option(value: Any, default: Any, name: str) -> bool:
     if default is MISSING:
-        return True  # an option that we do not know: `options_from` names it, and those there are
+        return True  # an unknown option: `make_options` reports it with the valid ones
     if value is None:
         return default is None or name == "timeout"
     kinds = _OPTION_TYPES.get(name, (bool,))
@@ -222,9 +218,9 @@ def _load_numbers(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _load_retry(data: Any, place: str) -> Retry:
     if not isinstance(data, dict):
-        raise ConfigError(f"{place}: the option 'retry' cannot be {clip(repr(data))}. Build the file again.")
+        raise ConfigError(f"{place}: option 'retry' has the invalid value {clip(repr(data))}. Rebuild the file.")
     names = [str(name).removeprefix("builtins:") for name in data.get("on", ())]
-    # Only Python's own: another class would have to be imported. The tool brings its real ones when it is loaded.
+    # Only builtin exceptions: others would need an import. The loaded tool has the real ones.
     candidates = [getattr(builtins, name, None) for name in names]
     on = tuple(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseException))
     parts: dict[str, Any] = {**data, "on": on}
@@ -235,4 +231,4 @@ def _construct(make: Callable[[], Any], what: str, place: str) -> Any:
     try:
         return make()
     except (DefinitionError, TypeError, ValueError) as error:
-        raise ConfigError(f"{place}: its {what} cannot be read: {error}") from error
+        raise ConfigError(f"{place}: invalid {what}: {error}") from error

@@ -1,8 +1,6 @@
-"""`_toolmason.json`, the manifest of a package → tools that are listed at once and loaded at their first call.
+"""Read a package's manifest, `_toolmason.json`, so that its tools are listed at once and imported at their first call.
 
-Lives here: reading and checking a manifest, noticing that it is out of date, loading what it names. It names only
-modules of its own package, and only what is declared as a tool there is ever loaded; policy comes from the tool
-itself. Not here: writing one (`toolmason.build.manifest.package_manifest`).
+A manifest may only name modules of its own package, and only declared tools are loaded. Policy comes from the tool.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ MANIFEST_FILE: Final = "_toolmason.json"
 MANIFEST_FORMAT: Final = "toolmason-manifest"
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of a manifest; one tool takes about one thousand."""
+"""Maximum size of a manifest. One tool takes about one thousand bytes."""
 
 _NO_OPTIONS: Final = ToolOptions()
 _EMPTY_OBJECT: Final[JsonObject] = {}
@@ -54,45 +52,45 @@ class ManifestEntry(NamedTuple):
     module: str
     qualname: str
     data: JsonObject
-    """As the file has it."""
+    """The entry as stored in the file."""
 
     @property
     def path(self) -> str:
-        """Its import path."""
+        """The import path."""
         return f"{self.module}:{self.qualname}"
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the tool or prompt."""
         return str(self.data["name"])
 
     @property
     def options(self) -> JsonObject:
-        """Its options, as the file has them."""
+        """The options as stored in the file."""
         return self.data.get("options", {})  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """What a manifest says, checked."""
+    """The validated contents of a manifest."""
 
     package: str
     modules: Mapping[str, str | None]
-    """Each module that has tools → the hash of its source; `None` for one that has none to hash."""
+    """Source hash of each module that has tools; `None` if its source is unavailable."""
     entries: tuple[ManifestEntry, ...]
     notes: tuple[str, ...]
-    """What the package has that a manifest cannot hold."""
+    """Parts of the package that a manifest cannot contain."""
     place: str
-    """Where it was read, for messages."""
+    """Origin of the manifest, for error messages."""
     partial: bool = False
-    """Whether the package has tools for some applications only, which are not listed."""
+    """True if the package has application-specific tools, which are not listed."""
 
 
 def parse_manifest(text: bytes, place: str) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Raises:
-        ConfigError: it is damaged, of another version, or says what a manifest must not say; names the part.
+        ConfigError: it is damaged, of another version, or has invalid content; names the part.
     """
     with _pause_garbage_collection():
         return _make_manifest(_load_document(text, place), place)
@@ -101,13 +99,13 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
 def _make_manifest(document: JsonObject, place: str) -> Manifest:
     package = get_text(document, "package", place)
     if not all(part.isidentifier() for part in package.split(".")):
-        raise ConfigError(f"{place}: 'package' is {clip(package)!r}, which is no package. Build the file again.")
+        raise ConfigError(f"{place}: 'package' is {clip(package)!r}, which is not a package name. Rebuild the file.")
     modules = get_object(document, "modules", place)
     for module, digest in modules.items():
         if module != package and not module.startswith(f"{package}."):
-            raise ConfigError(f"{place}: {clip(module)!r} is not a module of {package!r}. Build the file again.")
+            raise ConfigError(f"{place}: {clip(module)!r} is not a module of {package!r}. Rebuild the file.")
         if digest is not None and not isinstance(digest, str):
-            raise ConfigError(f"{place}: the hash of {clip(module)!r} is not a text. Build the file again.")
+            raise ConfigError(f"{place}: the hash of {clip(module)!r} is not a string. Rebuild the file.")
     entries = [
         _parse_entry(kind, item, modules, place)
         for kind, key in _ENTRY_LISTS
@@ -122,28 +120,26 @@ _ENTRY_LISTS: Final[tuple[tuple[ToolOrPrompt, str], ...]] = (("tool", "tools"), 
 
 def _load_document(text: bytes, place: str) -> JsonObject:
     if len(text) > MAX_MANIFEST_BYTES:
-        raise ConfigError(
-            f"{place} has {len(text)} bytes; a manifest has at most {MAX_MANIFEST_BYTES}. Split the package."
-        )
+        raise ConfigError(f"{place} has {len(text)} bytes; the maximum is {MAX_MANIFEST_BYTES}. Split the package.")
     try:
         document = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ConfigError(f"{place} is not JSON: {error}. Run `toolmason build` again.") from error
+        raise ConfigError(f"{place} is not valid JSON: {error}. Run `toolmason build` again.") from error
     if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
-        raise ConfigError(f'{place} is not a manifest: it does not say "format": "{MANIFEST_FORMAT}".')
+        raise ConfigError(f'{place} is not a manifest: it lacks "format": "{MANIFEST_FORMAT}".')
     if document.get("version") != MANIFEST_VERSION:
         raise ConfigError(
-            f"{place} is a manifest of version {clip(repr(document.get('version')))}, and this is toolmason with "
-            f"version {MANIFEST_VERSION}. Run `toolmason build` again with the toolmason that reads it."
+            f"{place} has manifest version {clip(repr(document.get('version')))}, but this toolmason reads "
+            f"version {MANIFEST_VERSION}. Run `toolmason build` again with this toolmason."
         )
     return document
 
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Generator[None]:
-    """Keep the garbage collector still while a list is made.
+    """Pause the garbage collector while a list is built.
 
-    All that is made is kept, so that every look for garbage is wasted: a third of the time that a thousand tools take.
+    Everything built is kept, so each collection is wasted: a third of the time for a thousand tools.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -157,13 +153,13 @@ def _pause_garbage_collection() -> Generator[None]:
 def _get_list(document: JsonObject, key: str, place: str) -> list[Any]:
     value = document.get(key, [])
     if not isinstance(value, list):
-        raise ConfigError(f"{place}: {key!r} must be a list, not {clip(repr(value))}. Build the file again.")
+        raise ConfigError(f"{place}: {key!r} must be a list, not {clip(repr(value))}. Rebuild the file.")
     return value
 
 
 def _parse_entry(kind: ToolOrPrompt, data: Any, modules: Mapping[str, Any], place: str) -> ManifestEntry:
     if type(data) is not dict:
-        raise ConfigError(f"{place}: a {kind} must be an object, not {clip(repr(data))}. Build the file again.")
+        raise ConfigError(f"{place}: a {kind} must be an object, not {clip(repr(data))}. Rebuild the file.")
     get = data.get
     path = get("path")
     if type(path) is str and type(get("name")) is str and type(get("options", _EMPTY_OBJECT)) is dict:
@@ -174,7 +170,7 @@ def _parse_entry(kind: ToolOrPrompt, data: Any, modules: Mapping[str, Any], plac
     get_object({"options": {}, **data}, "options", location)
     raise ConfigError(
         f"{location}: {clip(get_text(data, 'path', location))!r} is not the path of a {kind} in a module that "
-        "the manifest names. Build the file again."
+        "the manifest lists. Rebuild the file."
     )
 
 
@@ -183,15 +179,15 @@ def _parse_entry(kind: ToolOrPrompt, data: Any, modules: Mapping[str, Any], plac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedManifest:
-    """The manifest of a package and where the package is: a source of tools for a toolbox."""
+    """The manifest of a package and the package's location: a source of tools for a toolbox."""
 
     manifest: Manifest
     location: PackageLocation
     instances: dict[type, Any] = field(default_factory=dict)
-    """Objects of classes whose tools were loaded, one for each class."""
+    """Instances of the classes whose tools were loaded, one per class."""
 
     def __tools__(self) -> Iterator[Tool | Prompt]:
-        """Yield what is listed; the tools of a module that has changed since come from the module itself."""
+        """Yield the listed items. Tools of a module that has changed since are read from the module itself."""
         stale = {module for module in self.manifest.modules if self._is_stale(module)}
         with _pause_garbage_collection():
             lazy_items = [self._make_lazy(entry) for entry in self.manifest.entries if entry.module not in stale]
@@ -201,19 +197,19 @@ class LoadedManifest:
                 f"the source of {module!r} has changed since {self.manifest.place} was written, so it is imported"
             )
             self._import_module(module)
-        # A changed module may have what another module of the package holds, and imports here.
+        # A changed module may import members that another module of the package owns.
         loaded = [sys.modules[module] for module in self.manifest.modules if module in sys.modules] if stale else []
         listed_names = {entry.name for entry in self.manifest.entries if entry.module not in stale}
         for module, members in deduplicate_members(loaded).items():
             if module in stale:
                 built = [(member, self._build_member(member, module)) for member in members]
-                # Of a class it cannot be told here whether one in a module that is not loaded extends it.
+                # Whether a class in an unloaded module extends this one is unknown here, so listed names win.
                 yield from (item for member, item in built if not (member.needs_instance and item.name in listed_names))
 
     def _is_stale(self, module: str) -> bool:
         source = self.location.read_source(module)
         expected_hash = self.manifest.modules[module]
-        # Without a source there is nothing to compare: an installation may have byte code alone.
+        # Without source there is nothing to compare: an installation may contain only bytecode.
         return source is not None and expected_hash is not None and hash_source(source) != expected_hash
 
     def _make_lazy(self, entry: ManifestEntry) -> Tool | Prompt:
@@ -242,13 +238,13 @@ class LoadedManifest:
         )
         if member is None:
             raise ConfigError(
-                f"{entry.path!r} is not a {entry.kind}, or not any more. Declare it with `@{entry.kind}`, "
+                f"{entry.path!r} is not a {entry.kind}. Decorate it with `@{entry.kind}`, "
                 "or run `toolmason build` again."
             )
         built = self._build_member(member, entry.module)
         if built.name != entry.name:
             raise ConfigError(
-                f"{entry.path!r} is named {built.name!r}, and {self.manifest.place} lists it as {entry.name!r}. "
+                f"{entry.path!r} is named {built.name!r}, but {self.manifest.place} lists it as {entry.name!r}. "
                 "Run `toolmason build` again."
             )
         return built
@@ -260,33 +256,33 @@ class LoadedManifest:
             raise
         except (Exception, SystemExit) as error:
             raise ConfigError(
-                f"An object for {f'{module}:{member.qualname}'!r} cannot be made: {type(error).__name__}: {error}"
+                f"Cannot create the object of {f'{module}:{member.qualname}'!r}: {type(error).__name__}: {error}"
             ) from error
 
     def _load_prompt(self, entry: ManifestEntry) -> Prompt:
         loaded = self._load_entry(entry)
-        assert isinstance(loaded, Prompt)  # noqa: S101 - the kind was compared
+        assert isinstance(loaded, Prompt)  # noqa: S101 - the kind was checked
         return loaded
 
     def _load_tool(self, entry: ManifestEntry, definition: ToolDefinition) -> Tool:
         tool = self._load_entry(entry)
-        assert isinstance(tool, Tool)  # noqa: S101 - the kind was compared
+        assert isinstance(tool, Tool)  # noqa: S101 - the kind was checked
         listed_options, (real_options, _) = entry.options, dump_options(tool.options)
         if wrong := [name for name in SAFETY_OPTIONS if listed_options.get(name) != real_options.get(name)]:
             raise ConfigError(
-                f"{entry.path!r} says {wrong[0]}={real_options.get(wrong[0])!r}, and {self.manifest.place} lists it "
+                f"{entry.path!r} has {wrong[0]}={real_options.get(wrong[0])!r}, but {self.manifest.place} lists it "
                 f"with {wrong[0]}={listed_options.get(wrong[0])!r}. It was not run. Run `toolmason build` again."
             )
         if tool.definition.digest != definition.digest or listed_options != real_options:
-            _warn_stale(f"{entry.path!r} is not as {self.manifest.place} lists it; it runs as it is written")
+            _warn_stale(f"{entry.path!r} differs from {self.manifest.place}; the code is used")
         return tool
 
     def _import_module(self, module: str) -> Any:
         folders = [location.folder for location in find_package_locations(self.manifest.package)]
         if not any(_is_same_folder(folder, self.location.folder) for folder in folders):
             raise ConfigError(
-                f"{self.manifest.place} is not in the package {self.manifest.package!r} that Python finds, which is at "
-                f"{folders[0]!r}. Give the name of the package, or put the folder above the manifest on `sys.path`."
+                f"{self.manifest.place} is not in the package {self.manifest.package!r} that Python imports, which is "
+                f"at {folders[0]!r}. Pass the package name, or add the folder above the package to `sys.path`."
             )
         return load_module(module)
 
@@ -294,13 +290,13 @@ class LoadedManifest:
 def _make_prompt_listing(data: JsonObject, place: str) -> PromptListing:
     role: Any = data.get("role", "assistant")
     if role not in ("user", "assistant", "system"):
-        raise ConfigError(f"{place}: the role of prompt {data['name']!r} cannot be {clip(repr(role))}.")
+        raise ConfigError(f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}.")
     text, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
     return PromptListing(data["name"], text, schema, role)
 
 
 def _is_same_folder(first: str, second: str) -> bool:
-    # Links are followed: an editable installation may be reached by two names.
+    # Resolve links, because an editable installation may be reachable by two paths.
     return os.path.realpath(first) == os.path.realpath(second)
 
 
@@ -308,14 +304,14 @@ def _warn_stale(message: str) -> None:
     level, frame = 1, inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("toolmason."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(StaleManifest(f"{message}. Run `toolmason build` to bring it up to date."), stacklevel=level)
+    warnings.warn(StaleManifest(f"{message}. Run `toolmason build` to update it."), stacklevel=level)
 
 
 def find_manifest(source: str | Path) -> LoadedManifest:
-    """Find the manifest of a package, by the package's name or by the path of the file or its folder.
+    """Find the manifest of a package by package name, file path or folder.
 
     Raises:
-        ConfigError: there is none, there are several, or it cannot be used.
+        ConfigError: there is none, there are several, or it is invalid.
     """
     text = str(source)
     if isinstance(source, Path) or text.endswith(".json") or "/" in text or os.sep in text:
@@ -326,19 +322,19 @@ def find_manifest(source: str | Path) -> LoadedManifest:
         if (data := location.read(MANIFEST_FILE)) is not None
     ]
     if not candidates:
-        raise ConfigError(f"The package {text!r} has no manifest. Write one with `toolmason build {text}`.")
+        raise ConfigError(f"The package {text!r} has no manifest. Create one with `toolmason build {text}`.")
     if len(candidates) > 1:
         places = " and ".join(repr(home.folder) for home, _ in candidates)
-        raise ConfigError(f"The package {text!r} has more than one manifest: {places}. Give the path of one of them.")
+        raise ConfigError(f"The package {text!r} has more than one manifest: {places}. Pass the path of one.")
     [(home, data)] = candidates
     manifest = parse_manifest(data, f"the manifest of {text!r}")
     if manifest.package != text:
-        raise ConfigError(f"The manifest in {text!r} is of the package {manifest.package!r}. Build it again.")
+        raise ConfigError(f"The manifest in {text!r} is for the package {manifest.package!r}. Rebuild it.")
     return LoadedManifest(manifest, home)
 
 
 def has_manifest(package: str) -> bool:
-    """Tell whether a package can be found that has a manifest, without importing anything."""
+    """Return True if the package exists and has a manifest, without importing anything."""
     try:
         return any(location.read(MANIFEST_FILE) is not None for location in find_package_locations(package))
     except (ConfigError, OSError):
@@ -350,6 +346,6 @@ def _read_manifest_at(path: Path) -> LoadedManifest:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"There is no manifest at {str(file)!r}: {error.strerror}.") from error
+        raise ConfigError(f"No manifest at {str(file)!r}: {error.strerror}.") from error
     manifest = parse_manifest(data, repr(str(file)))
     return LoadedManifest(manifest, make_package_location(manifest.package, str(file.resolve().parent)))

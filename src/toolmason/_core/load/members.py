@@ -1,8 +1,7 @@
-"""A module → the tools and prompts in it, each under its import path.
+"""List the tools and prompts of a module by import path, for writing manifests and for loading from them.
 
-Lives here: what counts, the same for writing a manifest and for loading from one: decorated functions, `Tool`
-objects, the tools of objects that stand in the module, and of public classes that need no arguments. What is marked
-with `@supported_for` does not: for whom it is, is known only when a program runs. Not here: files, hashes, lists.
+Included are decorated functions, `Tool` objects, the tools of module-level objects, and those of public classes
+without constructor arguments. `@supported_for` items are excluded, because the application is known only at run time.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ class Member:
     """A tool or prompt of a module that is not built yet."""
 
     qualname: str
-    """Its path within the module: `search`, or `orders.search` for a method of an object there."""
+    """Path within the module: `search`, or `orders.search` for a method of a module-level object."""
     kind: ToolOrPrompt
     item: Any
     declaration: Declaration
     owner: Any = None
-    """The object that it is a method of, or its class where no object stands there."""
+    """Object that the method belongs to, or its class if no instance exists."""
 
     @property
     def key(self) -> tuple[int, str]:
-        """What tells it from others, under whatever name and in whatever module it is found."""
+        """Identity of the member, independent of the name and module it is found under."""
         return (id(self.item), "") if self.owner is None else (id(self.owner), self.qualname.rpartition(".")[2])
 
     @property
     def defining_module(self) -> str:
-        """The module whose code it is; for a method, that of its object's class."""
+        """The module that defines its code; for a method, the module of the object's class."""
         code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
         kind = self.owner if self.needs_instance else type(self.owner)
         return str(getattr(unwrap_function(code) if self.owner is None else kind, "__module__", ""))
 
     @property
     def needs_instance(self) -> bool:
-        """Whether its object has to be made first."""
+        """True if the class must be instantiated first."""
         return isinstance(self.owner, type)
 
     def build(self, instances: dict[type, Any]) -> Tool | Prompt:
-        """Return the tool or prompt; the object of a class is made once, and kept in `bundles`.
+        """Return the tool or prompt. A class is instantiated once and kept in `instances`.
 
         Raises:
-            DefinitionError: it cannot be one as written.
-            Exception: whatever the class raises when an object of it is made.
+            DefinitionError: it cannot be built as written.
+            Exception: any exception from the class's constructor.
         """
         item = self.item
         if isinstance(item, Tool | Prompt):
@@ -72,7 +71,7 @@ class Member:
 
 
 def iter_module_members(module: ModuleType) -> Iterator[Member]:
-    """Yield the tools and prompts of a module, in the order it is written; one with two names once."""
+    """Yield the tools and prompts of a module in source order; one with two names appears once."""
     seen: set[int] = set()
     for name, item in list(vars(module).items()) if not is_restricted(module) else ():
         if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_restricted(item):
@@ -84,7 +83,7 @@ def iter_module_members(module: ModuleType) -> Iterator[Member]:
         elif isinstance(item, Tool | Prompt):
             yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
         elif (declaration := get_declaration(item)) is not None:
-            # A manifest lists what models see; resources come with their module.
+            # A manifest lists what models see; resources are loaded with their module.
             if declaration.kind in ("tool", "prompt"):
                 yield Member(name, "tool" if declaration.kind == "tool" else "prompt", item, declaration)
         else:
@@ -102,15 +101,15 @@ def _iter_methods(name: str, owner: Any) -> Iterator[Member]:
 
 
 def is_restricted(item: Any) -> bool:
-    """Tell whether something is for some applications only."""
+    """Return True if an item is for specific applications only."""
     parts = (item, *(getattr(item, name, None) for name in ("fn", "handler", "__func__")))
     return any(getattr(part, SUPPORTED_FOR_ATTRIBUTE, None) is not None for part in parts)
 
 
 def deduplicate_members(modules: Iterable[ModuleType]) -> dict[str, list[Member]]:
-    """Return the members of each module, each member once: where it is written, not where it is imported to.
+    """Return the members of each module, each member only in the module that defines it.
 
-    A class is left out where an object of it stands somewhere, or another of the classes extends it.
+    A class is omitted if an instance of it exists, or another of the classes extends it.
     """
     best: dict[tuple[int, str], tuple[tuple[bool, bool, str], ModuleType, Member]] = {}
     for module in modules:
@@ -136,15 +135,15 @@ def load_module(name: str) -> ModuleType:
     """Import a module.
 
     Raises:
-        ConfigError: it is not there, or its code fails; says which.
+        ConfigError: it does not exist, or its code fails; names which.
     """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(
-                f"There is no module {error.name!r} any more. Install the package again, or run `toolmason build`."
+                f"Module {error.name!r} no longer exists. Reinstall the package, or run `toolmason build`."
             ) from error
-        raise ConfigError(f"Importing {name!r} failed: {error}. Install what it needs.") from error
+        raise ConfigError(f"Importing {name!r} failed: {error}. Install the missing module.") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing {name!r} failed: {type(error).__name__}: {error}") from error

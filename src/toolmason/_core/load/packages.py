@@ -1,8 +1,4 @@
-"""The name of a package → where its files are, and reading them, without importing anything.
-
-Lives here: finding a package on the import path (folders, zip files, namespace packages), the hash of a module's
-source. Not here: what is in the files (`manifest`), or importing modules (`members`).
-"""
+"""Locate a package (folder, zip file or namespace package) and read its files without importing it."""
 
 from __future__ import annotations
 
@@ -25,24 +21,24 @@ class PackageLocation:
     package: str
     folder: str
     get_data: Callable[[str], bytes] | None = field(default=None, repr=False)
-    """Reads from an archive; `None` where the folder is one on disk."""
+    """Function that reads from an archive; `None` for a folder on disk."""
 
     def read(self, *parts: str) -> bytes | None:
-        """Return the content of a file of the package; `None` where there is none."""
+        """Return the contents of a file of the package, or None if it does not exist."""
         path = self._path(*parts)
         try:
             if self.get_data is not None:
                 return self.get_data(path)
-            with open(path, "rb") as file:  # noqa: PTH123 - a hundred are read at a start, and `Path` doubles the cost
+            with open(path, "rb") as file:  # noqa: PTH123 - a hundred are read at start-up, and `Path` doubles the cost
                 return file.read()
         except OSError:
             return None
 
     def _path(self, *parts: str) -> str:
-        return os.path.join(self.folder, *parts)  # noqa: PTH118 - a place in an archive is a text, not a path
+        return os.path.join(self.folder, *parts)  # noqa: PTH118 - a location in an archive is a string, not a path
 
     def read_source(self, module: str) -> bytes | None:
-        """Return the source of a module of the package; `None` where there is none to read."""
+        """Return the source of a module of the package, or None if it is not available."""
         parts = module.split(".")[len(self.package.split(".")) :]
         if self.get_data is None and parts and not os.path.isdir(self._path(*parts)):  # noqa: PTH112 - as above
             return self.read(*parts[:-1], f"{parts[-1]}.py")
@@ -53,7 +49,7 @@ class PackageLocation:
 
 
 def find_module_spec(name: str) -> ModuleSpec | None:
-    """Return where a module would be loaded from. Python's own function would import the packages above it."""
+    """Return the spec of a module, or None. Unlike `importlib.util.find_spec`, imports no parent packages."""
     path: Any = None
     spec: ModuleSpec | None = None
     parts = name.split(".")
@@ -78,42 +74,42 @@ def _find_on_meta_path(name: str, path: Any) -> ModuleSpec | None:
 
 
 def find_package_locations(package: str) -> list[PackageLocation]:
-    """Return the folders of a package, of which a namespace package may have several.
+    """Return the folders of a package. A namespace package may have several.
 
     Raises:
-        ConfigError: there is no such package, or it is a single module.
+        ConfigError: the package does not exist, or is a single module.
     """
     if not all(part.isidentifier() for part in package.split(".")):
-        raise ConfigError(f"{package!r} is not the name of a package. Write `package` or `package.inner`.")
+        raise ConfigError(f"{package!r} is not a package name. Use `package` or `package.inner`.")
     spec = find_module_spec(package)
     if spec is None:
         raise ConfigError(
-            f"There is no package {package!r}. Check the spelling, install it, or run from the project's folder."
+            f"Package {package!r} not found. Check the spelling, install it, or run from the project's folder."
         )
     if spec.submodule_search_locations is None:
         raise ConfigError(
-            f"{package!r} is a single module, and a manifest lives in the folder of a package. "
-            "Make it a package, or give the module itself to a toolbox."
+            f"{package!r} is a single module, but a manifest needs a package folder. "
+            "Make it a package, or pass the module to a toolbox."
         )
     return [make_package_location(package, place) for place in spec.submodule_search_locations]
 
 
 def make_package_location(package: str, folder: str) -> PackageLocation:
-    """Return the folder of a package, whether it is on disk or in an archive."""
+    """Return the location of a package folder, on disk or in an archive."""
     if Path(folder).is_dir():
         return PackageLocation(package, folder)
     return PackageLocation(package, folder, getattr(pkgutil.get_importer(folder), "get_data", None))
 
 
 def hash_source(source: bytes) -> str:
-    """Return the hash of a source file, the same whatever ends its lines."""
-    import hashlib  # noqa: PLC0415 - 2 ms at start-up, for programs that read a manifest
+    """Return the hash of a source file, independent of line endings."""
+    import hashlib  # noqa: PLC0415 - 2 ms at start-up, needed only to read a manifest
 
     return hashlib.sha256(source.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def iter_package_modules(location: PackageLocation) -> Iterator[tuple[str, bool]]:
-    """Yield the modules of a package on disk with whether each is a package, in order, without importing any."""
+    """Yield the module names of a package on disk, in order, and whether each is a package, without importing any."""
     if location.read("__init__.py") is not None:
         yield location.package, True
     yield from _iter_submodules(location.package, location.folder)

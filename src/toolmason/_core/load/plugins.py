@@ -1,8 +1,4 @@
-"""Entry points and the modules of a package → the tools that they offer, and what is broken in them.
-
-Lives here: loading, who offers what, clashes between distributions. Loading runs the code of the plugin.
-Not here: making a toolbox of it (`gather`), or finding tools by name (`resolvers`).
-"""
+"""Load tools from entry points and from the modules of a package, and collect the errors of broken ones."""
 
 from __future__ import annotations
 
@@ -30,33 +26,33 @@ if TYPE_CHECKING:
 
 
 ENTRY_POINT_GROUP: Final = "toolmason.tools"
-"""The group of entry points that tools are offered under."""
+"""Entry point group for tools."""
 
 _log = logging.getLogger("toolmason")
 
 
 @dataclass(eq=False, repr=False)
 class PluginItems:
-    """Tools and prompts, each with who offers it; a source of a toolbox."""
+    """Tools and prompts with the distribution or module that provides each; a source for a toolbox."""
 
     strict: bool = False
-    """Whether something broken is raised, and not only told."""
+    """True to raise errors instead of logging them."""
     errors: list[PluginError] = field(default_factory=list)
     items: dict[tuple[bool, str], tuple[CatalogItem, str]] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[PluginError, ...]:
-        """What had to be left out, and why."""
+        """The errors of the plugins that were skipped."""
         return tuple(self.errors)
 
     def __tools__(self) -> Iterator[CatalogItem]:
         return (item for item, _ in self.items.values())
 
     def add(self, items: Iterable[CatalogItem], owner: str) -> None:
-        """Add what someone offers.
+        """Add the items of an owner.
 
         Raises:
-            DuplicateTool: someone else offers another tool of that name; names both.
+            DuplicateTool: another owner provides a different tool of that name; names both.
         """
         for item in items:
             key = isinstance(item, Tool), item.uri if isinstance(item, Resource) else item.name
@@ -67,10 +63,10 @@ class PluginItems:
                 raise DuplicateTool(item.name, f"{first.origin} of {first_owner}", f"{item.origin} of {owner}")
 
     def report_problem(self, problem: PluginError, cause: BaseException | None) -> None:
-        """Report something broken.
+        """Log and store an error.
 
         Raises:
-            PluginError: this is strict.
+            PluginError: `strict` is set.
         """
         if self.strict:
             raise problem from cause
@@ -90,13 +86,13 @@ def _is_same_item(one: CatalogItem, other: CatalogItem) -> bool:
 
 
 def from_entry_points(group: str, application: Any, *, strict: bool) -> PluginItems:
-    """Load every entry point of a group, by distribution and name.
+    """Load every entry point of a group, ordered by distribution and name.
 
     Raises:
-        DuplicateTool: two of them offer a tool of one name; names both distributions.
-        PluginError: one is broken, and this is strict.
+        DuplicateTool: two of them provide a tool of the same name; names both distributions.
+        PluginError: one is broken and `strict` is set.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, for programs that discover
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for discovery
 
     plugin_items = PluginItems(strict)
     points = {(point.name, point.value, _get_distribution_name(point)): point for point in entry_points(group=group)}
@@ -115,9 +111,9 @@ def from_entry_points(group: str, application: Any, *, strict: bool) -> PluginIt
 
 
 def _find_manifest_for(value: str) -> LoadedManifest | None:
-    """Return the manifest of the package that an entry point names, which lists its tools without loading them.
+    """Return the manifest of the package that an entry point names, to list its tools without importing them.
 
-    One that leaves out what is for some applications only will not do.
+    A partial manifest is ignored, because it omits application-specific tools.
     """
     if ":" in value or not has_manifest(value):
         return None
@@ -126,7 +122,7 @@ def _find_manifest_for(value: str) -> LoadedManifest | None:
 
 
 def _get_sort_key(point: EntryPoint) -> tuple[str, str, str]:
-    # As PEP 503 says which names of distributions are the same.
+    # Normalize distribution names as in PEP 503.
     return re.sub(r"[-_.]+", "-", _get_distribution_name(point)).lower(), point.name, point.value
 
 
@@ -145,12 +141,12 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _iter_supported_items(source: Any, application: Any) -> Iterator[CatalogItem]:
-    """Yield the tools and prompts of what an entry point names, as far as they are for an application."""
+    """Yield the tools and prompts of an entry point's object that support the application."""
     if not is_supported(source, application):
         return
     instance = make_instance(source) if isinstance(source, type) else source
     if isinstance(instance, str):
-        raise DefinitionError(f"it is the text {instance!r}. Name a module, function, class or toolbox")
+        raise DefinitionError(f"it is the string {instance!r}. Name a module, function, class or toolbox")
     for item in iter_local_items(instance):
         if isinstance(item, Tool):
             refuse_builtin_name(item)
@@ -159,7 +155,7 @@ def _iter_supported_items(source: Any, application: Any) -> Iterator[CatalogItem
 
 
 def make_instance(cls: type) -> Any:
-    """Return an object of a bundle class that needs no arguments; a class that needs some stays a class."""
+    """Return an instance of a class without required constructor arguments, else the class itself."""
     try:
         inspect.signature(cls).bind()
     except (TypeError, ValueError):
@@ -171,12 +167,12 @@ def make_instance(cls: type) -> Any:
 
 
 def from_package(package: str | ModuleType, application: Any, *, strict: bool) -> PluginItems:
-    """Import every module of a package, and take what is decorated in it.
+    """Import every module of a package and collect its decorated members.
 
     Raises:
-        ConfigError: there is no such package.
-        DuplicateTool: two modules have a tool of one name.
-        PluginError: a module cannot be imported, or a bundle cannot be made, and this is strict.
+        ConfigError: the package does not exist.
+        DuplicateTool: two modules have a tool of the same name.
+        PluginError: a module cannot be imported or a class cannot be instantiated, and `strict` is set.
     """
     plugin_items = PluginItems(strict)
     if isinstance(package, str):
@@ -201,7 +197,7 @@ def from_package(package: str | ModuleType, application: Any, *, strict: bool) -
                 plugin_items.add(_iter_supported_items(item, application), f"module {module.__name__!r}")
             except DuplicateTool:
                 raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - making a bundle runs foreign code
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - instantiating a bundle runs foreign code
                 plugin_items.report_problem(
                     PluginError(name, f"{module.__name__}:{name}", _describe_error(error)), error
                 )
@@ -209,7 +205,7 @@ def from_package(package: str | ModuleType, application: Any, *, strict: bool) -
 
 
 def _import_modules(root: ModuleType, plugin_items: PluginItems) -> Iterator[ModuleType]:
-    """Yield a module and those below it, in the order of their names."""
+    """Yield a module and its submodules, ordered by name."""
     yield root
     for _, name, _ in sorted(pkgutil.iter_modules(getattr(root, "__path__", ()), f"{root.__name__}.")):
         # `__main__` is a program: importing it would run it.
@@ -217,14 +213,14 @@ def _import_modules(root: ModuleType, plugin_items: PluginItems) -> Iterator[Mod
             continue
         try:
             module = importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a module that fails must not stop the others
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a failing module must not stop the others
             plugin_items.report_problem(PluginError(name, name, _describe_error(error)), error)
         else:
             yield from _import_modules(module, plugin_items)
 
 
 def _iter_bundles(module: ModuleType) -> Iterator[type]:
-    """Yield the public classes that a module defines, and that have decorated methods."""
+    """Yield the public classes with decorated methods that a module defines."""
     for name, item in vars(module).items():
         is_own = isinstance(item, type) and item.__module__ == module.__name__ and item.__name__ == name
         if is_own and not name.startswith("_") and not inspect.isabstract(item) and _is_bundle(item):
@@ -238,7 +234,7 @@ def _is_bundle(cls: type) -> bool:
 def _iter_decorated(module: ModuleType, package: str, bundles: list[type]) -> Iterator[tuple[str, Any]]:
     for name, item in list(vars(module).items()):
         if isinstance(item, type):
-            # A class that another bundle extends is there for that one.
+            # Skip a class that another bundle extends: it only serves as its base.
             base_classes = [other for bundle in bundles for other in bundle.__mro__ if bundle is not item]
             is_own = item.__module__ == module.__name__ and any(item is bundle for bundle in bundles)
             if is_own and not any(item is other for other in base_classes):

@@ -1,8 +1,4 @@
-"""A name → a tool: from a fixed set, from what is installed, from an import path.
-
-Lives here: the resolvers that we bring. Each has `resolve(name)` and `names`; a name that differs in case alone
-fits where it is the only one. Not here: which resolver is asked when (`catalog`, `toolbox`).
-"""
+"""Resolvers that find tools by name: among given sources, installed plugins or import paths."""
 
 from __future__ import annotations
 
@@ -17,12 +13,12 @@ from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points
 
 
 class LazyCatalog:
-    """Tools that are put up when the first is asked for, once."""
+    """A catalog that is loaded once, at the first lookup."""
 
     def __init__(self, load: Callable[[], Catalog]) -> None:
         self._load: Callable[[], Catalog] | None = load
         self._catalog = Catalog()
-        # Held while foreign modules are imported, and those may ask again.
+        # Reentrant: loading imports foreign modules, which may look up names again.
         self._lock = threading.RLock()
 
     def _get_catalog(self) -> Catalog:
@@ -37,27 +33,27 @@ class LazyCatalog:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that it knows, sorted."""
+        """The known names, sorted."""
         return tuple(sorted(self._get_catalog().tools))
 
 
 class StaticResolver(LazyCatalog):
-    """Finds tools by name among sources that you give: whatever a toolbox takes."""
+    """Resolver for tools of the given sources, which may be anything that a toolbox accepts."""
 
     def __init__(self, *sources: Any) -> None:
         super().__init__(lambda: _make_catalog(*sources))
-        self._get_catalog()  # what is no source is told now, not at the first call
+        self._get_catalog()  # report an invalid source now instead of at the first call
 
 
 class EntryPointResolver(LazyCatalog):
-    """Finds tools by name among those that installed distributions offer; they are loaded at the first look-up."""
+    """Resolver for tools of installed distributions, loaded at the first lookup."""
 
     def __init__(self, group: str = ENTRY_POINT_GROUP, *, app: Any = None, strict: bool = False) -> None:
         super().__init__(lambda: _make_catalog(from_entry_points(group, app, strict=strict)))
 
 
 class ImportResolver(LazyCatalog):
-    """Finds tools by name at import paths, `package.module:name`; they are imported at the first look-up."""
+    """Resolver for tools at import paths, `package.module:name`, imported at the first lookup."""
 
     def __init__(self, *targets: str) -> None:
         super().__init__(lambda: _make_catalog(*map(import_target, targets)))

@@ -1,7 +1,4 @@
-"""Which applications a bundle of tools is for: `@supported_for`.
-
-Lives here: the mark, and whether it fits an application. Not here: who asks (`plugins`).
-"""
+"""Restrict tools to specific applications with `@supported_for`."""
 
 from __future__ import annotations
 
@@ -14,21 +11,20 @@ from toolmason.errors import DefinitionError
 _F = TypeVar("_F")
 
 SUPPORTED_FOR_ATTRIBUTE: Final = "__supported_for__"
-"""Where the mark is kept. A module sets it by itself: `__supported_for__ = (App,)`."""
+"""Attribute that holds the applications. A module may set it directly: `__supported_for__ = (App,)`."""
 
 TAGS_ATTRIBUTE: Final = "__tags__"
-"""What an application calls itself, beside being of a class: texts that `supported_for("...")` names."""
+"""Attribute of an application with the tags that `supported_for("...")` matches."""
 
 
 def supported_for(*applications: type | str) -> Callable[[_F], _F]:
-    """Say which applications a bundle, function or toolbox is for; `discover` and `scan` leave it out elsewhere.
+    """Restrict a bundle, function or toolbox to some applications; `discover` and `scan` skip it for others.
 
-    An application fits if its class is one of these or derives from one, if it has what a runtime-checkable
-    protocol asks for, or if it carries one of the texts in `__tags__`. Without this mark a bundle is for all
-    applications; with `supported_for()`, for none.
+    An application matches if it is an instance of one of the classes, implements a runtime-checkable protocol, or has
+    one of the strings in `__tags__`. Unmarked tools support every application; `supported_for()` supports none.
 
     Raises:
-        DefinitionError: one of them is neither a class nor a text, or is a protocol that cannot be checked.
+        DefinitionError: an argument is neither a class nor a string, or is a protocol that is not runtime-checkable.
     """
     _check_applications(applications)
 
@@ -37,7 +33,7 @@ def supported_for(*applications: type | str) -> Callable[[_F], _F]:
             setattr(item, SUPPORTED_FOR_ATTRIBUTE, applications)
         except AttributeError as error:
             raise DefinitionError(
-                f"@supported_for cannot mark {item!r}: it takes no attributes. Mark its class, or the function."
+                f"@supported_for cannot mark {item!r}: it accepts no attributes. Mark its class or function."
             ) from error
         return item
 
@@ -48,20 +44,20 @@ def _check_applications(applications: tuple[Any, ...]) -> None:
     for item in applications:
         if not isinstance(item, type | str):
             raise DefinitionError(
-                f"supported_for({item!r}): give classes, runtime-checkable protocols or texts: "
+                f"supported_for({item!r}): arguments must be classes, runtime-checkable protocols or strings: "
                 '`@supported_for(App, "worker")`.'
             )
         if getattr(item, "_is_protocol", False) and not getattr(item, "_is_runtime_protocol", False):
             raise DefinitionError(
-                f"supported_for({item!r}): this protocol cannot be checked. Decorate it with @runtime_checkable."
+                f"supported_for({item!r}): this protocol is not runtime-checkable. Decorate it with @runtime_checkable."
             )
 
 
 def is_supported(item: Any, application: Any) -> bool:
-    """Tell whether what is marked is for an application: an object, a class or a text.
+    """Return True if an item supports an application, given as an object, a class or a string.
 
     Raises:
-        DefinitionError: the mark is not one that `supported_for` makes.
+        DefinitionError: the item's `__supported_for__` is invalid.
     """
     marks: Any = getattr(item, SUPPORTED_FOR_ATTRIBUTE, None)
     if marks is None:
@@ -80,7 +76,7 @@ def _matches_application(application: Any, mark: type | str) -> bool:
     try:
         return issubclass(application, mark)
     except TypeError:
-        # Python asks an object, not a class, for the attributes of a protocol.
+        # `issubclass` rejects protocols with data members, so check the attributes of the class.
         return all(hasattr(application, name) for name in _get_protocol_members(mark))
 
 

@@ -1,7 +1,4 @@
-"""What a client asks of a toolbox and a server of it answers: resources, templates, completions, subscriptions.
-
-Lives here: which server a request belongs to. Not here: tools and their names (`remotes`), or any wire.
-"""
+"""Forward MCP client requests to the upstream server that owns the prompt or resource."""
 
 from __future__ import annotations
 
@@ -19,23 +16,23 @@ _log = logging.getLogger("toolmason")
 
 
 class Gateway:
-    """The servers behind a toolbox, as a gateway sees them."""
+    """Gateway from a toolbox's clients to its upstream servers."""
 
     def __init__(self, remotes: Remotes) -> None:
         self._remotes = remotes
 
     def forward_server_requests(self) -> None:
-        """Have what the servers ask go to whoever called, where the application does not answer it itself."""
+        """Forward requests from servers to the calling client if the application has no handler for them."""
         self._remotes.forward_server_requests()
 
     @property
     def server_specs(self) -> list[Any]:
-        """What the toolbox was given for each server."""
+        """Server specifications passed to the toolbox."""
         return [source.server for source in self._remotes.sources]
 
     @property
     def resources(self) -> dict[str, Mapping[str, Any]]:
-        """The resources of the servers, by address, as the wire has them; of two, the first server's."""
+        """Raw resource entries of all servers by URI. If two servers list the same URI, the first one wins."""
         found: dict[str, Mapping[str, Any]] = {}
         for source in reversed(self._remotes.sources):
             found.update(source.raw_resources.resources)
@@ -43,7 +40,7 @@ class Gateway:
 
     @property
     def templates(self) -> list[Mapping[str, Any]]:
-        """The templates of the servers, as the wire has them; of two, the first server's."""
+        """Raw resource templates of all servers. If two servers list the same template, the first one wins."""
         found: dict[str, Mapping[str, Any]] = {}
         for source in self._remotes.sources:
             for entry in source.raw_resources.templates:
@@ -51,10 +48,10 @@ class Gateway:
         return list(found.values())
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any] | None:
-        """Return the completions of the server that has the prompt or template; `None` where none has it.
+        """Return completions from the server that owns the prompt or template, or None if no server does.
 
         Raises:
-            RemoteError: the server cannot be had, or refused.
+            RemoteError: the server is unreachable or rejected the request.
         """
         ref = params.get("ref") or {}
         if ref.get("type") == "ref/prompt":
@@ -68,7 +65,7 @@ class Gateway:
         return None if owner is None else await owner.complete(params, context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
-        """Hear of changes of these resources, each from the server that has it."""
+        """Subscribe to changes of these resources, each at the server that owns it."""
         uris_by_server: dict[str, set[str]] = {source.name: set() for source in self._remotes.sources}
         for uri in uris:
             for source in find_owners(uri, self._remotes.sources)[:1]:
@@ -76,7 +73,7 @@ class Gateway:
         subscriptions = [source.subscribe(frozenset(uris_by_server[source.name])) for source in self._remotes.sources]
         for outcome in await asyncio.gather(*subscriptions, return_exceptions=True):
             if isinstance(outcome, RemoteError):
-                _log.warning("a resource of server %r cannot be watched: %s", outcome.server, outcome.reason)
+                _log.warning("cannot subscribe to a resource of server %r: %s", outcome.server, outcome.reason)
             elif isinstance(outcome, BaseException):
                 raise outcome
 

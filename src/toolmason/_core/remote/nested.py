@@ -1,7 +1,6 @@
-"""The servers of one toolbox, as servers of another.
+"""Expose the servers of one toolbox as servers of another.
 
-Lives here: a server seen through the view of the toolbox that it came from. The connection is the same, so whoever
-closes one of the two closes it for both; the next need connects again. Not here: names and lists (`remotes`).
+Both toolboxes share the connection: closing either closes it for both, and the next request reconnects.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from toolmason._core.values.content import Content, ResourceLink
 
 
 def make_remote_views(remotes: Remotes, transform: ToolTransform) -> Iterator[RemoteView]:
-    """Yield the servers of a toolbox, each with the tools that a view of it shows."""
+    """Yield the servers of a toolbox, each with the tools visible through one of its views."""
     for source in remotes.sources:
         yield RemoteView(source, remotes, transform)
 
 
 class RemoteView:
-    """A server of another toolbox."""
+    """Server of another toolbox."""
 
     def __init__(self, inner: Remote, remotes: Remotes, transform: ToolTransform) -> None:
         self.inner, self.remotes, self.transform = inner, remotes, transform
@@ -40,39 +39,39 @@ class RemoteView:
         self.aclose: Callable[[], Awaitable[None]] = inner.aclose
 
     def __remote__(self, handlers: ServerRequestHandlers) -> RemoteView:
-        """Return the server itself: it is connected as its own toolbox says."""
+        """Return this object: the connection keeps the handlers of its own toolbox."""
         del handlers
         return self
 
     def for_identity(self, context: ToolContext[Any] | None) -> RemoteView:
-        """Return this server with the lists of whoever the context speaks of."""
+        """Return this server with the lists of the context's identity."""
         remotes = self.remotes.for_identity(context)
         inner = next(source for source in remotes.sources if source.name == self.name)
         return RemoteView(inner, remotes, self.transform)
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """What the other toolbox shows of it."""
+        """Tools of this server that the other toolbox exposes."""
         own_roots = {id(tool.root) for tool in self.inner.tools}
         own_tools = (tool for tool in self.remotes.tools.values() if id(tool.root) in own_roots)
         return [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
 
     @property
     def prompts(self) -> Sequence[Prompt]:
-        """The prompts it is known to offer."""
+        """Known prompts of the server."""
         return self.inner.prompts
 
     @property
     def resources(self) -> Sequence[ResourceLink]:
-        """The resources it is known to offer."""
+        """Known resources of the server."""
         return self.inner.resources
 
     @property
     def raw_resources(self) -> RawResources:
-        """The resources it is known to offer, as the wire has them."""
+        """Known resources of the server, as raw protocol entries."""
         return self.inner.raw_resources
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
-        """Pass questions on where the other toolbox does not answer them itself."""
+        """Enable request forwarding in the other toolbox if these handlers forward."""
         if handlers.forwards:
             self.remotes.forward_server_requests()

@@ -1,8 +1,4 @@
-"""Tools that live elsewhere: what a toolbox knows of its servers, and under which names.
-
-Lives here: what a toolbox asks of a remote source, names across servers, listing and closing them together.
-Not here: any wire; a source brings its own (`toolmason.mcp`).
-"""
+"""Define the interface between a toolbox and a remote server."""
 
 from __future__ import annotations
 
@@ -19,24 +15,24 @@ from toolmason._core.values.policy import EngineSettings
 
 OnConflict: TypeAlias = Literal["shadow", "error", "prefix"]
 Watcher: TypeAlias = Callable[[str | None], None]
-"""Is told of a change: the address of a resource, or `None` for the lists."""
+"""Callback for changes. Receives the URI of a changed resource, or None if a list changed."""
 ToolTransform: TypeAlias = Callable[[Tool], Tool | None]
-"""What a view makes of a tool that a server offers; `None` leaves it out."""
+"""Maps a server's tool to the tool a view exposes, or to None to hide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a server is, by a round trip that was made for the purpose. True when it is well."""
+    """Result of a health check. Truthy if the server is healthy."""
 
     ok: bool
     latency: float | None = None
-    """Seconds that the round trip took."""
+    """Round-trip time in seconds."""
     error: str | None = None
     tools: int = 0
     since: float | None = None
-    """When it became so, in seconds since the epoch."""
+    """Start of the current state, in seconds since the epoch."""
     needs_auth: bool = False
-    """Whether it wants to know who we are: a state, not a failure of the server."""
+    """True if the server requires authorization. This is a state, not a server failure."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -44,60 +40,64 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class RawResources:
-    """Resources of a server, as the wire has them."""
+    """Resources of a server, as raw protocol entries."""
 
     resources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By address."""
+    """Entries by URI."""
     templates: Sequence[Mapping[str, Any]] = ()
 
 
 class Remote(Protocol):
-    """A source whose tools are elsewhere and may come and go. Nothing here blocks but what is async."""
+    """Remote source of tools, which may change at any time. Only the async methods may block."""
 
     name: str
     server: Any
-    """What the toolbox was given for it."""
+    """Server specification passed to the toolbox."""
     required: bool
-    """Whether the toolbox cannot start without it."""
+    """True if the toolbox cannot start without this server."""
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """What it is known to offer, without asking it."""
+        """Known tools of the server. Sends no request."""
         ...
 
     @property
     def prompts(self) -> Sequence[Prompt]:
-        """The prompts it is known to offer."""
+        """Known prompts of the server."""
         ...
 
     @property
     def resources(self) -> Sequence[ResourceLink]:
-        """The resources it is known to offer."""
+        """Known resources of the server."""
         ...
 
     @property
     def raw_resources(self) -> RawResources:
-        """The resources it is known to offer, as the wire has them."""
+        """Known resources of the server, as raw protocol entries."""
         ...
 
     def watch(self, callback: Watcher) -> None:
-        """Have `changed` called after each change: with the address of a resource, with `None` for what it offers."""
+        """Call `callback` after each change, with the URI of a changed resource or None for a list."""
         ...
 
     async def prepare(self, *, revalidate: bool = False) -> None:
-        """Connect, and fetch lists that are missing or stale; if `doubtful`, unvouched ones too. Raises RemoteError."""
+        """Connect and fetch missing or stale lists. With `revalidate`, also refetch lists the server gave no TTL for.
+
+        Raises:
+            RemoteError: the server is unreachable or returned an error.
+        """
         ...
 
     async def refresh(self) -> None:
-        """Fetch the lists again in any case. Raises RemoteError."""
+        """Fetch the lists again, even if they are fresh. Raises RemoteError."""
         ...
 
     def clear_cache(self) -> None:
-        """Forget the lists; the next need fetches them."""
+        """Discard the cached lists. The next use fetches them again."""
         ...
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remote:
-        """Return this server with the lists of whoever the context speaks of; prepared anew, they change."""
+        """Return this server with the lists of the context's identity. Preparing the copy updates them."""
         ...
 
     async def health(self) -> Health:
@@ -109,28 +109,28 @@ class Remote(Protocol):
         ...
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
-        """Return the completions for an argument, as the wire has question and answer. Raises RemoteError."""
+        """Return completions for an argument; parameters and result are raw protocol objects. Raises RemoteError."""
         ...
 
     async def subscribe(self, uris: frozenset[str]) -> None:
-        """Hear of changes of these resources, and of no others. Raises RemoteError."""
+        """Replace the subscriptions with these resources. Raises RemoteError."""
         ...
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
-        """Take another host; connections that are open keep the old one."""
+        """Replace the request handlers. Open connections keep the old ones."""
         ...
 
     async def aclose(self) -> None:
-        """Close the connection and forget the lists; the next need connects again. Never raises."""
+        """Close the connection and discard the lists. The next use reconnects. Never raises."""
         ...
 
 
 @runtime_checkable
 class RemoteSource(Protocol):
-    """Something that a toolbox can connect to, such as `McpServer`."""
+    """Object that a toolbox can connect to, such as `McpServer`."""
 
     def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
-        """Return a connection for one toolbox; nothing is opened yet."""
+        """Return a connection for one toolbox without opening it."""
         ...
 
 
@@ -139,20 +139,20 @@ RequestHandler: TypeAlias = Callable[..., Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True)
 class ServerRequestHandlers:
-    """What a toolbox offers to its servers."""
+    """Handlers for requests that servers send to a toolbox."""
 
     settings: EngineSettings = field(default_factory=EngineSettings)
     on_elicit: RequestHandler | None = None
     on_sample: RequestHandler | None = None
     roots: Sequence[str | Path] = ()
     context: ToolContext[Any] = field(default_factory=ToolContext)
-    """In whose name the toolbox itself asks: what a server offers, and how it is."""
+    """Identity for the toolbox's own requests, such as lists and health checks."""
     forwards: bool = False
-    """Whether what the application does not answer goes to whoever called."""
+    """True if requests the application does not handle are forwarded to the calling client."""
 
     @property
     def handled(self) -> frozenset[str]:
-        """What the application answers itself, by the names of the capabilities."""
+        """Names of the MCP capabilities that the application handles."""
         is_set = {
             "elicitation": self.on_elicit not in (None, FORWARD_TO_CALLER),
             "sampling": self.on_sample not in (None, FORWARD_TO_CALLER),
@@ -161,7 +161,7 @@ class ServerRequestHandlers:
         return frozenset(name for name, is_handled in is_set.items() if is_handled)
 
     def with_forwarding(self) -> ServerRequestHandlers:
-        """Return a host that passes on the questions which the application has named nobody to answer."""
+        """Return handlers that forward every request the application does not handle."""
         return replace(
             self,
             on_elicit=self.on_elicit or FORWARD_TO_CALLER,

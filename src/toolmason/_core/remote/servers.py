@@ -1,8 +1,4 @@
-"""Tools that live elsewhere: what a toolbox knows of its servers, and under which names.
-
-Lives here: what a toolbox asks of a remote source, names across servers, listing and closing them together.
-Not here: any wire; a source brings its own (`toolmason.mcp`).
-"""
+"""Manage the servers of a toolbox and resolve name conflicts between them."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _log = logging.getLogger("toolmason")
 
 
 class Remotes:
-    """The servers of a toolbox, shared by all of its views."""
+    """Servers of a toolbox, shared by all its views."""
 
     def __init__(
         self, handlers: ServerRequestHandlers, on_conflict: OnConflict = "shadow", sources: Iterable[Remote] = ()
@@ -33,17 +29,17 @@ class Remotes:
         self.on_conflict: OnConflict = on_conflict
         self.sources: list[Remote] = []
         self.version = 0
-        """Another number whenever something changed."""
+        """Number that increases with each change."""
         self._warned_names: set[str] = set()
         self._logged_errors: dict[str, str] = {}
         self._tool_owners: dict[str, str] = {}
         self._conflict: DuplicateTool | None = None
         self.local_tools: frozenset[str] = frozenset()
-        """The names of the toolbox's own tools, which keep them, whatever a view leaves out."""
+        """Names of the toolbox's own tools, including those a view hides. Server tools cannot claim them."""
         self.local_prompts: frozenset[str] = frozenset()
-        """The names of the toolbox's own prompts."""
+        """Names of the toolbox's own prompts."""
         self.prompt_owners: dict[str, str] = {}
-        """Which server had the name of a prompt first, and keeps it."""
+        """Server that first used each prompt name, and keeps it."""
         self._tools_cache: tuple[int, dict[str, Tool]] | None = None
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
@@ -57,10 +53,10 @@ class Remotes:
         """Add a server.
 
         Raises:
-            DefinitionError: there is one of that name.
+            DefinitionError: a server of that name exists.
         """
         if any(known.name == source.name for known in self.sources):
-            raise DefinitionError(f"Two servers are named {source.name!r}. Give each a name of its own.")
+            raise DefinitionError(f"Two servers are named {source.name!r}. Give each a unique name.")
         self.sources.append(source)
         source.watch(self._on_change)
         self.mark_changed()
@@ -76,7 +72,7 @@ class Remotes:
         return merged
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
-        """Return the servers as whoever the context speaks of sees them, under the same rules for names."""
+        """Return the servers with the lists of the context's identity, under the same naming rules."""
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
         view.local_tools, view.local_prompts, view.watchers = self.local_tools, self.local_prompts, self.watchers
         view.prompt_owners = self.prompt_owners
@@ -88,11 +84,11 @@ class Remotes:
         return view
 
     def add_listener(self, listener: Any) -> None:
-        """Have `listener.clear_routes()` called after each change, for as long as it lives."""
+        """Call `listener.clear_routes()` after each change. Holds only a weak reference."""
         self._listeners.add(listener)
 
     def mark_changed(self) -> None:
-        """Take note that a list has changed."""
+        """Record that a list has changed, and notify the listeners."""
         self.version += 1
         for listener in tuple(self._listeners):
             listener.clear_routes()
@@ -105,15 +101,16 @@ class Remotes:
             self.notify(uri)
 
     def notify(self, uri: str | None) -> None:
-        """Tell whoever watches that a resource, or a list, has changed."""
+        """Notify the watchers that a resource, or a list if `uri` is None, has changed."""
         for watcher in tuple(self.watchers):
             watcher(uri)
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """What the servers are known to offer, by the name it has beside the local tools.
+        """Known tools of all servers, by the name they have in the toolbox.
 
-        A local tool keeps its name, and of two servers the first; the other one is `server__tool`.
+        A local tool keeps its name. If two servers share a tool name, the first server keeps it and the other tool
+        becomes `server__tool`.
         """
         if self._tools_cache is not None and self._tools_cache[0] == self.version:
             return self._tools_cache[1]
@@ -130,8 +127,8 @@ class Remotes:
         qualified_name = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
             return qualified_name
-        # A name stays with the server that had it first, also while that one is away: what a model sends to it must
-        # not go to another party.
+        # A name stays with its first server even while that server is down. Otherwise a model's arguments would reach a
+        # different party.
         owner = self._tool_owners.setdefault(tool.name, source.name)
         if tool.name not in self.local_tools and tool.name not in by_name and owner == source.name:
             return tool.name
@@ -141,7 +138,7 @@ class Remotes:
         elif qualified_name not in self._warned_names:
             self._warned_names.add(qualified_name)
             _log.warning(
-                "%s of server %r is hidden by another tool of that name; call it %s",
+                "%s of server %r is shadowed by another tool of that name; call it as %s",
                 tool.name,
                 source.name,
                 qualified_name,
@@ -149,27 +146,27 @@ class Remotes:
         return qualified_name
 
     def raise_on_conflict(self) -> None:
-        """Refuse two tools of one name where the application does not want them.
+        """Raise if two tools share a name and the application forbids it.
 
         Raises:
-            DuplicateTool: there are two, and `on_conflict="error"`.
+            DuplicateTool: two tools share a name, and `on_conflict="error"`.
         """
         if self.tools and self._conflict is not None:
             raise self._conflict
 
     async def prepare(self, *, revalidate: bool = False) -> None:
-        """Connect to every server and fetch what is missing or stale; for a name that nobody knows, look again.
+        """Connect to every server and fetch missing or stale lists. Pass `revalidate` to look up an unknown name.
 
         Raises:
-            RemoteError: a server that is required cannot be had.
+            RemoteError: a required server is unavailable.
         """
         await self._run_on_each("cannot be used", lambda source: source.prepare(revalidate=revalidate))
 
     async def refresh(self) -> None:
-        """Fetch every list again, side by side; one that fails is logged, and the others go on.
+        """Refetch every list concurrently. A failure is logged and does not stop the others.
 
         Raises:
-            RemoteError: a server that is required cannot be had.
+            RemoteError: a required server is unavailable.
         """
         await self._run_on_each("cannot be refreshed", lambda source: source.refresh())
 
@@ -185,7 +182,7 @@ class Remotes:
             if not isinstance(outcome, ToolmasonError):
                 raise outcome
             message = f"{failure}: {outcome}"
-            # Told once: a server that is down is met by every need.
+            # Log each failure once: every call meets a server that is down.
             if self._logged_errors.get(source.name) != message:
                 _log.warning("server %r %s: %s", source.name, failure, outcome)
             self._logged_errors[source.name] = message
@@ -195,46 +192,46 @@ class Remotes:
             raise required_errors[0]
 
     def clear_cache(self) -> None:
-        """Forget every list."""
+        """Discard every cached list."""
         for source in self.sources:
             source.clear_cache()
 
     async def health(self) -> dict[str, Health]:
-        """Make a round trip to every server, side by side."""
+        """Make a round trip to every server, concurrently."""
         results = await asyncio.gather(*(source.health() for source in self.sources))
         return {source.name: health for source, health in zip(self.sources, results, strict=True)}
 
     def forward_server_requests(self) -> None:
-        """Have what servers ask go to whoever called, where the application does not answer it itself."""
+        """Forward requests from servers to the calling client if the application has no handler for them."""
         self.handlers = self.handlers.with_forwarding()
         for source in self.sources:
             source.set_handlers(self.handlers)
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
-        """Return the contents of a resource, from the server that lists it or whose template it fits.
+        """Return the contents of a resource from the server that lists it or whose template matches.
 
         Raises:
-            RemoteError: no server has it, or none of several says that it could.
+            RemoteError: no server owns the URI, or every owner failed.
         """
         await self.prepare()
         last_error: RemoteError | None = None
-        # Where there is but one server, no other can be meant; its tools may point to what it does not list.
+        # A single server gets every URI: its tools may link to resources it does not list.
         for source in find_owners(uri, self.sources) or (self.sources if len(self.sources) == 1 else ()):
             try:
                 return await source.read(uri, context)
             except RemoteError as read_error:
                 last_error = read_error
-        raise last_error or RemoteError("", "read", f"there is no server that could have {clip(uri)!r}")
+        raise last_error or RemoteError("", "read", f"no server lists {clip(uri)!r}")
 
     async def aclose(self) -> None:
-        """Close every connection; none keeps the others from being closed."""
+        """Close every connection, even if closing one fails."""
         await asyncio.gather(*(source.aclose() for source in self.sources), return_exceptions=True)
 
 
 def find_owners(uri: str, sources: Sequence[Remote]) -> Sequence[Remote]:
-    """Return whom an address belongs to: who lists it, else whose template is closest to it; none, it may be.
+    """Return the servers that list a URI, or else those with the most specific matching template, or none.
 
-    An address can be a secret, and who answers for it is believed: it is shown to no server that did not name it.
+    A URI can be a secret, and its owner's answer is trusted, so it is never sent to a server that did not claim it.
     """
     listing_sources = [source for source in sources if any(link.uri == uri for link in source.resources)]
     if listing_sources:
@@ -252,7 +249,7 @@ def _score_best_template(templates: Sequence[Mapping[str, Any]], uri: str) -> in
 
 
 def collect_prompts(remotes: Remotes) -> dict[str, tuple[Remote, Prompt]]:
-    """Return the prompts that the servers are known to offer, each with its server, named by the rule for tools."""
+    """Return the known prompts of all servers by name, each with its server. Names follow the rules for tools."""
     by_name: dict[str, tuple[Remote, Prompt]] = {}
     for source in remotes.sources:
         for prompt in source.prompts:

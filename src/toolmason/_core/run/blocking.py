@@ -1,7 +1,7 @@
-"""The sync face: run a coroutine to its end, from code that is not async.
+"""Run coroutines to completion from synchronous code.
 
-Lives here: one function over a background loop, in a daemon thread that starts with the first use. It works
-with no loop and inside a running one (notebooks), and a tool that overstays its deadline holds up nobody.
+A background loop in a daemon thread starts on first use. This also works inside a running loop (notebooks), and a
+tool that ignores its deadline does not block the process exit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _P = ParamSpec("_P")
 _lock = threading.Lock()
 _sync_depth: contextvars.ContextVar[int] = contextvars.ContextVar("toolmason_sync_depth", default=0)
 _loops: dict[tuple[int, int], asyncio.AbstractEventLoop] = {}
-"""The loops, by process and depth: a forked child starts its own, and so does a sync call inside a sync call."""
+"""Loops by process ID and depth: a forked child and a nested sync call each need their own loop."""
 
 
 def run_blocking(coro: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end and return its result, or raise what it raises."""
-    # A tool that was called this way may call another: its own loop may be waiting for this very one.
+    """Run a coroutine to completion. Return its result, or raise its exception."""
+    # A tool running on this loop may make a sync call itself; on the same loop that would deadlock.
     depth = _sync_depth.get()
     loop = _get_loop(depth)
     future: concurrent.futures.Future[_T] = concurrent.futures.Future()
@@ -56,7 +56,7 @@ def run_blocking(coro: Coroutine[Any, Any, _T]) -> _T:
 def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[_S, _P], _T]:
     """Make the sync twin of an async method, with the same parameters.
 
-    Write `call_sync = blocking(call)` in the body of the class.
+    Write `call_sync = blocking(call)` in the class body.
     """
     name = method.__name__
 
@@ -66,11 +66,11 @@ def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]) -> 
         return run_blocking(coroutine)
 
     run.__name__, run.__qualname__ = f"{name}_sync", f"{method.__qualname__}_sync"
-    run.__doc__ = f"Run `{name}` to its end, from code that is not async."
-    # A plain function that returns a coroutine is annotated so; its twin returns the result.
+    run.__doc__ = f"Run `{name}` to completion, from synchronous code."
+    # A plain function that returns a coroutine is annotated with `Coroutine[...]`; its twin returns the result.
     returns = re.sub(r"^Coroutine\[Any, Any, (.+)\]$", r"\1", str(method.__annotations__.get("return")))
     run.__annotations__ = {**method.__annotations__, "return": returns}
-    run.__signature__ = inspect.signature(method).replace(return_annotation=returns)  # type: ignore[attr-defined]
+    vars(run)["__signature__"] = inspect.signature(method).replace(return_annotation=returns)
     return run
 
 

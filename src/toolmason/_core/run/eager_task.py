@@ -1,9 +1,9 @@
-"""Start an awaitable now, in a task of its own, without a turn of the event loop.
+"""Start an awaitable immediately in its own task, without waiting for the next loop iteration.
 
-Lives here: starting it, and hearing of its end as soon. A tool that finishes without waiting costs no turn of the
-loop; one that waits has its own task from its first step on, so that `asyncio.timeout`, task groups and cancel scopes
-inside it see the right task. Python 3.12 has eager tasks; for 3.11 this module carries the part of a task that it
-lacks. Whatever the tool raises is a value here: asyncio would let a SystemExit end the loop.
+A tool that never waits costs no loop iteration. One that waits has its own task from its first step on, so
+`asyncio.timeout`, task groups and cancel scopes inside it see the right task. Python 3.12 has eager tasks; for 3.11
+this module implements the missing parts. Exceptions are returned as values: asyncio would let a SystemExit stop the
+loop.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 TaskOutcome: TypeAlias = tuple[Any, BaseException | None]
-"""What came of it: a value, or what was raised."""
+"""Return value, or the exception that was raised."""
 
 StartResult: TypeAlias = "tuple[EagerTask | None, Any, BaseException | None]"
-"""A task that still runs, or `None` and the outcome."""
+"""Task that is still running, or `None` and its outcome."""
 
 
 def watch_completion(task: EagerTask) -> asyncio.Future[None]:
-    """Return a future that is done as soon as a task is; a callback would come a turn of the loop later."""
+    """Return a future that completes with the task. A done callback would run one loop iteration later."""
     task.waiter = waiter = task.get_loop().create_future()
     if task.done():
         waiter.set_result(None)
@@ -32,13 +32,13 @@ def watch_completion(task: EagerTask) -> asyncio.Future[None]:
 
 
 def wake_waiter(waiter: asyncio.Future[None] | None) -> None:
-    """Wake whoever waits, unless somebody has."""
+    """Complete a waiter, unless it is already done."""
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
 
 
 def _must_propagate(error: BaseException) -> bool:
-    """Tell whether an exception is not the tool's: a coroutine being closed, or Ctrl-C."""
+    """Return True if the exception does not come from the tool: the coroutine is being closed, or Ctrl-C."""
     if isinstance(error, GeneratorExit):
         return True
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
@@ -47,12 +47,12 @@ def _must_propagate(error: BaseException) -> bool:
 if sys.version_info >= (3, 12):
 
     class EagerTask(asyncio.Task[TaskOutcome]):
-        """A task that says at once that it is done."""
+        """Task that wakes its waiter as soon as it completes."""
 
         waiter: asyncio.Future[None] | None = None
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
-        """Run an awaitable up to its first wait."""
+        """Run an awaitable until its first suspension."""
         task = EagerTask(_capture_outcome(awaitable), loop=loop, eager_start=True)
         return (None, *task.result()) if task.done() else (task, None, None)
 
@@ -64,20 +64,22 @@ if sys.version_info >= (3, 12):
                 raise
             return None, error
         finally:
-            # It is done before whoever is woken here has their turn.
+            # The task completes before the waiter is scheduled.
             wake_waiter(getattr(asyncio.current_task(), "waiter", None))
 
 else:
-    # Asyncio documents these for tasks that are not its own, underscores and all.
+    # asyncio documents these for third-party task implementations, underscores included.
     _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
-    _current: Any = vars(asyncio.tasks)["_current_tasks"]  # what `current_task()` reads and the two above write
+    _current: Any = vars(asyncio.tasks)[
+        "_current_tasks"
+    ]  # read by `current_task()`, written by the two functions above
 
     _send: Any = CoroutineType.send
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
-        """Run an awaitable up to its first wait."""
+        """Run an awaitable until its first suspension."""
         task = EagerTask(loop=loop)
         coro: Coroutine[Any, Any, Any]
         task.coro = coro = awaitable if type(awaitable) is CoroutineType else _await_value(awaitable)
@@ -105,9 +107,9 @@ else:
         return await awaitable
 
     class EagerTask(asyncio.Future[TaskOutcome]):
-        """What asyncio asks of a task that is not its own ("Extending", in its documentation)."""
+        """Third-party task, as described under "Extending" in the asyncio documentation."""
 
-        __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no dictionary
+        __slots__ = ("context", "coro")  # a task that never waits sets nothing else, and needs no `__dict__`
         coro: Coroutine[Any, Any, Any]
         context: Context
         _must_cancel = False
@@ -177,7 +179,7 @@ else:
             if awaited is None:
                 self.get_loop().call_soon(self.step, context=self.context)
             elif getattr(awaited, "_asyncio_future_blocking", None) and awaited.get_loop() is self.get_loop():
-                awaited._asyncio_future_blocking = False  # noqa: SLF001 - how a future is told that it is awaited
+                awaited._asyncio_future_blocking = False  # noqa: SLF001 - the protocol by which a future learns that it is awaited
                 awaited.add_done_callback(self._wake, context=self.context)
                 self._fut_waiter = awaited
                 if self._must_cancel and awaited.cancel():
@@ -196,7 +198,7 @@ else:
 
 
 class Suspended:
-    """A coroutine that has begun and waits; await it in the same task."""
+    """Coroutine that has started and is suspended. Await it in the same task."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
@@ -209,7 +211,7 @@ class Suspended:
             while True:
                 try:
                     sent = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - a cancel belongs to who waits inside
+                except BaseException as error:  # noqa: BLE001 - a cancellation belongs to the inner coroutine
                     waits_for = step.throw(error)
                 else:
                     waits_for = step.send(sent)
@@ -218,10 +220,10 @@ class Suspended:
 
 
 def run_until_first_await(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, Suspended | None]:
-    """Return the value of a coroutine that needs not wait, or the rest of one that does.
+    """Return the value of a coroutine that does not suspend, or the suspended coroutine.
 
     Raises:
-        BaseException: whatever the coroutine raises before its first wait.
+        BaseException: any exception the coroutine raises before it suspends.
     """
     try:
         waits_for = coroutine.send(None)

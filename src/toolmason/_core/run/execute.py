@@ -1,7 +1,6 @@
-"""A tool and its values → what came of it: where it runs, and until when.
+"""Run a tool on the loop, in a thread or in a process, until its deadline.
 
-Lives here: loop and thread, deadline, cancellation, tasks that overstay. A result is given at the deadline also
-when the tool swallows its cancellation. Not here: retries and policy (`dispatch`), wording (`result`).
+The caller gets a result at the deadline even if the tool ignores cancellation.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _log = logging.getLogger("toolmason")
 
 
 class DeadlinePassed(Exception):
-    """The deadline passed before the tool was done."""
+    """Deadline passed before the tool finished."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -34,14 +33,14 @@ class DeadlinePassed(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AbandonedTasks:
-    """Tasks whose caller was answered at the deadline and that run on; kept so that they are not lost."""
+    """Tasks still running after their call timed out. Holding them prevents garbage collection."""
 
     tasks: set[asyncio.Future[Any]] = field(default_factory=set)
     late_results: int = 0
-    """How many of their values came too late."""
+    """Number of results that arrived after the deadline."""
 
     def add(self, task: asyncio.Future[Any], name: str) -> None:
-        """Hold on to a task until it ends."""
+        """Hold a task until it finishes."""
 
         def on_done(finished: asyncio.Future[Any]) -> None:
             self.tasks.discard(finished)
@@ -59,7 +58,7 @@ ABANDONED_TASKS: Final = AbandonedTasks()
 
 @dataclass(slots=True, eq=False, repr=False)
 class Attempt:
-    """One attempt of one call: what to run, with what, where, and how long it may take."""
+    """One attempt of a call: tool, arguments, context, executor and time limit."""
 
     tool: Tool
     values: dict[str, Any]
@@ -74,8 +73,8 @@ async def run_attempt(attempt: Attempt) -> Any:
     """Run a tool and return its value.
 
     Raises:
-        DeadlinePassed: the time was not enough.
-        BaseException: whatever the tool raised, and our own cancellation.
+        DeadlinePassed: the tool did not finish in time.
+        BaseException: any exception of the tool, or the caller's own cancellation.
     """
     loop = asyncio.get_running_loop()
     if attempt.runs_on == "process":
@@ -103,10 +102,10 @@ async def _await_on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
 
 
 async def await_with_timeout(awaitable: Awaitable[Any], seconds: float | None, name: str, grace: float) -> Any:
-    """Await something in a task of its own, until its deadline.
+    """Await an object in its own task, until its deadline.
 
     Raises:
-        DeadlinePassed: the time was not enough.
+        DeadlinePassed: it did not finish in time.
     """
     task, value, error = eager_task.start(awaitable, asyncio.get_running_loop())
     if task is not None:
@@ -117,10 +116,10 @@ async def await_with_timeout(awaitable: Awaitable[Any], seconds: float | None, n
 
 
 async def await_task(task: eager_task.EagerTask, seconds: float | None, name: str, grace: float) -> Any:
-    """Wait for a task until its deadline, and not a moment longer than the grace.
+    """Wait for a task until its deadline. If it then ignores cancellation, wait for the grace period only.
 
     Raises:
-        DeadlinePassed: the time was not enough.
+        DeadlinePassed: the task did not finish in time.
     """
     waiter = eager_task.watch_completion(task)
     timer = None if seconds is None else task.get_loop().call_later(seconds, eager_task.wake_waiter, waiter)
@@ -142,7 +141,7 @@ async def await_task(task: eager_task.EagerTask, seconds: float | None, name: st
 
 
 async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> None:
-    """Cancel a task, give it a moment to clean up, and let it go on alone where that is not enough."""
+    """Cancel a task and wait for its clean-up. Abandon it if that exceeds the grace period."""
     task.cancel()
     try:
         await asyncio.wait((task,), timeout=grace)
@@ -162,7 +161,7 @@ async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> A
 
 
 class ThreadAbandoned(Exception):
-    """Nobody waits for the thread any more: the deadline passed, or the caller was cancelled."""
+    """Thread whose result is no longer awaited: the deadline passed, or the caller was cancelled."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__()
@@ -172,16 +171,16 @@ class ThreadAbandoned(Exception):
 async def run_in_thread(
     work: Callable[[], Any], seconds: float | None, settings: EngineSettings, loop: asyncio.AbstractEventLoop
 ) -> Any:
-    """Run work in a thread until its deadline.
+    """Run a callable in a thread until its deadline.
 
     Raises:
-        ThreadGivenUp: it was not done in time, or nobody waits for it any more; the reason is inside.
-        BaseException: whatever the work raised.
+        ThreadAbandoned: the deadline passed, or the caller was cancelled; see `reason`.
+        BaseException: any exception of the callable.
     """
     pool = get_thread_pool(settings.threads)
     job = Job(work, copy_context(), loop)
     timer = None if seconds is None else loop.call_later(seconds, _expire, job.future, seconds)
-    # Last, so that this thread has nothing left to do when the other one wants to begin.
+    # Submit last, so that this thread is idle when the worker thread wants to start.
     pool.submit(job)
     try:
         value, error = await job.future
@@ -197,13 +196,13 @@ async def run_in_thread(
         pool.abandon(job)
         raise ThreadAbandoned(error)
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
-        # Raised in a thread these are the tool's own doing, and here they would look like ours.
+        # In a thread these come from the tool; here they would look like our own cancellation.
         raise RaisedInThread(error)
     raise error
 
 
 class RaisedInThread(Exception):
-    """A tool raised in its thread what would mean something else here."""
+    """Exception of a tool's thread that would have another meaning on the event loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -211,7 +210,7 @@ class RaisedInThread(Exception):
 
 
 async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    """Run a tool in a process that is killed at the deadline; one that died while idle is replaced."""
+    """Run a tool in a process that is killed at the deadline. Retry once if the worker died while idle."""
     payload = pickle_call(*attempt.tool.picklable_call(attempt.values, attempt.context))
     try:
         return await _run_in_worker(payload, attempt, loop)

@@ -1,7 +1,7 @@
-"""Worker processes for tools that must be stoppable: warm, few, and really killed at a deadline.
+"""Run tools in warm worker processes that are killed at their deadline.
 
-Lives here: the pool and both ends of its pipe. A function crosses by name, values and errors by pickle; a process
-that is killed or dies is replaced, and takes its children with it. Not here: deadlines (`execute`).
+Functions cross the pipe by name, values and errors by pickle. A worker that dies or is killed is replaced, and its
+children are killed with it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from toolmason.errors import ConfigError, ToolmasonError
 
 _MAX_CAUSES: Final = 5
 _START_TIMEOUT: Final = 30.0
-"""Seconds that a new process may take to load the program."""
+"""Seconds a new process may take to load the program."""
 
 
 class WorkerDied(ToolmasonError):
-    """The process that ran the tool ended before it was done."""
+    """Worker process ended before the tool finished."""
 
     def __init__(self, code: int | None) -> None:
         self.code = code
@@ -38,11 +38,11 @@ class WorkerDied(ToolmasonError):
 
 
 class CallNotStarted(WorkerDied):
-    """The process was gone before it took the call."""
+    """Worker process ended before it received the call."""
 
 
 class Worker:
-    """One process, the pipe to it, and the pipe whose end tells it that we are gone."""
+    """Process with its call pipe, and a lifeline pipe that closes when the parent dies."""
 
     def __init__(self) -> None:
         import multiprocessing  # noqa: PLC0415 - 12 ms at start-up, for the few tools that run in a process
@@ -72,11 +72,11 @@ class Worker:
             return False
 
     def run(self, payload: bytes, report: Callable[..., None] | None) -> Any:
-        """Have the process run something; blocks until it is done, or the process is gone.
+        """Run a call in the process. Blocks until the call finishes or the process ends.
 
         Raises:
             WorkerDied: the process ended.
-            BaseException: what the tool raised.
+            BaseException: any exception of the tool.
         """
         import pickle  # noqa: PLC0415 - as above
 
@@ -85,13 +85,13 @@ class Worker:
         try:
             self.pipe.send_bytes(pickle.dumps((self.calls, payload)))
             while kind == "progress":
-                number, kind, data = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - from a process of our own
+                number, kind, data = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - from our own worker
                 if number != self.calls:
-                    kind = "progress"  # a late word of the call before
+                    kind = "progress"  # a late message of the previous call
                 elif kind == "progress" and report is not None:
                     report(*data)
         except (ConnectionResetError, BrokenPipeError) as gone:
-            # The process was gone before it read the call, so the call has not run.
+            # The process ended before it read the call, so the call has not run.
             self.process.join(1)
             raise CallNotStarted(self.process.exitcode) from gone
         except (EOFError, OSError) as gone:
@@ -102,7 +102,7 @@ class Worker:
         return data
 
     def kill(self) -> None:
-        """End the process and whatever it started, at once."""
+        """Kill the process and all its children."""
         _live_workers.discard(self)
         pid = self.process.pid
         if pid is not None and self.process.exitcode is None:
@@ -119,7 +119,8 @@ _live_workers: set[Worker] = set()
 
 def _register_worker(worker: Worker) -> None:
     if not _live_workers:
-        # Anew each time: it has to run before what multiprocessing does at the end, which leaves children behind.
+        # Register again each time: atexit runs in reverse order, and multiprocessing's own handler leaves grandchildren
+        # behind.
         atexit.unregister(_kill_all)
         atexit.register(_kill_all)
     _live_workers.add(worker)
@@ -131,7 +132,7 @@ def _kill_all() -> None:
 
 
 class ProcessPool:
-    """At most `limit` processes; each does one thing at a time."""
+    """At most `limit` processes, each running one call at a time."""
 
     def __init__(self, limit: int) -> None:
         self._semaphore = Semaphore(limit)
@@ -140,10 +141,10 @@ class ProcessPool:
         self._pid = os.getpid()
 
     async def acquire(self, seconds: float | None) -> tuple[Worker, float | None]:
-        """Wait for a process; return it, and what is left of the time. Starting a new one does not count.
+        """Wait for a process. Return it with the remaining time, which excludes the start of a new process.
 
         Raises:
-            TimeoutError: none was free in time.
+            TimeoutError: no process became free in time.
         """
         started = time.monotonic()
         async with asyncio.timeout(seconds):
@@ -172,7 +173,7 @@ class ProcessPool:
             raise
 
     def release(self, worker: Worker, *, usable: bool) -> None:
-        """Hand a process back, or end it."""
+        """Return a process to the pool, or kill it if it is unusable."""
         if usable and worker.process.is_alive():
             with self._lock:
                 self._idle.append(worker)
@@ -188,15 +189,15 @@ def _kill_unwanted(starting: asyncio.Future[Worker]) -> None:
 
 @lru_cache(maxsize=8)
 def get_process_pool(limit: int) -> ProcessPool:
-    """Return the process pool of this size."""
+    """Return the process-wide pool of this size."""
     return ProcessPool(limit)
 
 
 def pickle_call(function: Callable[..., Any], names: tuple[str, ...], values: dict[str, Any]) -> bytes:
-    """Return a call as bytes that a worker process understands.
+    """Serialize a call for a worker process.
 
     Raises:
-        ConfigError: the function or a value cannot cross to another process; says which.
+        ConfigError: the function or a value cannot be pickled; the message says which.
     """
     import pickle  # noqa: PLC0415 - as above
 
@@ -204,15 +205,15 @@ def pickle_call(function: Callable[..., Any], names: tuple[str, ...], values: di
         return pickle.dumps((function, names, values))
     except Exception as error:
         raise ConfigError(
-            f'runs_on="process": the call cannot cross to another process: {error}. '
-            "Define the function at the top level of a module, and inject only what can be pickled."
+            f'runs_on="process": the call cannot be pickled: {error}. '
+            "Define the function at module level, and inject only values that can be pickled."
         ) from error
 
 
 def _serve_calls(pipe: Any, lifeline: Any) -> None:
-    """Run what comes through the pipe, until it closes."""
+    """Run calls from the pipe until it closes."""
     with contextlib.suppress(OSError, AttributeError):
-        os.setsid()  # so that the whole group can be killed, the tool's own children too
+        os.setsid()  # so that the whole group can be killed, including the tool's children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
     pipe.send_bytes(b"ready")
@@ -225,7 +226,7 @@ def _serve_calls(pipe: Any, lifeline: Any) -> None:
 
 
 def _exit_with_parent(lifeline: Any) -> None:
-    """End this process and its children when the one that started it is gone, also in the middle of a tool."""
+    """Kill this process and its children when the parent ends, even while a tool runs."""
     with contextlib.suppress(EOFError, OSError):
         lifeline.recv_bytes()
     with contextlib.suppress(OSError, AttributeError):
@@ -243,7 +244,7 @@ def _run_payload(payload: bytes, pipe: Any) -> bytes:
             positional = [values.pop(name) for name in names]
             value = _resolve_value(function(*positional, **values))
         return pickle.dumps((number, "ok", value))
-    except BaseException as error:  # noqa: BLE001 - whatever a tool raises crosses as it is
+    except BaseException as error:  # noqa: BLE001 - any exception of the tool is sent to the parent
         return pickle.dumps((number, "error", _pickle_error_chain(error)))
 
 
@@ -264,7 +265,7 @@ async def _collect_items(stream: Any) -> list[Any]:
 
 
 def _pickle_error_chain(error: BaseException | None) -> list[bytes]:
-    """Return an error and its causes as bytes, the error first; pickle by itself forgets causes."""
+    """Serialize an error and its causes, the error first. Pickle alone drops `__cause__`."""
     chain: list[bytes] = []
     while error is not None and len(chain) < _MAX_CAUSES:
         chain.append(_pickle_error(error))
@@ -277,8 +278,8 @@ def _pickle_error(error: BaseException) -> bytes:
 
     try:
         data = pickle.dumps(error)
-        pickle.loads(data)  # noqa: S301 - our own bytes; some exceptions pickle and do not come back
-    except Exception:  # noqa: BLE001 - its words cross even if it cannot
+        pickle.loads(data)  # noqa: S301 - our own bytes; some exceptions pickle but do not unpickle
+    except Exception:  # noqa: BLE001 - send the message even if the exception cannot be pickled
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return data
 
@@ -286,7 +287,7 @@ def _pickle_error(error: BaseException) -> bytes:
 def _unpickle_error_chain(chain: list[bytes]) -> BaseException:
     import pickle  # noqa: PLC0415 - as above
 
-    errors: list[BaseException] = [pickle.loads(data) for data in chain]  # noqa: S301 - from a process of our own
+    errors: list[BaseException] = [pickle.loads(data) for data in chain]  # noqa: S301 - from our own worker
     for error, cause in itertools.pairwise(errors):
         error.__cause__ = cause
     return errors[0]

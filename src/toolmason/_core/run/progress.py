@@ -1,7 +1,4 @@
-"""Progress from a tool, on any thread → a callback on the caller's loop; bounded, and it never holds up the tool.
-
-Lives here: the queue in between. Not here: who reports (`context`), or who looks.
-"""
+"""Deliver progress reports from any thread to a callback on the caller's loop."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _log = logging.getLogger("toolmason")
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """How far a call is."""
+    """Progress of a call."""
 
     call_id: str
     tool: str
@@ -32,11 +29,11 @@ OnProgress: TypeAlias = Callable[[ProgressReport], Any]
 
 
 class Reporter:
-    """Takes reports without waiting, and hands them to the callback on the loop; too many, and the oldest go."""
+    """Bounded queue of progress reports. Never blocks the tool; if full, it drops the oldest report."""
 
     def __init__(self, callback: OnProgress, call_id: str, tool: str, max_queued: int) -> None:
         self.dropped = 0
-        """How many reports were dropped because nobody read them in time."""
+        """Number of reports dropped because the callback was too slow."""
         self._callback, self._call_id, self._tool = callback, call_id, tool
         self._queue: deque[ProgressReport] = deque()
         self._max_queued = max_queued
@@ -46,7 +43,7 @@ class Reporter:
         self._running_callback: asyncio.Future[Any] | None = None
 
     def __call__(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Take a report."""
+        """Queue a report."""
         if self._closed:
             return
         report = ProgressReport(self._call_id, self._tool, done, total, message)
@@ -63,12 +60,12 @@ class Reporter:
                 _log.debug("%s reported progress after its event loop was closed", self._tool)
 
     def close(self) -> None:
-        """Hand over what has come in, and take no more: the call has its result."""
+        """Deliver the queued reports and ignore later ones."""
         self.flush()
         self._closed = True
 
     def flush(self) -> None:
-        """Hand over what has come in; while an async callback is at work, the rest waits for it."""
+        """Deliver the queued reports. While an async callback runs, the rest stay queued."""
         while not self._running_callback:
             with self._lock:
                 if not self._queue:
@@ -76,7 +73,7 @@ class Reporter:
                 report = self._queue.popleft()
             try:
                 outcome = self._callback(report)
-            except Exception:  # noqa: BLE001 - nobody waits for it, and the tool must go on
+            except Exception:  # noqa: BLE001 - the callback's errors must not stop the tool
                 _log.exception("a progress callback failed")
                 continue
             if inspect.isawaitable(outcome):
@@ -85,7 +82,7 @@ class Reporter:
     async def _await_callback(self, awaitable: Any) -> None:
         try:
             await awaitable
-        except Exception:  # noqa: BLE001 - as above
+        except Exception:  # noqa: BLE001 - the callback's errors must not stop the tool
             _log.exception("a progress callback failed")
         finally:
             self._running_callback = None

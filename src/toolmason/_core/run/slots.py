@@ -1,8 +1,4 @@
-"""How many, how often, and one at a time: slots, locks, rates, and the counters of a run.
-
-Lives here: waiting for a turn across loops and threads, counting, and noticing repeats. What is used up is told
-to the model as a result. Not here: which tool has which limit (`definition`), or what a run is for (`toolbox`).
-"""
+"""Limit concurrency with semaphores and keyed locks that work across event loops and threads."""
 
 from __future__ import annotations
 
@@ -13,17 +9,17 @@ from collections.abc import Hashable
 
 
 class Semaphore:
-    """At most `limit` holders at once, over every loop and thread of the process; the others wait in order."""
+    """At most `limit` holders at once, across all loops and threads of the process. Waiters are served in order."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        # Taking from a deque and putting back is one step each, so that the usual way needs no lock.
+        # deque.pop and append are atomic, so that the fast path needs no lock.
         self._free = deque(range(limit))
         self._lock = threading.Lock()
         self._waiters: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free, and nobody waits for it."""
+        """Acquire a slot if one is free and no other caller is waiting."""
         if self._waiters:
             return False
         try:
@@ -40,7 +36,7 @@ class Semaphore:
         waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
             self._waiters.append((loop, waiter))
-        self._wake_next()  # one may have become free before we stood in line
+        self._wake_next()  # a slot may have been released before we queued
         try:
             await waiter
         except asyncio.CancelledError:
@@ -49,11 +45,11 @@ class Semaphore:
                 if not granted:
                     self._waiters.remove((loop, waiter))
             if granted:
-                self.release()  # it was handed over just as we stopped waiting
+                self.release()  # the slot was granted just as the wait was cancelled
             raise
 
     def release(self) -> None:
-        """Hand the slot on to whoever waits longest."""
+        """Release the slot to the longest waiter."""
         self._free.append(0)
         if self._waiters:
             self._wake_next()
@@ -64,16 +60,16 @@ class Semaphore:
                 try:
                     self._free.pop()
                 except IndexError:
-                    return  # somebody was quicker, and will hand it on in turn
+                    return  # another thread acquired it, and will wake the next waiter on release
                 loop, waiter = self._waiters.popleft()
                 try:
                     loop.call_soon_threadsafe(_wake_waiter, waiter)
                 except RuntimeError:
-                    self._free.append(0)  # its loop is closed, and with it whoever waited there
+                    self._free.append(0)  # the loop is closed, and its waiter with it
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody holds or waits for a slot."""
+        """True if no slot is held or awaited."""
         return len(self._free) == self.limit and not self._waiters
 
 
@@ -83,25 +79,25 @@ def _wake_waiter(waiter: asyncio.Future[None]) -> None:
 
 
 class KeyedLocks:
-    """One holder for each key; a key that nobody wants takes no memory."""
+    """One lock per key. Unused keys take no memory."""
 
     def __init__(self) -> None:
         self._semaphores: dict[Hashable, tuple[Semaphore, list[None]]] = {}
         self._lock = threading.Lock()
 
     def lock_for(self, key: Hashable) -> KeyedLock:
-        """Return the turn at a key, to be taken and given like a slot."""
+        """Return the lock for a key, to be acquired and released like a slot."""
         return KeyedLock(self, key)
 
     def add_user(self, key: Hashable) -> Semaphore:
-        """Want a key; return what to wait for."""
+        """Register a user of a key and return its semaphore."""
         with self._lock:
             semaphore, users = self._semaphores.setdefault(key, (Semaphore(1), []))
             users.append(None)
             return semaphore
 
     def remove_user(self, key: Hashable) -> None:
-        """Want a key no more."""
+        """Unregister a user of a key."""
         with self._lock:
             _, users = self._semaphores[key]
             users.pop()
@@ -110,7 +106,7 @@ class KeyedLocks:
 
 
 class KeyedLock:
-    """One turn at a key of `Locks`."""
+    """Lock for one key of `KeyedLocks`."""
 
     __slots__ = ("_key", "_locks", "_semaphore")
 
@@ -119,11 +115,11 @@ class KeyedLock:
         self._semaphore = locks.add_user(key)
 
     def try_acquire(self) -> bool:
-        """Take the turn if nobody has it."""
+        """Acquire the lock if it is free."""
         return self._semaphore.try_acquire()
 
     async def acquire(self) -> None:
-        """Wait for the turn."""
+        """Wait for the lock."""
         try:
             await self._semaphore.acquire()
         except BaseException:
@@ -131,6 +127,6 @@ class KeyedLock:
             raise
 
     def release(self) -> None:
-        """Hand the turn on."""
+        """Release the lock."""
         self._semaphore.release()
         self._locks.remove_user(self._key)

@@ -1,7 +1,7 @@
-"""Worker threads of our own for sync tools: daemons, bounded, and never starved by a stuck one.
+"""Run sync tools in a bounded pool of daemon threads.
 
-Lives here: the pool. A thread whose caller gave up is replaced at once; its late value is dropped and counted.
-Transports never use this pool, and the end of the process never waits for it.
+A thread whose caller timed out is replaced at once; its late value is dropped and counted. Transports never use this
+pool, and process exit never waits for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _thread_local = threading.local()
 
 @contextmanager
 def release_worker_slot() -> Generator[None]:
-    """Let another thread work while this one waits for a call; nothing happens on a thread that is not ours."""
+    """Let another thread work while this one waits for a call. No effect outside a pool thread."""
     pool: ThreadPool | None = getattr(_thread_local, "pool", None)
     if pool is None:
         yield
@@ -39,7 +39,7 @@ def release_worker_slot() -> Generator[None]:
 
 
 class Job:
-    """One call in the pool. `future` gets (value, error)."""
+    """One call in the pool. `future` receives (value, error)."""
 
     __slots__ = ("context", "future", "loop", "state", "work")
 
@@ -52,12 +52,12 @@ class Job:
 
 
 class ThreadPool:
-    """At most `limit` threads at work; more jobs wait their turn."""
+    """At most `limit` threads. Further jobs are queued."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.late_results = 0
-        """How many values came after their caller had given up."""
+        """Number of values that arrived after the caller timed out."""
         self._reset()
 
     def _reset(self) -> None:
@@ -68,11 +68,11 @@ class ThreadPool:
 
     @property
     def threads(self) -> int:
-        """How many threads there are, less those that were given up."""
+        """Number of threads, not counting abandoned ones."""
         return self._threads
 
     def submit(self, job: Job) -> None:
-        """Have a job run in a thread; await its future."""
+        """Run a job in a thread. Await its future."""
         if self._pid != os.getpid():
             self._reset()  # threads do not survive a fork
         with self._lock:
@@ -85,7 +85,7 @@ class ThreadPool:
         self._queue.put(job)
 
     def abandon(self, job: Job) -> None:
-        """Stop waiting for a job: one that has not begun never will; one that runs is replaced."""
+        """Stop waiting for a job. A queued job is dropped; the thread of a running one is replaced."""
         with self._lock:
             if job.state == "queued":
                 job.state = "dropped"
@@ -97,7 +97,7 @@ class ThreadPool:
                     self._spawn()
 
     def release_current_thread(self) -> None:
-        """Count the calling thread out while it waits for another call, so that the other one finds a thread."""
+        """Stop counting the calling thread while it waits for another call, so that the other call gets a thread."""
         with self._lock:
             self._threads -= 1
             if self._queued_jobs:
@@ -105,7 +105,7 @@ class ThreadPool:
                 self._spawn()
 
     def reclaim_current_thread(self) -> None:
-        """Count the calling thread in again."""
+        """Count the calling thread again."""
         with self._lock:
             self._threads += 1
 
@@ -121,7 +121,7 @@ class ThreadPool:
             except Empty:
                 with self._lock:
                     if not self._idle:
-                        continue  # a job was handed to this thread while it gave up waiting
+                        continue  # a job was assigned to this thread just as its wait timed out
                     self._idle -= 1
                     self._threads -= 1
                 return
@@ -130,7 +130,7 @@ class ThreadPool:
             del job
 
     def _mark_idle(self) -> None:
-        """Count this thread as free, or as taken by the next job that waits. The lock is held."""
+        """Count this thread as idle, or as taken by the next queued job. Call with the lock held."""
         if self._queued_jobs:
             self._queued_jobs -= 1
         else:
@@ -140,7 +140,7 @@ class ThreadPool:
         return job.state == "late"
 
     def _run(self, job: Job) -> bool:
-        """Run one job; `False` where this thread was given up and replaced."""
+        """Run one job. Return False if this thread was abandoned and replaced."""
         with self._lock:
             if job.state == "dropped":
                 self._mark_idle()
@@ -149,17 +149,17 @@ class ThreadPool:
         value, error = None, None
         try:
             value = job.context.run(job.work)
-        except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread unseen
+        except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread silently
             error = failure
         with self._lock:
             is_late = self._is_late(job)
             job.state = "done"
             self.late_results += is_late
             if not is_late:
-                # Before the value is handed over: whoever gets it may have the next job at once.
+                # Before the value is delivered: its receiver may submit the next job at once.
                 self._mark_idle()
         if is_late:
-            _log.warning("a tool finished after its time-out; its result was dropped (%d so far)", self.late_results)
+            _log.warning("a tool finished after its timeout; its result was dropped (%d so far)", self.late_results)
             return False
         try:
             job.loop.call_soon_threadsafe(_deliver, job.future, value, error)
@@ -175,5 +175,5 @@ def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: An
 
 @lru_cache(maxsize=8)
 def get_thread_pool(limit: int) -> ThreadPool:
-    """Return the process's pool of this size."""
+    """Return the process-wide pool of this size."""
     return ThreadPool(limit)

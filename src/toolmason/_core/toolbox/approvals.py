@@ -40,7 +40,7 @@ from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, To
 
 def make_shared_call_state(policy: ToolboxPolicy) -> SharedCallState:
     """Return what the calls of a toolbox share."""
-    key = parse_key(policy.approval_key)
+    key = parse_key("approval_key", policy.approval_key)
     return SharedCallState(
         policy.settings,
         middleware=[run_with_experimental] if policy.experimental else [],

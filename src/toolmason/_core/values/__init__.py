@@ -1,1 +1,1 @@
-"""Frozen data: content, calls, results, messages, policy, definitions. Imports nothing of the package except errors."""
+"""Frozen data: content, calls, results, messages, policy and definitions. Imports only `toolmason.errors`."""

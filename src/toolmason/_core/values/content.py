@@ -1,8 +1,4 @@
-"""What travels along the path of a call: calls in, results out, and the parts of a result.
-
-Lives here: frozen values. Not here: how a result is made from a tool's return value (`result`), or
-how it looks on a provider's wire.
-"""
+"""Content parts of results and messages, and their JSON form."""
 
 from __future__ import annotations
 
@@ -34,26 +30,26 @@ class Image:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Image:
-        """Read an image file; the type comes from its suffix."""
+        """Read an image file. The MIME type is derived from the suffix."""
         return cls(Path(path).read_bytes(), _guess_mime_type(path, "image/png"))
 
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound in a result or message."""
+    """An audio clip in a result or message."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
 
     @classmethod
     def from_file(cls, path: str | Path) -> Audio:
-        """Read a sound file; the type comes from its suffix."""
+        """Read an audio file. The MIME type is derived from the suffix."""
         return cls(Path(path).read_bytes(), _guess_mime_type(path, "audio/wav"))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink:
-    """A pointer to something that the reader can fetch for itself."""
+    """A link to a resource that the reader can fetch."""
 
     uri: str
     name: str = ""
@@ -63,7 +59,7 @@ class ResourceLink:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource:
-    """A resource with its contents, as text or as bytes."""
+    """A resource with its contents, as text or bytes."""
 
     uri: str
     text: str | None = None
@@ -84,13 +80,13 @@ _PART_TYPE_NAMES = {kind: word for word, kind in _PART_TYPES.items()}
 
 
 def _guess_mime_type(path: str | Path, default: str) -> str:
-    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, for programs that read files
+    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
 
     return mimetypes.guess_type(str(path))[0] or default
 
 
 def matches_structured(text: str, structured: Any) -> bool:
-    """Tell whether the structured form of a result holds what its text says."""
+    """Return True if the structured form of a result carries the same data as its text."""
     if structured in (text, {"result": text}):
         return True
     try:
@@ -101,7 +97,7 @@ def matches_structured(text: str, structured: Any) -> bool:
 
 
 def dump_part(part: Content) -> dict[str, Any]:
-    """Return a content part as plain JSON data; bytes become base64."""
+    """Return a content part as JSON data. Bytes are base64-encoded."""
     fields = {name: getattr(part, name) for name in part.__slots__}
     if isinstance(fields.get("data"), bytes):
         fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
@@ -112,7 +108,7 @@ def dump_part(part: Content) -> dict[str, Any]:
 
 
 def load_part(data: Mapping[str, Any]) -> Content:
-    """Read back what `dump_part` wrote."""
+    """Return the content part that `dump_part` serialized."""
     fields = {name: value for name, value in data.items() if name != "type"}
     if isinstance(fields.get("data"), str):
         fields["data"] = base64.b64decode(fields["data"])
@@ -120,7 +116,7 @@ def load_part(data: Mapping[str, Any]) -> Content:
 
 
 def describe_part(part: Content) -> str:
-    """Return the text that stands for a part where only text can go; base64 never lands in text."""
+    """Return a part as text. Binary data is described, never inlined as base64."""
     match part:
         case Text(text):
             return text

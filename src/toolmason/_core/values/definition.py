@@ -1,8 +1,4 @@
-"""What a tool is: what the model sees of it, and how we treat it.
-
-Lives here: `ToolDefinition`, `ToolOptions`, the rules that hold for a definition by itself.
-Not here: how they are read off a function (`signature`), or anything that runs (`tool`).
-"""
+"""Tool definitions, as the model sees them, and tool options."""
 
 from __future__ import annotations
 
@@ -35,12 +31,12 @@ Converter: TypeAlias = Callable[[Any, Any], Any]
 
 
 PORTABLE_NAME = r"[A-Za-z0-9_-]{1,64}"
-"""What every provider takes, as a regular expression. Another name is legal; adapters map it."""
+"""Regular expression for tool names that every provider accepts. Adapters map other names."""
 
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """What the model sees of a tool."""
+    """The part of a tool that the model sees."""
 
     name: str
     description: str
@@ -50,12 +46,12 @@ class ToolDefinition:
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.strip():
-            raise DefinitionError(f"A tool needs a name, got {self.name!r}. Give one with `name=`.")
+            raise DefinitionError(f"A tool needs a name, got {self.name!r}. Pass `name=`.")
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over everything that the model sees, whatever the order of keys."""
-        import hashlib  # noqa: PLC0415 - 2 ms at start-up, for programs that pin or approve
+        """SHA-256 of every field that the model sees, independent of key order."""
+        import hashlib  # noqa: PLC0415 - 2 ms at start-up, needed only to pin or approve
 
         visible_fields = [self.name, self.title, self.description, self.input_schema, self.output_schema]
         return hashlib.sha256(to_json(canonicalize(visible_fields))).hexdigest()
@@ -65,7 +61,7 @@ class ToolDefinition:
 
 
 def canonicalize(value: Any) -> Any:
-    """Return JSON data with its keys in order, so that equal data have equal bytes."""
+    """Return JSON data with sorted keys, so that equal data serializes to equal bytes."""
     if isinstance(value, Mapping):
         return {key: canonicalize(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
@@ -75,83 +71,85 @@ def canonicalize(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
-    """How a tool is treated. The effects use MCP's words; `None` means "not said"."""
+    """Options that control how a tool is run. The four effects follow MCP's annotations; `None` means unset."""
 
     read_only: bool | None = None
-    """It changes nothing."""
+    """True if the tool changes nothing."""
     destructive: bool | None = None
-    """What it changes cannot be had back."""
+    """True if the tool's changes cannot be undone."""
     idempotent: bool | None = None
-    """Doing it twice is the same as doing it once."""
+    """True if calling the tool twice has the same effect as calling it once."""
     open_world: bool | None = None
-    """It reaches things outside the application."""
+    """True if the tool reaches systems outside the application."""
     return_direct: bool = False
-    """Its result goes to the caller, not back to the model."""
+    """True if the result goes to the caller instead of back to the model."""
     converter: Converter | None = None
     timeout: Timeout = INHERIT
     retry: Retry | Inherit | None = INHERIT
     approval: bool | Callable[[dict[str, Any], Any], Any] = False
-    """Whether a human decides about each call: yes, or a predicate of (arguments, context)."""
+    """True if a human must approve each call, or a predicate of (arguments, context)."""
     preview: Callable[..., Any] | None = None
-    """Says what a call would do, from its arguments, for whoever decides. It must not do it."""
+    """Describes what a call would do, from its arguments, to the person who approves it. Must have no side effects."""
     reconcile: Callable[..., Any] | None = None
-    """Finds out, from its arguments, whether a call that was interrupted was done. It must not do it."""
+    """Finds out, from the arguments, whether an interrupted call completed. Must have no side effects."""
     skip_permission: bool = False
-    """Exempt from the toolbox's approval rule."""
+    """True to exempt the tool from the toolbox's approval rule."""
     overrides_builtin: bool = False
-    """Takes the place of a tool of ours with the same name."""
+    """True to replace the built-in tool of the same name."""
     sequential: bool | None = None
-    """In a batch it runs alone: calls before it finish first, calls after it wait. `None`: if it is destructive."""
+    """True if the tool runs alone in a batch: earlier calls finish first, later calls wait. `None`: if destructive."""
     max_concurrency: int | None = None
-    """How many calls of it run at once."""
+    """Maximum number of concurrent calls."""
     lock: str | None = None
-    """The parameter whose equal values take turns."""
+    """Parameter to lock on: calls with the same value run one at a time."""
     max_calls: int | None = None
-    """How many calls of it a run may make."""
+    """Maximum number of calls per run."""
     rate: Rate | None = None
     max_result_bytes: int | None = None
     repeats: Literal["detect", "allow"] = "detect"
-    """Whether a call that is made again and again with the same result is held up."""
+    """`"detect"` to cache, then refuse, a call that keeps returning the same result; `"allow"` to run it every time."""
     strict_types: bool = False
-    """Take arguments exactly as the schema says; repair nothing."""
+    """True to accept arguments only exactly as the schema declares them, without repairs."""
     extra: Extra = "ignore"
-    """What happens to arguments that the schema does not name."""
+    """Handling of arguments that the schema does not declare."""
     runs_on: RunsOn | None = None
-    """Where it runs: `"loop"`, `"thread"`, `"process"`, or `None`: async on the loop, sync in a thread."""
+    """`"loop"`, `"thread"` or `"process"`. `None` runs async tools on the loop and sync tools in a thread."""
     on_error: OnError | Inherit = INHERIT
     tags: frozenset[str] = frozenset()
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """For the application and its adapters; the model does not see it."""
+    """Data for the application and its adapters; the model does not see it."""
     substitute_result: bool = False
-    """Expand `${parameter}` in a text result. Off, because file contents hold such things."""
+    """True to expand `${parameter}` in text results. Off by default because file contents may contain such text."""
 
     def __post_init__(self) -> None:
         if self.extra not in ("ignore", "forbid", "allow"):
-            raise DefinitionError(f'extra={self.extra!r}: give "ignore", "forbid" or "allow".')
+            raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')
         if self.runs_on not in (None, "loop", "thread", "process"):
-            raise DefinitionError(f'runs_on={self.runs_on!r}: give "loop", "thread" or "process", or leave it out.')
+            raise DefinitionError(f'runs_on={self.runs_on!r}: must be "loop", "thread" or "process", or omitted.')
         for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
             if (value := getattr(self, name)) is not None and value < minimum:
-                raise DefinitionError(f"{name}={value!r}: give {minimum} or more, or leave it out.")
+                raise DefinitionError(f"{name}={value!r}: must be at least {minimum}, or omitted.")
         if self.skip_permission and self.overrides_builtin:
             raise DefinitionError(
-                "skip_permission=True and overrides_builtin=True: a tool that takes the place of a built-in one must "
-                "not also go round the approval rule. Drop one of the two."
+                "skip_permission=True and overrides_builtin=True: a tool that replaces a built-in must "
+                "not also bypass the approval rule. Remove one of the two."
             )
         check_timeout(self.timeout)
         if not isinstance(self.on_error, Inherit):
             check_on_error(self.on_error)
         if self.read_only and self.destructive:
-            raise DefinitionError("read_only=True and destructive=True: a tool that changes nothing destroys nothing.")
+            raise DefinitionError(
+                "read_only=True and destructive=True: a read-only tool cannot be destructive. Remove one."
+            )
 
     @property
     def runs_alone(self) -> bool:
-        """Whether it runs alone in a batch."""
+        """True if the tool runs alone in a batch."""
         return bool(self.destructive) if self.sequential is None else self.sequential
 
     @property
     def repeatable(self) -> bool:
-        """Whether a second run does no harm."""
+        """True if running the tool twice does no harm."""
         return bool(self.read_only or self.idempotent)
 
     def with_(self, **changes: Any) -> ToolOptions:
@@ -160,18 +158,18 @@ class ToolOptions:
 
 
 def apply_naming(name: str, naming: Naming | None) -> str:
-    """Return the name that a toolbox with this `naming=` gives to a function called `name`."""
+    """Return the tool name for a function called `name` under the convention `naming`."""
     if naming is None:
         return name
     return _to_snake_case(name) if naming == "snake" else naming(name)
 
 
 def name_to_words(name: str) -> str:
-    """Return a name as words, for a tool that has no description."""
+    """Return a name as a phrase, for a tool without a description."""
     return _to_snake_case(name).replace("_", " ").replace("-", " ").strip().capitalize()
 
 
 def _to_snake_case(name: str) -> str:
-    # Two passes, so that an acronym stays one word: getURLFor -> get_url_for, not get_u_r_l_for.
+    # Two passes keep an acronym together: getURLFor -> get_url_for, not get_u_r_l_for.
     separated = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z\d])([A-Z])", r"\1_\2", separated).lower()

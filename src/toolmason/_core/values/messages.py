@@ -1,7 +1,4 @@
-"""What a conversation is made of: messages, as frozen values that go to JSON and back.
-
-Lives here: `Message`. Not here: how a provider writes one, or who keeps them.
-"""
+"""Messages of a conversation, and their JSON form."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class _RestoredCallError(ToolCallError):
-    """A failure read back from JSON; what it was is in `code` and the message."""
+    """A tool call error restored from JSON; `code` and the message identify the original."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         super().__init__(
@@ -34,16 +31,16 @@ class _RestoredCallError(ToolCallError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation. `content` may be given as a text; it is kept as a tuple of parts."""
+    """One message of a conversation. `content` accepts a string; it is stored as a tuple of parts."""
 
     role: Role
     content: tuple[Content, ...] = ()
     calls: tuple[ToolCall, ...] = ()
-    """What the model asked for in this message."""
+    """Tool calls that the model requested in this message."""
     results: tuple[ToolResult, ...] = ()
-    """The answers to the calls of the message before."""
+    """Results of the calls in the previous message."""
     provider_state: Mapping[str, Any] | None = None
-    """Items that must go back to the provider they came from, and to no other."""
+    """Opaque items to send back to the provider that produced them, and to no other."""
 
     def __init__(
         self,
@@ -63,11 +60,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The content as text; a part that is not text is named in brackets."""
+        """The content as text. Other parts appear as descriptions in brackets."""
         return "\n".join(map(describe_part, self.content))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as plain JSON data."""
+        """Return the message as JSON data."""
         data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
         if self.calls:
             data["calls"] = [
@@ -81,7 +78,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Read back what `to_dict` wrote."""
+        """Return the message that `to_dict` serialized."""
         return cls(
             data["role"],
             [load_part(part) for part in data.get("content", ())],
@@ -96,7 +93,7 @@ def _dump_arguments(arguments: Any) -> Any:
 
 
 def dump_result(result: ToolResult) -> dict[str, Any]:
-    """Return a result as plain JSON data: what a model and a conversation need of it."""
+    """Return a result as JSON data, limited to the fields that a model and a conversation need."""
     data: dict[str, Any] = {"call_id": result.call_id, "name": result.name}
     if result.error is not None:
         data["error"] = _dump_error(result, result.error)
@@ -111,7 +108,7 @@ def dump_result(result: ToolResult) -> dict[str, Any]:
 
 
 def _dump_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
-    # What the model was shown, and no more: a redacted failure stays redacted in the history.
+    # Store only what the model saw, so that a redacted error stays redacted in the history.
     try:
         payload = from_json(result.text)["error"]
     except (ValueError, KeyError, TypeError):
@@ -120,7 +117,7 @@ def _dump_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
 
 
 def load_result(data: Mapping[str, Any]) -> ToolResult:
-    """Read back what `dump_result` wrote."""
+    """Return the result that `dump_result` serialized."""
     fields: dict[str, Any] = {"content": tuple(load_part(part) for part in data["content"])}
     fields["text"] = "\n".join(map(describe_part, fields["content"]))
     if "error" in data:

@@ -1,7 +1,4 @@
-"""How calls are treated, as data: time, retries, batches, limits.
-
-Lives here: frozen settings and the arithmetic on them. Not here: anything that waits, runs or decides.
-"""
+"""Settings for time-outs, retries, batches and limits."""
 
 from __future__ import annotations
 
@@ -23,126 +20,131 @@ class Inherit(Enum):
 
 
 INHERIT: Final = Inherit.INHERIT
-"""An option left out: the next level decides (call > tool > toolbox > setting). `None` says "none"."""
+"""Default of an option: the next level decides (call > tool > toolbox > setting). `None` means no value."""
 
 Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
 _T = TypeVar("_T")
 
 
 def check_timeout(timeout: _T) -> _T:
-    """Return a time-out that makes sense.
+    """Return a time-out after validating it.
 
     Raises:
-        DefinitionError: it is no number above zero.
+        DefinitionError: it is not a positive number.
     """
     value: Any = timeout
     if value is not None and value is not INHERIT and not (isinstance(value, (int, float)) and value > 0):
-        raise DefinitionError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out.")
+        raise DefinitionError(f"timeout={timeout!r}: must be a positive number of seconds, or None.")
     return timeout
 
 
 RunsOn: TypeAlias = Literal["loop", "thread", "process"]
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
-"""What the model is shown of a failure; a function returns a text or a `ToolResult`, or raises."""
+"""Error text shown to the model. A function returns a string or a `ToolResult`, or raises."""
 
 
 def check_on_error(on_error: Any) -> None:
-    """Refuse an `on_error=` that is none.
+    """Validate an `on_error=` value.
 
     Raises:
-        DefinitionError: it is neither a word that we know nor a function.
+        DefinitionError: it is neither a known keyword nor callable.
     """
     if on_error not in ("message", "redact", "raise") and not callable(on_error):
-        raise DefinitionError(f'on_error={on_error!r}: give "message", "redact", "raise" or a function of the error.')
+        raise DefinitionError(
+            f'on_error={on_error!r}: must be "message", "redact", "raise" or a function of the error.'
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Run a failed call again: `attempts` in all, waiting `delay * factor ** n` seconds in between."""
+    """Retry policy: up to `attempts` attempts, with `delay * factor ** n` seconds in between."""
 
     attempts: int = 3
     delay: float = 0.2
     factor: float = 2.0
     jitter: bool = True
-    """Wait a random part (half to whole) of each delay, so that many callers do not come back at once."""
+    """True to randomize each delay between half and its full length, so that callers do not retry in lockstep."""
     on: tuple[type[BaseException], ...] = (TimeoutError, ConnectionError, OSError)
-    """Which failures are worth another attempt; `TimeoutError` stands for our own time-outs too."""
+    """Exceptions to retry. `TimeoutError` also covers Toolmason's own time-outs."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise DefinitionError(f"Retry(attempts={self.attempts!r}): there is always one attempt; give 1 or more.")
+            raise DefinitionError(f"Retry(attempts={self.attempts!r}): attempts must be at least 1.")
         if self.delay < 0 or self.factor < 1:
             raise DefinitionError(
-                f"Retry(delay={self.delay!r}, factor={self.factor!r}): "
-                "give a delay of 0 or more and a factor of 1 or more."
+                f"Retry(delay={self.delay!r}, factor={self.factor!r}): delay must be at least 0 and factor at least 1."
             )
 
     def wait(self, failures: int) -> float:
-        """Return the seconds to wait after the `failed`-th failure (1 is the first)."""
-        from random import uniform  # noqa: PLC0415 - 4 ms at start-up, for the rare failure
+        """Return the seconds to wait after failure number `failures`, counting from 1."""
+        from random import uniform  # noqa: PLC0415 - 4 ms at start-up, needed only on failure
 
         seconds = self.delay * self.factor ** (failures - 1)
-        return seconds * uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, hides nothing
+        return seconds * uniform(0.5, 1.0) if self.jitter else seconds  # noqa: S311 - spreads load, not security-relevant
 
 
 def check_retry(retry: _T) -> _T:
-    """Refuse a `retry=` that is none.
+    """Return a `retry=` value after validating it.
 
     Raises:
-        DefinitionError: it is something else.
+        DefinitionError: it is neither a `Retry` nor None.
     """
     value: Any = retry
     if value is not None and value is not INHERIT and not isinstance(value, Retry):
-        raise DefinitionError(f"retry={retry!r}: give Retry(attempts=...), or None.")
+        raise DefinitionError(f"retry={retry!r}: must be Retry(attempts=...) or None.")
     return retry
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `calls` in any `per` seconds."""
+    """Rate limit of `calls` calls in any window of `per` seconds."""
 
     calls: int
     per: float = 1.0
 
     def __post_init__(self) -> None:
         if self.calls < 1 or not self.per > 0:
-            raise DefinitionError(f"Rate({self.calls!r}, per={self.per!r}): give 1 call or more, in seconds above 0.")
+            raise DefinitionError(
+                f"Rate({self.calls!r}, per={self.per!r}): calls must be at least 1, and per must be positive."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use. `None` is no limit."""
+    """Limits of one run. `None` means unlimited."""
 
     steps: int | None = 25
-    """Turns of the model."""
+    """Maximum number of model turns."""
     calls: int | None = 150
-    """Calls of tools."""
+    """Maximum number of tool calls."""
     seconds: float | None = None
-    """Time for the whole run."""
+    """Maximum duration of the run in seconds."""
     per_tool: int | None = 40
-    """Calls of one tool that does not say `max_calls` itself."""
+    """Maximum number of calls of one tool, unless the tool sets `max_calls`."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and value >= 0):
-                raise DefinitionError(f"Limits({name}={value!r}): give 0 or more, or None for no limit.")
+                raise DefinitionError(f"Limits({name}={value!r}): must be at least 0, or None for no limit.")
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Run the calls of a batch side by side, at most `limit` at once."""
+    """Batch strategy: run calls concurrently, at most `limit` at a time."""
 
     limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
-            raise DefinitionError(f"Parallel(limit={self.limit!r}): give 1 or more, or None for the toolbox's own cap.")
+            raise DefinitionError(
+                f"Parallel(limit={self.limit!r}): limit must be at least 1, or None for the toolbox's limit."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Run the calls of a batch one after the other, in order."""
+    """Batch strategy: run calls one at a time, in order."""
 
 
 Strategy: TypeAlias = Parallel | Sequential
@@ -150,31 +152,31 @@ Strategy: TypeAlias = Parallel | Sequential
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Every limit by name. Errors that come from one of them say its name and number."""
+    """Limits of the engine. An error caused by one of them names the setting and its value."""
 
     call_timeout: float | None = 60.0
     """Seconds for one attempt of a call."""
     max_timeout: float = 600.0
-    """No call runs longer than this unless it says `timeout=None`."""
+    """Upper bound in seconds for every call, except with `timeout=None`."""
     cancel_grace: float = 0.2
-    """Seconds that a cancelled tool may take to clean up before its result is given anyway."""
+    """Seconds that a cancelled tool has to clean up before its result is returned anyway."""
     max_concurrency: int = 64
-    """Calls of one batch that run at once."""
+    """Maximum number of concurrent calls in one batch."""
     result_bytes: int = 256 * 1024
-    """Size of a text result; what is longer is cut and kept under a handle."""
+    """Maximum size of text results. Longer ones are truncated and stored under a handle."""
     kept_bytes: int = 64 * 1024 * 1024
-    """Size of all the results that a toolbox keeps under handles; the oldest go first."""
+    """Maximum total size of the results that a toolbox stores under handles. The oldest are dropped first."""
     approval_seconds: float | None = None
-    """How long a request for approval stays open; `None` is for ever."""
+    """Seconds until a request for approval expires. `None` means never."""
     progress_queue: int = 1000
-    """Progress reports that wait to be read; when there are more, the oldest are dropped and counted."""
+    """Maximum number of unread progress reports. Beyond it, the oldest are dropped and counted."""
     processes: int = 2
-    """Worker processes for tools that run in one."""
+    """Number of worker processes for tools with `runs_on="process"`."""
     threads: int = 64
-    """Worker threads for sync tools; transports never share them."""
+    """Number of worker threads for sync tools. Transports use their own threads."""
     json_depth: int = 128
-    """Nesting of arguments."""
+    """Maximum nesting depth of arguments."""
     argument_bytes: int = 4 * 1024 * 1024
-    """Size of one argument text."""
+    """Maximum size of a call's JSON arguments."""
     duplicate_key_bytes: int = 32 * 1024
-    """Argument texts up to this size are searched for duplicate keys; above it the last one wins."""
+    """Maximum size of JSON arguments that are checked for duplicate keys. In longer ones, the last value wins."""

@@ -1,8 +1,4 @@
-"""Tools that a provider runs itself: what the application says of them, as frozen values.
-
-Lives here: `WebSearch`, `RemoteMcp`, `NativeTool`, and what the settings say of them.
-Not here: how each provider writes them (`toolmason.providers`). None of them has anything to call.
-"""
+"""Tools that a provider runs: web search, remote MCP servers and other native tools."""
 
 from __future__ import annotations
 
@@ -15,56 +11,56 @@ from toolmason.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSearch:
-    """A search that the provider runs; `type="default"` is its current one, and the place is roughly where from."""
+    """A web search that the provider runs. `type="default"` selects its current one; the location is approximate."""
 
     type: str = "default"
     city: str | None = None
     country: str | None = None
-    """Two letters, such as `CZ`."""
+    """Two-letter country code, such as `CZ`."""
     region: str | None = None
 
     @property
     def name(self) -> str:
-        """What views select it by."""
+        """The name by which views select it."""
         return "web_search"
 
     @property
     def location(self) -> dict[str, str]:
-        """The place, as far as it is known."""
+        """The location fields that are set."""
         fields = {"city": self.city, "country": self.country, "region": self.region}
         return {key: value for key, value in fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteMcp:
-    """An MCP server that the provider calls; its tools run there, and not under our policy."""
+    """An MCP server that the provider calls. Its tools run there, outside the toolbox's policy."""
 
     name: str
     url: str
     authorization: str | None = field(default=None, repr=False, kw_only=True)
-    """Handed to the provider as it is."""
+    """Authorization value, passed to the provider unchanged."""
     description: str | None = field(default=None, kw_only=True)
     require_approval: Literal["always", "never"] | None = field(default=None, kw_only=True)
-    """Whether the provider asks before each call; `None`: as it does by itself. OpenAI asks."""
+    """Approval mode of the provider. `None` keeps the provider's default; OpenAI's is to ask."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.url.startswith(("https://", "http://")):
             raise DefinitionError(
-                f"RemoteMcp({self.name!r}, {self.url!r}): a provider needs a name and an address that begins with "
-                "https://. Give both."
+                f"RemoteMcp({self.name!r}, {self.url!r}): a name and a URL that begins with http:// or "
+                "https:// are required."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class NativeTool:
-    """Any other tool of one provider, sent as it is: `NativeTool("openai", {"type": "code_interpreter", …})`."""
+    """Any other provider tool, sent unchanged: `NativeTool("openai", {"type": "code_interpreter", …})`."""
 
     provider: str
     spec: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """What views select it by."""
+        """The name by which views select it."""
         for key in ("name", "type"):
             if isinstance(value := self.spec.get(key), str):
                 return value

@@ -1,8 +1,4 @@
-"""What travels along the path of a call: calls in, results out, and the parts of a result.
-
-Lives here: frozen values. Not here: how a result is made from a tool's return value (`result`), or
-how it looks on a provider's wire.
-"""
+"""Tool calls and their results."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
 from pydantic_core import from_json, to_json
-from typing_extensions import Self  # noqa: UP035 - ty and pyright read it from here for 3.11
+from typing_extensions import Self  # noqa: UP035 - ty and pyright need this import on 3.11
 
 from toolmason._core.values.content import EMPTY_MAPPING, Content, Text, describe_part
 
@@ -20,12 +16,12 @@ if TYPE_CHECKING:
 
 
 Arguments: TypeAlias = str | bytes | Mapping[str, Any] | None
-"""A call's arguments: JSON as it came from a model, or a mapping."""
+"""Arguments of a call: JSON text from a model, or a mapping."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One request of a model to have a tool called."""
+    """A model's request to call a tool."""
 
     id: str
     name: str
@@ -35,26 +31,26 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One argument that was read as what it clearly meant."""
+    """One argument that was converted to its evident meaning."""
 
     path: str
-    """Where, as a JSON path: `$.items[2]`."""
+    """JSON path of the argument: `$.items[2]`."""
     rule: str
-    """Which rule did it, e.g. `numeric text`."""
+    """Rule that applied, e.g. `numeric text`."""
     before: Any
     after: Any
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """Return it from a tool to give the application something that the model does not see."""
+    """Return value of a tool that passes data to the application without showing it to the model."""
 
     value: Any = None
-    """The tool's value, as if it had been returned."""
+    """The value, as if the tool had returned it directly."""
     content: str | Content | Sequence[str | Content] | None = None
-    """What the model reads, where it is not simply the value."""
+    """Content for the model, if it differs from the value."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """For the application alone; ends in `result.meta`."""
+    """Data for the application only; available as `result.meta`."""
 
 
 _new, _set_attribute = object.__new__, object.__setattr__
@@ -62,7 +58,7 @@ _T = TypeVar("_T")
 
 
 class lazy(Generic[_T]):  # noqa: N801 - used as a decorator, like `property`
-    """A field that is made when it is first asked for. `functools.cached_property` takes a lock in Python 3.11."""
+    """An attribute computed on first access. `functools.cached_property` takes a lock in Python 3.11."""
 
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
@@ -79,55 +75,55 @@ class lazy(Generic[_T]):  # noqa: N801 - used as a decorator, like `property`
 
 
 class ToolResult:
-    """What one call came to, good or bad. Frozen; `text`, `content` and `structured` are made when asked for."""
+    """The outcome of one call. Frozen; `text`, `content` and `structured` are computed on first access."""
 
     call_id: str
     name: str
     value: Any = None
-    """What the tool returned, as it is."""
+    """The tool's return value, unchanged."""
     error: ToolCallError | None = None
     repairs: tuple[Repair, ...] = ()
-    """Arguments that were read leniently."""
+    """Arguments that were repaired before the call."""
     attempts: int = 1
     duration: float = 0.0
-    """Seconds, retries included."""
+    """Seconds, including retries."""
     return_direct: bool = False
     meta: Mapping[str, Any] = EMPTY_MAPPING
-    """What the tool meant for the application, not for the model."""
+    """Data from the tool for the application, hidden from the model."""
     full_text_digest: str | None = None
-    """SHA-256 of the whole text, where only a part of it is shown."""
+    """SHA-256 of the full text, if the result was truncated."""
     structured_from: str | None = None
-    """How `structured` follows from `text`: `"json"`, `"wrapped json"`, `"wrapped text"` or not at all."""
+    """How to derive `structured` from `text`: `"json"`, `"wrapped json"`, `"wrapped text"`, or None."""
 
     def __init__(self, call_id: str, name: str, **fields: Any) -> None:
         _set_attribute(self, "__dict__", {**fields, "call_id": call_id, "name": name})
 
     @property
     def ok(self) -> bool:
-        """Whether the tool ran and its result can be used."""
+        """True if the tool ran and its result is usable."""
         return self.error is None
 
     @lazy
     def text(self) -> str:
-        """What the model reads, as text."""
+        """The result as the text that the model reads."""
         if self.error is not None:
             return to_json(self.error.to_model()).decode()
         return "\n".join(map(describe_part, self.content))
 
     @lazy
     def content(self) -> tuple[Content, ...]:
-        """The parts of the result, in order."""
+        """The content parts of the result, in order."""
         return (Text(self.text),)
 
     @lazy
     def structured(self) -> Any:
-        """The value as JSON data where the tool declares an output schema, else `None`."""
+        """The value as JSON data if the tool declares an output schema, else `None`."""
         if self.structured_from is None or self.error is not None:
             return None
         try:
             value = self.text if self.structured_from == "wrapped text" else from_json(self.text)
         except ValueError:
-            value = self.value  # a whole number of more than 4,300 digits, which no parser reads back
+            value = self.value  # an integer of more than 4,300 digits, which the JSON parser rejects
         return value if self.structured_from == "json" else {"result": value}
 
     def unwrap(self) -> Any:
@@ -160,7 +156,7 @@ _set_id, _set_name, _set_arguments = (vars(ToolCall)[name].__set__ for name in T
 
 
 def make_call(call_id: str, name: str, arguments: Arguments) -> ToolCall:
-    """Make a call; half the cost of a frozen dataclass, whose constructor guards each field."""
+    """Create a `ToolCall` at half the cost of the frozen dataclass constructor, which guards each field."""
     call = _new(ToolCall)
     _set_id(call, call_id)
     _set_name(call, name)
@@ -169,11 +165,11 @@ def make_call(call_id: str, name: str, arguments: Arguments) -> ToolCall:
 
 
 set_result_fields: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
-"""Give a new result its fields; class defaults stand in for what is not there."""
+"""Set the fields of a new result. Class attributes provide the defaults of missing fields."""
 
 
 def make_result(fields: dict[str, Any]) -> ToolResult:
-    """Make a result out of its fields, without a copy: a quarter of the cost of thirteen guarded assignments."""
+    """Create a result from its fields without a copy, at a quarter of the cost of thirteen guarded assignments."""
     result = _new(ToolResult)
     set_result_fields(result, fields)
     return result

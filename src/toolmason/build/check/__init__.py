@@ -1,1 +1,1 @@
-"""`toolmason check`: rules, findings, reports, and the pytest plugin."""
+"""Rules, findings, reports and the pytest plugin of `toolmason check`."""

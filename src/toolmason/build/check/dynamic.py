@@ -1,8 +1,4 @@
-"""A target that is loaded → what its definitions cost and what providers make of them.
-
-Lives here: the dynamic rules. This is the only part of a check that imports what it checks.
-Not here: the limits of providers (`portability`), reading source.
-"""
+"""Load a target and report token costs and provider support of its tools."""
 
 from __future__ import annotations
 
@@ -27,12 +23,12 @@ from toolmason.build.check.settings import CheckSettings
 from toolmason.errors import ConfigError
 
 LocationsByLine = Mapping[tuple[str, int], SourceLocation]
-"""(file, first line of a function) → where its name stands."""
+"""Location of a function's name, by file and first line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """What one built tool costs, and what providers make of it."""
+    """Token cost and provider support of one tool."""
 
     name: str
     location: SourceLocation
@@ -43,13 +39,13 @@ class ToolReport:
 def check_loaded(
     target: Target, settings: CheckSettings, locations: LocationsByLine
 ) -> tuple[list[ToolReport], list[Finding]]:
-    """Load a target and look at what it holds.
+    """Load a target and check its tools.
 
     Raises:
-        ConfigError: what stands after the colon is not there.
+        ConfigError: the name after the colon does not exist.
     """
     try:
-        # What a module prints while it is loaded must not end up in the middle of JSON.
+        # Output of the loaded module must not end up inside JSON.
         with redirect_stdout(sys.stderr):
             found, missing = _load(target)
             tools = [] if missing else list(_find_tools(target, found))
@@ -70,7 +66,7 @@ def check_loaded(
     total = sum(report.tokens for report in reports)
     if settings.budget is not None and total > settings.budget:
         message = (
-            f"the {len(reports)} tools of {target.text!r} take about {total:,} tokens; {settings.budget:,} are the most"
+            f"{len(reports)} tools of {target.text!r} take about {total:,} tokens; the budget is {settings.budget:,}"
         )
         findings.append(make_finding("TM401", SourceLocation(target.files[0].display_path), message))
     return reports, findings
@@ -81,7 +77,7 @@ def _get_module_part(target: Target) -> str:
 
 
 def _load(target: Target) -> tuple[Any, str]:
-    """Load what a target names; the part of the name that is not there, where there is one."""
+    """Return the object that a target names, and the first part of the name that does not exist."""
     if not target.name:
         return None, ""
     found = load_target(_get_module_part(target))
@@ -141,7 +137,7 @@ def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Findi
         return make_finding(code, report.location, message, tool=report.name, def_line=report.location.line)
 
     if settings.tool_budget is not None and report.tokens > settings.tool_budget:
-        message = f"{report.name!r} takes about {report.tokens:,} tokens; {settings.tool_budget:,} are the most"
+        message = f"{report.name!r} takes about {report.tokens:,} tokens; the budget is {settings.tool_budget:,}"
         yield make_tool_finding("TM402", message)
     for verdict in report.verdicts:
         if verdict.status == "rejected":
@@ -150,7 +146,7 @@ def _check_report(report: ToolReport, settings: CheckSettings) -> Iterator[Findi
             )
         elif verdict.status == "lossy":
             yield make_tool_finding(
-                "TM205", f"{verdict.provider} loses a part of {report.name!r}: {'; '.join(verdict.reasons)}"
+                "TM205", f"{verdict.provider} does not fully enforce {report.name!r}: {'; '.join(verdict.reasons)}"
             )
     not_strict = [verdict for verdict in report.verdicts if verdict.not_strict]
     if not_strict:

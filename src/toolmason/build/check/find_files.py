@@ -1,7 +1,4 @@
-"""A target of a check → the files that it means, and what of it is to be loaded. Nothing is imported here.
-
-Lives here: paths, folders, modules and packages by name. Not here: reading files (`source`), loading (`loaded`).
-"""
+"""Find the Python files of a target without importing them."""
 
 from __future__ import annotations
 
@@ -19,35 +16,35 @@ from toolmason.errors import ConfigError
 
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _OUTPUT_FOLDERS: Final = frozenset({"build", "dist", "venv"})
-"""Left out unless they are packages: `build` may be one."""
+"""Folders that are skipped unless they are packages; `build` may be one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """A file to read."""
+    """A Python file to check."""
 
     path: Path
     display_path: str
-    """Its path for people: from the current folder where it is below that."""
+    """Path in messages: relative to the current folder if the file is below it."""
     module: str
-    """Its dotted name, as far as the packages around it tell."""
+    """Dotted module name, derived from the enclosing packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one target means."""
+    """The files of one target."""
 
     text: str
     files: tuple[PythonFile, ...]
     name: str = ""
-    """What stands after the colon."""
+    """Name after the colon."""
 
 
 def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
-    """Find the files of a target: a file, a folder, a module or package by name, each with or without `:name`.
+    """Find the files of a target: a file, a folder, a module or a package, each with or without `:name`.
 
     Raises:
-        ConfigError: there is no such file or module, or no Python file in it.
+        ConfigError: the file or module does not exist, or the folder has no Python file.
     """
     place, name = (text, "") if text and Path(text).exists() else _split_name(text)
     path = Path(place)
@@ -56,10 +53,10 @@ def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
     if place and path.is_dir():
         files = tuple(sorted(map(_make_file, _find_files(path, exclude)), key=lambda file: file.display_path))
         if not files:
-            raise ConfigError(f"{text!r}: there is no Python file in it. Check the path and `exclude`.")
+            raise ConfigError(f"{text!r}: the folder has no Python files. Check the path and `exclude`.")
         return Target(text, files, name)
     if place.endswith(".py") or "/" in place or os.sep in place:
-        raise ConfigError(f"{text!r}: there is no file {place!r}. Check the path.")
+        raise ConfigError(f"{text!r}: file {place!r} does not exist. Check the path.")
     module_path = _find_module_path(place, text)
     files = (
         tuple(map(_make_file, _find_files(module_path, exclude)))
@@ -70,8 +67,8 @@ def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
 
 
 def format_path(path: Path) -> str:
-    """Return a path for people: from the current folder where it is below that, with forward slashes."""
-    # A link keeps its own name: it is what the person sees.
+    """Return a path for messages: relative to the current folder if below it, with forward slashes."""
+    # Keep the name of a symlink: it is the path that the user sees.
     for absolute in (Path(os.path.abspath(path)), path.resolve()):  # noqa: PTH100 - `absolute` keeps `..`
         if absolute.is_relative_to(Path.cwd()):
             return _to_printable(absolute.relative_to(Path.cwd()))
@@ -79,7 +76,7 @@ def format_path(path: Path) -> str:
 
 
 def _to_printable(path: Path) -> str:
-    # A name that is not UTF-8 is legal, and must not stop the report from being printed.
+    # File names need not be UTF-8; an undecodable one must still be printable.
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
@@ -106,7 +103,7 @@ def _get_module_name(path: Path) -> str:
 
 
 def _find_files(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
-    """Yield the Python files below a folder, without environments, caches, hidden folders and what is excluded."""
+    """Yield the Python files below a folder, except virtual environments, caches, hidden and excluded folders."""
     for root, folders, names in os.walk(folder):
         here = Path(root)
         folders[:] = [
@@ -133,7 +130,7 @@ def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
 
 
 def _find_module_path(name: str, text: str) -> Path:
-    """Return the file or folder of a module, found as Python would find it, without importing its parents."""
+    """Return the file or folder of a module, resolved as Python does but without importing its parents."""
     spec: importlib.machinery.ModuleSpec | None = None
     search: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     parts = name.split(".")
@@ -153,11 +150,11 @@ def _find_module_path(name: str, text: str) -> Path:
         return Path(folders[0])
     if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
         return Path(spec.origin)
-    raise ConfigError(f"{text!r}: there is no Python source for {name!r}. Check the spelling, or give a path.")
+    raise ConfigError(f"{text!r}: no Python source found for {name!r}. Check the spelling, or give a path.")
 
 
 def _find_installed(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Find a top-level package through the finders of editable installs; no top-level name is imported for that."""
+    """Find a top-level package through the import finders, which also know editable installs; nothing is imported."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -1,8 +1,4 @@
-"""Comments in source → which findings they hide, and which of them hide nothing.
-
-Lives here: `# toolmason: ignore` and `# toolmason: ignore[TM101, TM102]`. Not here: codes switched off for a whole
-check (`settings`).
-"""
+"""Apply `# toolmason: ignore` and `# toolmason: ignore[TM101, TM102]` comments to findings."""
 
 from __future__ import annotations
 
@@ -20,15 +16,15 @@ _COMMENT: Final = re.compile(r"#\s*toolmason:\s*ignore(?:\[([^\]]*)\])?")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IgnoreComment:
-    """One comment."""
+    """One ignore comment."""
 
     location: SourceLocation
     codes: frozenset[str] | None
-    """The codes that it names; `None` where it hides everything."""
+    """Codes that the comment names; None if it hides every code."""
     used_codes: set[str] = field(default_factory=set)
 
     def applies_to(self, found: Finding) -> bool:
-        """Tell whether it hides a finding, and remember that it did."""
+        """Return True if the comment hides a finding, and record the use."""
         if self.codes is not None and found.code not in self.codes:
             return False
         self.used_codes.add(found.code)
@@ -51,7 +47,7 @@ def read_ignores(text: str, lines: Iterable[str], path: str) -> dict[int, Ignore
 
 
 def _find_comments(text: str) -> set[tuple[int, int]] | None:
-    """Return where our words stand in comments, and not in a text; `None` where the file cannot be split."""
+    """Return the positions of ignore comments outside string literals, or None if the file cannot be tokenized."""
     positions: set[tuple[int, int]] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
@@ -65,25 +61,25 @@ def _find_comments(text: str) -> set[tuple[int, int]] | None:
 
 
 def drop_ignored(findings: Iterable[Finding], ignores: dict[str, dict[int, IgnoreComment]]) -> Iterator[Finding]:
-    """Yield the findings that no comment hides: neither on their line nor on the line of their `def`."""
+    """Yield the findings that no comment hides, neither on their line nor on the line of their `def`."""
     for found in findings:
         file_ignores = ignores.get(found.location.path, {})
         comments = [file_ignores[line] for line in (found.location.line, found.def_line) if line in file_ignores]
-        if not any([comment.applies_to(found) for comment in comments]):  # noqa: C419 - each comment is to know that it was used
+        if not any([comment.applies_to(found) for comment in comments]):  # noqa: C419 - every comment must record its use
             yield found
 
 
 def find_unused(ignores: Iterable[IgnoreComment], checked_codes: frozenset[str]) -> Iterator[Finding]:
-    """Yield a finding for each comment that hid nothing; `judged` are the codes that were looked for."""
+    """Yield a finding for each comment that hid nothing; `checked_codes` are the codes that were checked."""
     for comment in ignores:
         if comment.codes is None:
             problems = [] if comment.used_codes else ["it hides nothing"]
         elif not comment.codes:
             problems = ["it names no code"]
         else:
-            problems = [f"there is no rule {code}" for code in sorted(comment.codes - RULES.keys())]
+            problems = [f"unknown rule {code}" for code in sorted(comment.codes - RULES.keys())]
             problems += [
-                f"{code} is not found here" for code in sorted((comment.codes & checked_codes) - comment.used_codes)
+                f"{code} is not reported here" for code in sorted((comment.codes & checked_codes) - comment.used_codes)
             ]
         if problems:
             yield make_finding(UNUSED_IGNORE, comment.location, f"unused ignore: {'; '.join(problems)}")

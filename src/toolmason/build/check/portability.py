@@ -1,8 +1,4 @@
-"""A built definition → what each provider would make of it: accepted, lossy or rejected, strict or why not.
-
-Lives here: the narrowing of the providers (`toolmason.providers`), put into the words of a finding.
-Not here: findings (`loaded`), or what a provider takes.
-"""
+"""Check how each provider handles a tool definition: accepted, lossy or rejected, and if strict mode works."""
 
 from __future__ import annotations
 
@@ -19,38 +15,38 @@ from toolmason.providers.schema.losses import Loss
 Status: TypeAlias = Literal["accepted", "lossy", "rejected"]
 _IN_WORDS_SUFFIX: Final = " is told in words"
 _NAMING_FORMATS: Final = {"openai": "openai-chat"}
-"""Of two formats of one provider, the one that takes fewer names."""
+"""The format with the stricter name limits, for providers with two formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderVerdict:
-    """What one provider makes of one tool."""
+    """How one provider handles one tool."""
 
     provider: str
     status: Status
     reasons: tuple[str, ...] = ()
-    """Why it is lossy or rejected."""
+    """Reasons why the definition is lossy or rejected."""
     strict: bool = True
     not_strict: str = ""
-    """Why strict mode is not possible without loss."""
+    """Reason why strict mode would lose something; empty if it works."""
     alias: str | None = None
-    """The name that is sent instead, where its own is refused."""
+    """Name sent instead of the tool's name if the provider refuses that."""
     keys: tuple[str, ...] = ()
-    """Properties that are sent under another name, in words."""
+    """Descriptions of properties that are sent under another name."""
 
 
 def check_providers(definition: ToolDefinition, other_names: Iterable[str] = ()) -> list[ProviderVerdict]:
-    """Return what each provider makes of a definition that is offered beside tools of these names."""
+    """Return each provider's verdict on a definition that is offered together with tools of these names."""
     offered = [*other_names, definition.name]
     verdicts: list[ProviderVerdict] = []
     for provider in PROVIDERS:
         fit = get_format(provider).rules.fit_schema
-        fitted = fit(definition.input_schema, False)  # noqa: FBT003 - strictness is the one thing it asks
+        fitted = fit(definition.input_schema, False)  # noqa: FBT003 - `strict` is its only option
         losses = fitted.losses
         meaning_losses = [loss for loss in losses if loss.changes_meaning]
         status: Status = "rejected" if meaning_losses else "lossy" if losses else "accepted"
         reasons = tuple(_format_loss(loss, "is not enforced") for loss in meaning_losses or losses)
-        # Gemini is strict for a whole request, and rewrites nothing for it.
+        # Gemini sets strict mode for a whole request, without rewriting schemas.
         strict = () if meaning_losses or provider == "gemini" else fit(definition.input_schema, True).losses  # noqa: FBT003 - as above
         blocking = next((loss for loss in strict if loss.changes_meaning), strict[0] if strict else None)
         why = "" if blocking is None else _format_loss(blocking, "has no strict form")
@@ -70,7 +66,7 @@ def _format_renamed_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _format_loss(loss: Loss, outcome: str) -> str:
-    """Return a loss as a finding tells it, with its place inside of the sentence."""
+    """Return a loss as text, with its path inside the sentence."""
     if loss.what.endswith(_IN_WORDS_SUFFIX):
         return f"{loss.what.removesuffix(_IN_WORDS_SUFFIX)} at {loss.path} {outcome}"
     if loss.what.endswith(" here"):

@@ -1,6 +1,6 @@
-"""A definition → about how many tokens it takes in a prompt.
+"""Estimate the tokens of a definition and check names against provider limits.
 
-Lives here: the one estimate that every command shows. No tokenizer is loaded, and nothing is asked for over a network.
+No tokenizer is loaded and no network request is made.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from toolmason._core.values.definition import PORTABLE_NAME, ToolDefinition
 
 BYTES_PER_TOKEN: Final = 4
-"""What English and JSON come to with the usual tokenizers; an estimate, and named as one."""
+"""Average for English and JSON with common tokenizers; an estimate."""
 
 
 def estimate_tokens(definition: ToolDefinition) -> int:
-    """Return about how many tokens a definition takes."""
+    """Return the estimated number of tokens of a definition."""
     text = json.dumps([definition.name, definition.description, definition.input_schema])
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
@@ -24,15 +24,15 @@ def estimate_tokens(definition: ToolDefinition) -> int:
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 
 TOOL_NAME_PATTERNS: Final[dict[str, str]] = {
-    # Chat Completions and Messages take 64 characters, Responses 128; the shorter one is what is portable.
+    # Chat Completions and Messages accept 64 characters, Responses 128; only 64 is portable.
     "openai": PORTABLE_NAME,
     "anthropic": PORTABLE_NAME,
     "gemini": r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}",
 }
 PARAMETER_NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
-"""What every provider takes as the name of a property."""
+"""Property names that every provider accepts."""
 
 
 def find_refusing_providers(name: str) -> list[str]:
-    """Return the providers that refuse a tool of this name."""
+    """Return the providers that reject a tool name."""
     return [provider for provider in PROVIDERS if not re.fullmatch(TOOL_NAME_PATTERNS[provider], name)]

@@ -1,8 +1,4 @@
-"""The pytest plugin of Toolmason, as pytest sees it at every start: two options and one hook.
-
-Lives here: what must cost nothing where it is not used, so it imports nothing of ours until an option asks for it.
-Not here: the tests that it adds (`pytest_plugin`).
-"""
+"""Hooks of the pytest plugin; they import Toolmason only if an option asks for a check."""
 
 from __future__ import annotations
 
@@ -17,14 +13,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="TARGET",
-        help="Check the tools of a file, folder, package or `module:name`; one test for each tool.",
+        help="Check the tools of a file, folder, package or `module:name`, with one test per tool.",
     )
-    group.addoption("--toolmason-strict", action="store_true", help="Fail on warnings of the check too.")
+    group.addoption("--toolmason-strict", action="store_true", help="Also fail on warnings of the check.")
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add a test for each tool that is checked."""
+    """Add a test for each checked tool."""
     if targets := config.getoption("toolmason_check"):
-        from toolmason.build.check.pytest_plugin import make_check_items  # noqa: PLC0415 - the cost of an import, only when asked
+        from toolmason.build.check.pytest_plugin import make_check_items  # noqa: PLC0415 - import only if the option is used
 
         items.extend(make_check_items(session, targets, strict=bool(config.getoption("toolmason_strict"))))

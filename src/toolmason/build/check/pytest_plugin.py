@@ -1,8 +1,4 @@
-"""A check → tests: one for each tool, and one for each file that has findings beside its tools.
-
-Lives here: what `pytest --toolmason-check TARGET` runs. Not here: the hooks that pytest loads at every
-start (`pytest_hooks`).
-"""
+"""Turn a check into pytest items: one per tool, and one per file with findings outside its tools."""
 
 from __future__ import annotations
 
@@ -21,10 +17,10 @@ from toolmason.errors import ConfigError
 
 
 def make_check_items(session: pytest.Session, targets: Iterable[str], *, strict: bool) -> Iterator[pytest.Item]:
-    """Yield the tests of a check.
+    """Yield the pytest items of a check.
 
     Raises:
-        pytest.UsageError: a target does not exist, or the configuration is wrong.
+        pytest.UsageError: a target does not exist, or the configuration is invalid.
     """
     try:
         settings = read_settings(Config.find())
@@ -43,28 +39,28 @@ def make_check_items(session: pytest.Session, targets: Iterable[str], *, strict:
 
 
 class CheckCollector(pytest.Collector):
-    """What the tests of a check hang under."""
+    """Parent node of the check items."""
 
     def collect(self) -> list[pytest.Item]:
-        """Return nothing: the tests are made in one check of all targets."""
+        """Return an empty list: one check of all targets creates the items."""
         return []
 
 
 class CheckItem(pytest.Item):
-    """One tool, or what is wrong with a file beside its tools."""
+    """Pytest item for one tool, or for the findings of a file outside its tools."""
 
     def __init__(self, *, findings: list[Finding], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.findings = findings
 
     def runtest(self) -> None:
-        """Fail where there are findings."""
+        """Fail if there are findings."""
         if self.findings:
             pytest.fail(
                 "\n".join(f"{found.location}: {found.code} {found.message}" for found in self.findings), pytrace=False
             )
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Say what is tested, and where its first finding is."""
+        """Return the path, the line of the first finding and the title."""
         line = self.findings[0].location.line - 1 if self.findings else None
         return Path(self.name.partition("::")[0]), line, f"toolmason check {self.name}"

@@ -1,8 +1,4 @@
-"""A report → text and JSON.
-
-Lives here: what a person reads and what a program reads, line by line the same in every run. Not here: SARIF
-(`sarif`), colours (the command).
-"""
+"""Format a report as text, JSON or SARIF; the output is deterministic."""
 
 from __future__ import annotations
 
@@ -75,7 +71,7 @@ def _without_provider(entry: dict[str, object]) -> dict[str, object]:
 
 
 def make_rows(report: Report) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each tool and provider: tool, tokens, provider, status, strict, and what else there is to say."""
+    """Yield a row per tool and provider: tool, tokens, provider, status, strict mode, remarks."""
     for tool in report.tools:
         for number, verdict in enumerate(tool.verdicts):
             name, tokens = (tool.name, f"~{tool.tokens} tokens") if number == 0 else ("", "")
@@ -96,7 +92,7 @@ def format_table(report: Report) -> list[str]:
 
 
 def format_summary(report: Report) -> str:
-    """Return the last line: how many findings of each kind, or that there are none."""
+    """Return the last line: the number of findings by severity, or "All good"."""
     scope = f"{_pluralize(len(report.declared), 'tool')} in {_pluralize(report.files, 'file')}"
     counts = [(report.count(kind), kind) for kind in ("error", "warning", "note")]
     if not report.findings:
@@ -109,7 +105,7 @@ def _pluralize(count: int, word: str) -> str:
 
 
 def format_rule(rule: Rule) -> str:
-    """Return what a rule is about, for a terminal."""
+    """Return the explanation of a rule for a terminal."""
     return f"{rule.code} {rule.name} ({rule.severity})\n\n{rule.what}\n{rule.why}\n\nFix: {rule.fix}\nPage: {rule.page}"
 
 
@@ -143,7 +139,7 @@ def _make_rule(rule: Rule) -> dict[str, Any]:
 
 
 def _make_result(finding: Finding, index: int, digest_counts: Counter[str]) -> dict[str, Any]:
-    # The line is left out of the fingerprint: a finding that moved is the same finding.
+    # The fingerprint omits the line, so that a moved finding stays the same finding.
     key = f"{finding.code}:{finding.location.path}:{finding.tool}:{finding.message}"
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     digest_counts[digest] += 1

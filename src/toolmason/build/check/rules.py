@@ -1,7 +1,4 @@
-"""What a check says: a finding with its code, its place and its words.
-
-Lives here: the frozen values that every rule yields and every report prints. Not here: the rules (`rules`).
-"""
+"""Define rules and findings, and select rules by code."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from toolmason.build.check.ruletexts import RULE_TEXTS, RuleText
 from toolmason.errors import ConfigError
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
-"""Errors fail a check, warnings fail a strict one, notes fail none."""
+"""Errors fail a check, warnings fail a strict one, notes never do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceLocation:
-    """Where something is written; line and column count from 1."""
+    """Position in a source file; line and column count from 1."""
 
     path: str
     line: int = 1
@@ -31,27 +28,27 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One mistake, at one place."""
+    """One mistake at one location."""
 
     location: SourceLocation
     code: str
     message: str
     severity: Severity
     hint: str = ""
-    """What to do about it."""
+    """How to fix it."""
     tool: str = ""
-    """The tool that it is about, by the name the model sees."""
+    """Name of the affected tool, as the model sees it."""
     def_line: int = 0
-    """The line of the `def`, where an ignore comment counts too; 0 where there is none."""
+    """Line of the `def`, where ignore comments also apply; 0 if none."""
 
     @property
     def sort_key(self) -> tuple[SourceLocation, str, str]:
-        """Sorts findings by place, then by code."""
+        """Sort key: location, then code."""
         return self.location, self.code, self.message
 
 
 PAGES_FOLDER: Final = "docs/reference/rules"
-"""Where each rule has its page, as `TM101.md`."""
+"""Folder of the rule pages, such as `TM101.md`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +62,11 @@ class Rule:
     why: str
     fix: str
     dynamic: bool = False
-    """Whether it needs the tools themselves, and so only runs where a target is loaded."""
+    """True if the rule needs loaded tools."""
 
     @property
     def page(self) -> str:
-        """Its docs page, from the root of the repository."""
+        """Path of the rule's docs page in the repository."""
         return f"{PAGES_FOLDER}/{self.code}.md"
 
 
@@ -81,16 +78,16 @@ def _make_rule(text: RuleText) -> Rule:
 _SEVERITIES: Final[dict[str, Severity]] = {"error": "error", "warning": "warning", "note": "note"}
 
 RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_make_rule, RULE_TEXTS)}
-"""Every rule, by code."""
+"""All rules by code."""
 
 _MAX_MESSAGE_CHARS: Final = 400
-"""Messages quote the source, and a default or a name may be a megabyte long."""
+"""Maximum length of a message; messages quote source, and a default may be a megabyte long."""
 
 UNREADABLE, NOT_LOADED, UNUSED_IGNORE = "TM100", "TM198", "TM199"
 
 
 def make_finding(code: str, location: SourceLocation, message: str, *, tool: str = "", def_line: int = 0) -> Finding:
-    """Return a finding of a rule, with the rule's severity and advice."""
+    """Return a finding with the severity and hint of its rule."""
     rule = RULES[code]
     if len(message) > _MAX_MESSAGE_CHARS:
         message = f"{message[:_MAX_MESSAGE_CHARS]}…"
@@ -106,10 +103,10 @@ def make_finding(code: str, location: SourceLocation, message: str, *, tool: str
 
 
 def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
-    """Return the codes that selectors such as `TM101`, `TM1` or `ALL` stand for.
+    """Return the codes that selectors such as `TM101`, `TM1` or `ALL` match.
 
     Raises:
-        ConfigError: a selector stands for none; names it and where it was given.
+        ConfigError: a selector matches no rule; names the selector and its origin.
     """
     codes: set[str] = set()
     for selector in selectors:
@@ -120,7 +117,7 @@ def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
             hint = (
                 f"Did you mean {matches[0]!r}?"
                 if matches
-                else "Give a code such as 'TM101', a family such as 'TM1', or 'ALL'."
+                else "Use a code such as 'TM101', a family such as 'TM1', or 'ALL'."
             )
             raise ConfigError(f"{origin}: no rule matches {selector!r}. {hint}")
         codes.update(matching)
@@ -130,12 +127,18 @@ def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
 def make_index_page() -> str:
     """Return the docs page that lists every rule, as Markdown."""
     families = {"1": "Definition", "2": "Providers", "3": "Safety", "4": "Tokens"}
-    lines = ["# Rules of `toolmason check`", "", "```console", "$ toolmason check --explain TM101", "TM101"]
-    lines += ["...", "```", "", "This page is made from the table in the source. An *error* fails a check, a *warning*"]
-    lines += [
-        "fails one with `--strict`, a *note* fails none. A rule marked *loads* needs the tools themselves: it runs"
+    lines = [
+        "# Rules of `toolmason check`",
+        "",
+        "```console",
+        "$ toolmason check --explain TM101",
+        "TM101",
+        "...",
+        "```",
+        "",
+        "This page is generated from the rule table. An *error* fails a check, a *warning* fails a strict check, and a",
+        "*note* never fails one. A rule marked *loads* runs only if a target is loaded (`module:name` or `--dynamic`).",
     ]
-    lines += ["where a target is loaded (`module:name`, or `--dynamic`)."]
     for digit, family in families.items():
         lines += ["", f"## {family}: `TM{digit}xx`", "", "| Rule | Name | Severity | Finds |", "|---|---|---|---|"]
         for rule in RULES.values():

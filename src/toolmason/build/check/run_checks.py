@@ -1,7 +1,4 @@
-"""Targets and settings → one report: every rule, ignore comments, order.
-
-Lives here: the composition of a check. Not here: any rule, or any output (`report`, `sarif`).
-"""
+"""Run every rule on the targets and combine the findings into one report."""
 
 from __future__ import annotations
 
@@ -23,33 +20,33 @@ from toolmason.build.check.static.set_rules import check_sets
 from toolmason.build.check.static.source_file import Source, read_source
 
 Mode = Literal["auto", "static", "dynamic"]
-"""Whether targets are loaded: those with a name after a colon, none, or all."""
+"""Which targets to load: those with a name after a colon, none, or all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found."""
+    """Result of a check."""
 
     findings: tuple[Finding, ...] = ()
-    """Sorted by place, then by code."""
+    """Findings sorted by location, then code."""
     tools: tuple[ToolReport, ...] = ()
-    """The tools of the targets that were loaded."""
+    """Tools of the loaded targets."""
     files: int = 0
-    """How many files were read."""
+    """Number of files read."""
     declared: tuple[tuple[SourceLocation, str], ...] = ()
-    """The tools and prompts that were found in them: place and name."""
+    """Location and name of each declared tool and prompt."""
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings are this grave."""
+        """Return the number of findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     def has_failed(self, *, strict: bool = False) -> bool:
-        """Tell whether the check failed: on errors, and on warnings where it is strict."""
+        """Return True if there are errors, or warnings in a strict check."""
         return bool(self.count("error") or (strict and self.count("warning")))
 
 
 def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "auto", strict: bool = False) -> Report:
-    """Check what targets mean; nothing is imported unless a target is to be loaded."""
+    """Check targets; nothing is imported unless `mode` says that a target is loaded."""
     files = {file.path.resolve(): file for target in targets for file in target.files}
     with _without_gc():
         static = _check_sources(files.values(), settings)
@@ -70,7 +67,7 @@ def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "a
 
 @dataclass(frozen=True, slots=True)
 class _StaticResult:
-    """What the source alone tells; no syntax tree is kept."""
+    """Result of the static rules; holds no syntax trees."""
 
     findings: list[Finding]
     declared: tuple[tuple[SourceLocation, str], ...]
@@ -91,7 +88,7 @@ def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _Sta
 
 @contextmanager
 def _without_gc() -> Generator[None, None, None]:
-    # Trees are millions of small objects without rings: looking for rings in them takes longer than parsing.
+    # Syntax trees are millions of small objects without cycles; garbage collection takes longer than parsing.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -132,7 +129,7 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
                 tool.make_finding(
                     UNREADABLE,
                     tool.declaration.location,
-                    f"{tool.declaration.display_name!r} is nested too deeply to be checked",
+                    f"{tool.declaration.display_name!r} is nested too deeply to check",
                 )
             ]
         if settings.require_descriptions == "off":
@@ -143,7 +140,7 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
 
 
 def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], SourceLocation]:
-    """Return where tools are named, by file and first line, which is what a loaded function knows."""
+    """Return name locations by file and first line, the position that a loaded function reports."""
     lines: dict[tuple[str, int], SourceLocation] = {}
     for tool in tools:
         node = tool.declaration.node

@@ -1,7 +1,4 @@
-"""`[tool.toolmason.check]` and the options of the command → one frozen set of settings.
-
-Lives here: which keys there are, and what each may be. Not here: what a rule does with them.
-"""
+"""Read the settings of a check from `[tool.toolmason.check]` and the command line."""
 
 from __future__ import annotations
 
@@ -22,38 +19,38 @@ _ALL: Final = frozenset(RULES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """How a check is done."""
+    """Settings of a check."""
 
     select: frozenset[str] = _ALL
-    """The codes that are looked for."""
+    """Codes to check."""
     ignore: frozenset[str] = frozenset()
-    """The codes that are not."""
+    """Codes to skip."""
     exclude: tuple[str, ...] = ()
-    """Patterns of paths that are left out when a folder is searched."""
+    """Path patterns to skip when searching a folder."""
     require_descriptions: Literal["error", "warning", "off"] = "warning"
-    """How much a parameter without a description matters (TM101)."""
+    """Severity of a parameter without a description (TM101)."""
     max_description: int = MAX_DESCRIPTION_CHARS
-    """How many characters a description may have (TM203)."""
+    """Maximum number of characters in a description (TM203)."""
     budget: int | None = None
-    """How many tokens all tools of a target may take together (TM401)."""
+    """Maximum number of tokens of all tools of a target (TM401)."""
     tool_budget: int | None = None
-    """How many tokens one tool may take (TM402)."""
+    """Maximum number of tokens of one tool (TM402)."""
     require_strict: tuple[str, ...] = ()
-    """The providers whose strict mode every tool must fit (TM206)."""
+    """Providers whose strict mode every tool must support (TM206)."""
     experimental: bool = False
-    """Whether experimental API is allowed (TM125)."""
+    """True if experimental APIs are allowed (TM125)."""
 
     @property
     def codes(self) -> frozenset[str]:
-        """The codes that are reported."""
+        """Codes to report."""
         return self.select - self.ignore
 
 
 def read_settings(config: Config) -> CheckSettings:
-    """Read the settings of a check from a configuration.
+    """Read the settings of a check from the configuration.
 
     Raises:
-        ConfigError: a key is unknown, or a value does not fit; names the place, the key and the value.
+        ConfigError: a key is unknown, or a value is invalid; names the origin, the key and the value.
     """
     given: dict[str, Any] = {}
     for key, value in config.items():
@@ -61,17 +58,17 @@ def read_settings(config: Config) -> CheckSettings:
             name, origin = key[len(_KEY_PREFIX) :].casefold(), config.origin(key)
             if name not in _READERS:
                 near = get_close_matches(name, _READERS, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_READERS)}."
-                raise ConfigError(f"{origin}: `check` has no key {name!r}. {hint}")
+                hint = f"Did you mean {near[0]!r}?" if near else f"Available: {', '.join(_READERS)}."
+                raise ConfigError(f"{origin}: unknown key {name!r} in `check`. {hint}")
             given[name] = _READERS[name](value, f"{origin}: `{key}`")
     return CheckSettings(experimental=config.experimental, **given)
 
 
 def override_settings(settings: CheckSettings, **overrides: Any) -> CheckSettings:
-    """Return settings with what the command line says over them; `None` says nothing.
+    """Return the settings overridden by command-line options; None leaves a setting unchanged.
 
     Raises:
-        ConfigError: a value does not fit; names the option.
+        ConfigError: a value is invalid; names the option.
     """
     known = {item.name for item in fields(CheckSettings)}
     given = {name: value for name, value in overrides.items() if value not in (None, (), []) and name in known}
@@ -82,7 +79,7 @@ def override_settings(settings: CheckSettings, **overrides: Any) -> CheckSetting
 def _parse_words(value: Any, origin: str) -> tuple[str, ...]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise ConfigError(f"{origin} is {value!r}: give a list of texts.")
+        raise ConfigError(f"{origin} must be a list of strings, not {value!r}.")
     return tuple(word.strip() for item in items for word in item.split(",") if word.strip())
 
 
@@ -93,7 +90,7 @@ def _parse_codes(value: Any, origin: str) -> frozenset[str]:
 def _parse_count(value: Any, origin: str) -> int:
     number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ConfigError(f"{origin} is {value!r}: give a whole number above 0.")
+        raise ConfigError(f"{origin} must be a positive integer, not {value!r}.")
     return number
 
 
@@ -101,7 +98,7 @@ def _parse_severity(value: Any, origin: str) -> str:
     known = {"error": "error", "warning": "warning", "off": "off", True: "error", False: "off"}
     found = known.get(value) if isinstance(value, str | bool) else None
     if found is None:
-        raise ConfigError(f'{origin} is {value!r}: give "error", "warning" or "off".')
+        raise ConfigError(f'{origin} must be "error", "warning" or "off", not {value!r}.')
     return found
 
 
@@ -109,7 +106,7 @@ def _parse_providers(value: Any, origin: str) -> tuple[str, ...]:
     names = tuple(word.casefold() for word in _parse_words(value, origin))
     for name in names:
         if name not in PROVIDERS:
-            raise ConfigError(f"{origin} names the provider {name!r}. There are: {', '.join(PROVIDERS)}.")
+            raise ConfigError(f"{origin}: unknown provider {name!r}. Available: {', '.join(PROVIDERS)}.")
     return names
 
 

@@ -1,1 +1,1 @@
-"""Compare lists of tools: schema differences, the lock file."""
+"""Compare lists of tools: schema differences and the lock file."""

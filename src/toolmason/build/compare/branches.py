@@ -1,28 +1,25 @@
-"""A part of a JSON Schema → the alternatives that it stands for, each of one kind.
-
-Lives here: following references, taking `anyOf`, `oneOf`, `allOf` and lists of types apart, naming a part in words.
-Not here: comparing (`changes`).
-"""
+"""Expand a part of a JSON Schema into its alternatives, each with one type and no references."""
 
 from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote
 
 from pydantic_core import to_json
 
+from toolmason._core.define.schema_nodes import resolve_pointer
+
 Node: TypeAlias = dict[str, Any]
-"""One alternative: no references, no choice of types."""
+"""One alternative, without references and without a choice of types."""
 
 _ANNOTATION_KEYWORDS: Final = frozenset(
     {"description", "title", "examples", "default", "deprecated", "$defs", "$schema", "$id"}
 )
-"""Keywords that limit nothing."""
+"""Keywords that do not constrain a value."""
 _NEVER: Final[Node] = {"not": {}}
 
 
 class SchemaTree:
-    """A schema and what its references mean."""
+    """A schema whose references are resolved."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -31,19 +28,19 @@ class SchemaTree:
         self.resolving: set[int] = set()
 
     def get_branches(self, part: Any) -> list[Node]:
-        """Return the alternatives of a part; the same objects each time."""
+        """Return the alternatives of a part; repeated calls return the same objects."""
         if id(part) not in self.branch_cache:
-            # The part is kept with them: its identity is the key only for as long as it lives.
+            # Hold a reference to the part: its id is a valid key only while it is alive.
             self.branch_cache[id(part)] = (part, self._expand(part))
         return self.branch_cache[id(part)][1]
 
     def get_single(self, part: Any) -> Node:
-        """Return a part as one alternative, for words about it."""
+        """Return a part as one node, for use in a message."""
         nodes = self.get_branches(part)
         return nodes[0] if len(nodes) == 1 else {"anyOf": nodes}
 
     def get_name(self, node: Node) -> str | None:
-        """Return the name of the definition that an alternative comes from."""
+        """Return the name of the definition that an alternative comes from, or None if it is inline."""
         return self.definition_names.get(id(node))
 
     def _expand(self, part: Any) -> list[Node]:
@@ -66,7 +63,7 @@ class SchemaTree:
         return [part]
 
     def _combine(self, branch: Any, siblings: Node) -> list[Node]:
-        """Return the alternatives of a branch, each with the keywords that stand beside the choice."""
+        """Return the alternatives of a branch, each merged with the keywords next to `anyOf`, `oneOf` or `$ref`."""
         nodes = self.get_branches(branch)
         constraints = {key: value for key, value in siblings.items() if key not in _ANNOTATION_KEYWORDS}
         if not siblings:
@@ -81,9 +78,9 @@ class SchemaTree:
         return merged
 
     def _expand_reference(self, part: Node) -> list[Node]:
-        target = self._resolve(part["$ref"])
+        target = resolve_pointer(self.root, part["$ref"])
         if target is None or id(target) in self.resolving:
-            return [part]  # leads nowhere, or round in a ring without ever saying anything
+            return [part]  # an unresolvable or circular reference
         self.resolving.add(id(target))
         nodes = self.get_branches(target)
         self.resolving.discard(id(target))
@@ -92,20 +89,9 @@ class SchemaTree:
             self.definition_names.setdefault(id(node), name)
         return self._combine(target, {key: value for key, value in part.items() if key not in ("$ref", "$defs")})
 
-    def _resolve(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        found = self.root
-        for step in reference[1:].split("/")[1:]:
-            key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or key not in found:
-                return None
-            found = found[key]
-        return found
-
 
 def describe(node: Node) -> str:
-    """Name a part in a few words."""
+    """Return a short description of a node."""
     if isinstance(node.get("enum"), list):
         values = [to_json(value).decode() for value in node["enum"][:5]]
         return " or ".join([*values, *(["others"] if len(node["enum"]) > len(values) else [])]) or "nothing"

@@ -1,7 +1,4 @@
-"""Two lists of tools → what was added, removed and changed, and what of that breaks whom.
-
-Lives here: the rules for tools: names, definitions, effects. Not here: schemas (`changes`), printing (`cli.diff`).
-"""
+"""Compare two lists of tools and classify each change as breaking or compatible."""
 
 from __future__ import annotations
 
@@ -15,22 +12,22 @@ from toolmason.build.compare.schema_diff import Side, compare_schemas
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed in a tool."""
+    """One change in a tool."""
 
     part: Literal["tool", "name", "title", "description", "input", "output", "effects", "wire"]
     path: str
-    """Where in a schema, as a JSON path; empty elsewhere."""
+    """JSON path in the schema; empty for other parts."""
     message: str
     breaking: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the change as JSON data."""
         return {"part": self.part, "path": self.path, "words": self.message, "breaking": self.breaking}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDiff:
-    """What became of one tool."""
+    """All changes in one tool."""
 
     name: str
     status: Literal["added", "removed", "changed"]
@@ -38,24 +35,24 @@ class ToolDiff:
 
     @property
     def breaking(self) -> bool:
-        """Whether a caller or a reader has to be changed for it."""
+        """True if callers or readers of the output must be adapted."""
         return any(change.breaking for change in self.changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the diff as JSON data."""
         parts = [change.to_dict() for change in self.changes]
         return {"tool": self.name, "status": self.status, "breaking": self.breaking, "changes": parts}
 
 
 def compare(old: Mapping[str, Listing], new: Mapping[str, Listing]) -> list[ToolDiff]:
-    """Return what changed from one list of tools to another, by name; those that are the same are left out."""
+    """Return the differences between two lists of tools, sorted by name; unchanged tools are omitted."""
     removed, added = old.keys() - new.keys(), new.keys() - old.keys()
     renamed = _find_case_renames(removed, added)
     diffs: list[ToolDiff] = []
     for name in sorted(old.keys() | (added - set(renamed.values()))):
         if name in renamed:
             other = renamed[name]
-            message = f"is named {other!r} now; only letter case differs"
+            message = f"renamed to {other!r}; only the case differs"
             changes = (Change("name", "", message, breaking=True), *_find_changes(old[name], new[other]))
             diffs.append(ToolDiff(name, "changed", changes))
         elif name not in new:
@@ -68,7 +65,7 @@ def compare(old: Mapping[str, Listing], new: Mapping[str, Listing]) -> list[Tool
 
 
 def _find_case_renames(removed: set[str], added: set[str]) -> dict[str, str]:
-    """Return the names that were only written in another case, where it is clear which became which."""
+    """Return the old and new names of tools renamed only in case, if the pairing is unambiguous."""
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     for names, folded in ((removed, before), (added, after)):
@@ -82,20 +79,20 @@ def _find_changes(old: Listing, new: Listing) -> Iterator[Change]:
     before, after = old.definition, new.definition
     if old.wire is not None and old.wire != (new.wire or {}):
         keys = sorted(key for key in {*old.wire, *(new.wire or {})} if old.wire.get(key) != (new.wire or {}).get(key))
-        yield Change("wire", "", f"other {', '.join(keys)}", breaking=False)
+        yield Change("wire", "", f"{', '.join(keys)} changed", breaking=False)
     if old.digest == new.digest:
         yield from _compare_effects(old.effects, new.effects)
         return
     if before.description != after.description:
-        yield Change("description", "", "other words", breaking=False)
+        yield Change("description", "", "changed", breaking=False)
     if before.title != after.title:
-        yield Change("title", "", f"{after.title!r} instead of {before.title!r}", breaking=False)
+        yield Change("title", "", f"changed from {before.title!r} to {after.title!r}", breaking=False)
     yield from _compare_schema("input", before.input_schema, after.input_schema)
     if before.output_schema is None or after.output_schema is None:
         if before.output_schema is not None:
-            yield Change("output", "$", "has no schema any more", breaking=True)
+            yield Change("output", "$", "schema removed", breaking=True)
         elif after.output_schema is not None:
-            yield Change("output", "$", "has a schema now", breaking=False)
+            yield Change("output", "$", "schema added", breaking=False)
     else:
         yield from _compare_schema("output", before.output_schema, after.output_schema)
     yield from _compare_effects(old.effects, new.effects)
@@ -107,7 +104,7 @@ def _compare_schema(side: Side, old: Any, new: Any) -> Iterator[Change]:
 
 
 _SAFE_EFFECTS = {"read_only": True, "idempotent": True, "destructive": False, "open_world": False}
-"""The value of each effect that lets a caller do more: call without asking, call again."""
+"""For each effect, the value that lets a caller do more, such as calling without approval or retrying."""
 
 
 def _compare_effects(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[Change]:
@@ -115,10 +112,10 @@ def _compare_effects(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterat
         before, after = old.get(name), new.get(name)
         if before is after:
             continue
-        # To take back a promise breaks whoever counted on it; a new danger breaks everybody.
-        message = f"{name} is {_format_effect(after)} instead of {_format_effect(before)}"
+        # Revoking a safe value breaks callers that rely on it; declaring a new danger breaks every caller.
+        message = f"{name} changed from {_format_effect(before)} to {_format_effect(after)}"
         yield Change("effects", "", message, breaking=before is safe or (after is True and not safe))
 
 
 def _format_effect(effect: bool | None) -> str:  # noqa: FBT001 - an effect is one
-    return "not said" if effect is None else str(effect).lower()
+    return "unset" if effect is None else str(effect).lower()

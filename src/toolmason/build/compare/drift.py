@@ -1,7 +1,4 @@
-"""A manifest on disk and the one that the source gives → what differs, in words.
-
-Lives here: what `toolmason build --check` says. Not here: building (`manifest`), definitions (`diff`).
-"""
+"""Describe how the manifest on disk differs from the one built from source."""
 
 from __future__ import annotations
 
@@ -18,23 +15,23 @@ from toolmason.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One way in which a manifest is out of date."""
+    """One difference between a manifest and the source."""
 
     name: str
-    """A tool, prompt or module."""
+    """Name of a tool, prompt or module."""
     message: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the difference as JSON data."""
         return {"name": self.name, "words": self.message}
 
 
 def find_drift(built: ManifestFile) -> list[Drift]:
-    """Return how the file of a package differs from what its source gives; an empty list where it does not."""
+    """Return the differences between the manifest on disk and the built one, or an empty list if they are equal."""
     try:
         data = built.path.read_bytes()
     except OSError:
-        return [Drift(built.path.name, "there is no manifest yet")]
+        return [Drift(built.path.name, "the manifest does not exist yet")]
     if data == built.data:
         return []
     try:
@@ -42,7 +39,7 @@ def find_drift(built: ManifestFile) -> list[Drift]:
         drift = [*_compare_tools(data, built, old), *_compare_entries(old, parse_manifest(built.data, "the source"))]
     except ConfigError as error:
         return [Drift(built.path.name, str(error))]
-    return drift or [Drift(built.path.name, "is written in another way; what it says is the same")]
+    return drift or [Drift(built.path.name, "formatted differently, with the same content")]
 
 
 def _compare_tools(data: bytes, built: ManifestFile, old: Manifest) -> Iterator[Drift]:
@@ -62,18 +59,18 @@ def _compare_entries(old: Manifest, new: Manifest) -> Iterator[Drift]:
     for key in sorted(before.keys() & after.keys()):
         before_entry, after_entry = before[key], after[key]
         if before_entry.path != after_entry.path:
-            yield Drift(before_entry.name, f"is at {after_entry.path} instead of {before_entry.path}")
+            yield Drift(before_entry.name, f"moved from {before_entry.path} to {after_entry.path}")
         yield from _compare_options(before_entry, after_entry)
         if key[0] == "prompt" and _get_prompt_fields(before_entry.data) != _get_prompt_fields(after_entry.data):
-            yield Drift(before_entry.name, "the prompt changed")
+            yield Drift(before_entry.name, "prompt changed")
     for kind, name in sorted(before.keys() ^ after.keys()):
         if kind == "prompt":
-            yield Drift(name, "the prompt was added" if (kind, name) in after else "the prompt was removed")
+            yield Drift(name, "prompt added" if (kind, name) in after else "prompt removed")
     for module in sorted(old.modules.keys() | new.modules.keys()):
         if old.modules.get(module) != new.modules.get(module):
-            yield Drift(module, "its source changed")
+            yield Drift(module, "source changed")
     if old.notes != new.notes:
-        yield Drift(new.package, "what is not listed changed")
+        yield Drift(new.package, "notes changed")
 
 
 def _compare_options(before_entry: ManifestEntry, after_entry: ManifestEntry) -> Iterator[Drift]:
@@ -82,7 +79,7 @@ def _compare_options(before_entry: ManifestEntry, after_entry: ManifestEntry) ->
         if before.get(option) != after.get(option):
             yield Drift(
                 before_entry.name,
-                f"{option} is {_format_option(after, option)} instead of {_format_option(before, option)}",
+                f"{option} changed from {_format_option(before, option)} to {_format_option(after, option)}",
             )
 
 
@@ -91,4 +88,4 @@ def _get_prompt_fields(form: dict[str, Any]) -> list[Any]:
 
 
 def _format_option(options: dict[str, Any], name: str) -> str:
-    return repr(options[name]) if name in options else "not set"
+    return repr(options[name]) if name in options else "unset"

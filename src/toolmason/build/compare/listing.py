@@ -1,7 +1,4 @@
-"""Toolboxes, manifests and locks → the one form in which lists of tools are compared.
-
-Lives here: what is compared of a tool, and reading it from a file of either kind. Not here: comparing (`diff`).
-"""
+"""Convert toolboxes, manifests and locks to listings, the form in which tools are compared."""
 
 from __future__ import annotations
 
@@ -27,25 +24,25 @@ from toolmason._core.values.definition import ToolDefinition, canonicalize
 from toolmason.errors import ConfigError, clip
 
 LOCK_FORMAT = "toolmason-lock"
-"""What a lock says it is."""
+"""Value of `format` in a lock file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is known of a tool without its code: what a model sees, and the effects that it says."""
+    """A tool without its code: the definition that a model sees, and its declared effects."""
 
     definition: ToolDefinition
     effects: Mapping[str, bool] = field(default_factory=dict)
     wire: Mapping[str, Any] | None = None
-    """What else the definition of a server's tool holds; `None` for a tool of our own, and in an older lock."""
+    """Other fields of a remote server's tool definition; None for a local tool, and in locks of older versions."""
 
     @property
     def digest(self) -> str:
-        """The digest of its definition."""
+        """Digest of the definition."""
         return self.definition.digest
 
     def to_dict(self) -> JsonObject:
-        """Return it as JSON, its digest first."""
+        """Return the listing as JSON data, digest first."""
         return {
             "digest": self.digest,
             "effects": dict(sorted(self.effects.items())),
@@ -55,7 +52,7 @@ class Listing:
 
 
 Listings: TypeAlias = dict[str, Listing]
-"""Tools by name."""
+"""Listings by tool name."""
 
 
 def listings_of(tools: Iterable[Tool]) -> Listings:
@@ -66,43 +63,45 @@ def listings_of(tools: Iterable[Tool]) -> Listings:
 
 
 def parse_listing(data: Mapping[str, Any], origin: str) -> Listing:
-    """Return the listing that a form describes.
+    """Parse a listing from its JSON data.
 
     Raises:
-        ConfigError: it is damaged, or its digest is not that of its definition.
+        ConfigError: the data is malformed, or the digest does not match the definition.
     """
     definition = load_definition(data, origin)
     effects = get_object({"effects": {}, **data}, "effects", origin)
     if invalid := [name for name, value in effects.items() if name not in EFFECTS or not isinstance(value, bool)]:
-        raise ConfigError(f"{origin}: the effect {clip(invalid[0])!r} of tool {clip(definition.name)!r} is none.")
+        raise ConfigError(f"{origin}: invalid effect {clip(invalid[0])!r} of tool {clip(definition.name)!r}.")
     if data.get("digest", definition.digest) != definition.digest:
         raise ConfigError(
-            f"{origin}: the digest of tool {clip(definition.name)!r} is not that of its definition. "
-            "The file was edited. Write it again with `toolmason lock`."
+            f"{origin}: the digest of tool {clip(definition.name)!r} does not match its definition. "
+            "The file was edited; write it again with `toolmason lock`."
         )
     return Listing(definition, effects, get_object(data, "wire", origin) if "wire" in data else None)
 
 
 def parse_json_file(text: bytes, origin: str) -> JsonObject:
-    """Return a file of ours as JSON.
+    """Parse the JSON of a manifest or a lock.
 
     Raises:
-        ConfigError: it is not JSON, or neither a manifest nor a lock.
+        ConfigError: the text is not JSON, or neither a manifest nor a lock.
     """
     try:
         data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ConfigError(f"{origin} is not JSON: {error}.") from error
+        raise ConfigError(f"{origin} is not valid JSON: {error}.") from error
     if not isinstance(data, dict) or data.get("format") not in (MANIFEST, LOCK_FORMAT):
-        raise ConfigError(f"{origin} is neither a manifest nor a lock. Give a file that `toolmason` wrote.")
+        raise ConfigError(
+            f"{origin} is neither a manifest nor a lock. Use a file that `toolmason build` or `toolmason lock` wrote."
+        )
     return data
 
 
 def parse_listings(text: bytes, origin: str) -> Listings:
-    """Return the tools that a manifest or a lock lists.
+    """Parse the tools of a manifest or a lock.
 
     Raises:
-        ConfigError: it is neither, or it is damaged.
+        ConfigError: the file is neither a manifest nor a lock, or is malformed.
     """
     data = parse_json_file(text, origin)
     if data["format"] == LOCK_FORMAT:
@@ -113,15 +112,15 @@ def parse_listings(text: bytes, origin: str) -> Listings:
         if entry.kind == "tool":
             effects = {name: entry.options[name] for name in EFFECTS if isinstance(entry.options.get(name), bool)}
             if entry.name in listings:
-                raise ConfigError(f"{origin} lists two tools named {clip(entry.name)!r}. Build the file again.")
+                raise ConfigError(f"{origin} lists two tools named {clip(entry.name)!r}. Rebuild the file.")
             listings[entry.name] = Listing(load_definition(entry.data, origin), effects)
     return listings
 
 
 def parse_tools(entries: Mapping[str, Any], origin: str) -> Listings:
-    """Return the tools of one part of a lock.
+    """Parse one table of tools from a lock.
 
     Raises:
-        ConfigError: it is damaged.
+        ConfigError: an entry is malformed.
     """
     return {name: parse_listing({**get_object(entries, name, origin), "name": name}, origin) for name in entries}

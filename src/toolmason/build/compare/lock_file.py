@@ -1,7 +1,6 @@
-"""`toolmason.lock`: the definitions that were seen and found good, each with its digest.
+"""Read, compare, approve and write `toolmason.lock`, the file of approved tool definitions.
 
-Lives here: reading, comparing, approving and writing a lock. Own tools stand under `tools`, those of a remote server
-under `servers`, by the server's name. Not here: connecting to servers (`toolmason.mcp`), printing (`cli.lock`).
+Local tools are stored under `tools`, those of remote servers under `servers`, by server name.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What was approved."""
+    """Approved tool definitions."""
 
     targets: tuple[str, ...] = ()
-    """Where the own tools come from, so that the lock can be checked without naming them again."""
+    """Targets of the local tools, so that `--check` needs no arguments."""
     tools: Mapping[str, Listing] = field(default_factory=dict)
-    """The own tools, by name."""
+    """Local tools by name."""
     servers: Mapping[str, Mapping[str, Listing]] = field(default_factory=dict)
-    """The tools of each remote server, by the server's name and theirs."""
+    """Tools of remote servers, by server name and tool name."""
 
     def get_tools(self, server: str | None = None) -> Mapping[str, Listing]:
-        """Return the own tools, or those of a server; empty for one that is not known."""
+        """Return the local tools, or those of a server; empty if the server is not in the lock."""
         return self.tools if server is None else self.servers.get(server, {})
 
     def dump(self) -> bytes:
-        """Return the lock as it is written: JSON, the same for the same definitions, a line for each fact."""
+        """Return the lock as indented JSON; equal definitions give equal bytes."""
         data = {
             "format": LOCK_FORMAT,
             "version": VERSION,
@@ -55,35 +54,35 @@ def _to_dicts(listings: Mapping[str, Listing]) -> dict[str, Any]:
 
 
 def load(path: str | Path = FILE) -> Lock:
-    """Read a lock.
+    """Read a lock file.
 
     Raises:
-        ConfigError: there is none, or it is damaged or was edited; names the part.
+        ConfigError: the file is missing, malformed or was edited by hand; the error names the part.
     """
     try:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"There is no lock at {str(path)!r}: {error.strerror}. Write it with `toolmason lock`."
+            f"No lock file at {str(path)!r}: {error.strerror}. Write it with `toolmason lock`."
         ) from error
     return parse(text, repr(str(path)))
 
 
 def parse(text: bytes, place: str) -> Lock:
-    """Read a lock from its bytes.
+    """Parse a lock from bytes.
 
     Raises:
-        ConfigError: it is damaged or was edited; names the part.
+        ConfigError: the data is malformed or was edited by hand; the error names the part.
     """
     data = parse_json_file(text, place)
     if data["format"] != LOCK_FORMAT or data.get("version") != VERSION:
         raise ConfigError(
-            f"{place} is not a lock of version {VERSION}: it says {data['format']!r}, version "
+            f"{place} is not a version {VERSION} lock: its format is {data['format']!r}, version "
             f"{clip(repr(data.get('version')))}. Write it again with `toolmason lock`."
         )
     targets = data.get("targets", [])
     if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
-        raise ConfigError(f"{place}: 'targets' must be a list of texts, not {clip(repr(targets))}.")
+        raise ConfigError(f"{place}: 'targets' must be a list of strings, not {clip(repr(targets))}.")
     servers = get_object({"servers": {}, **data}, "servers", place)
     remote: dict[str, Listings] = {}
     for name in servers:
@@ -93,32 +92,32 @@ def parse(text: bytes, place: str) -> Lock:
 
 
 def compare(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> list[ToolDiff]:
-    """Return how the tools that were found differ from the locked ones; an empty list where nothing does."""
+    """Return the differences between the locked tools and those found, or an empty list if there are none."""
     return compare_tools(lock.get_tools(server), found)
 
 
 def approve(lock: Lock, found: Mapping[str, Listing], *, server: str | None = None) -> Lock:
-    """Return a lock in which the tools that were found are the approved ones; other parts stay as they are."""
+    """Return a copy of the lock that approves the tools found; other parts are unchanged."""
     if server is None:
         return replace(lock, tools=dict(found))
     return replace(lock, servers={**lock.servers, server: dict(found)})
 
 
 def forget(lock: Lock, server: str) -> Lock:
-    """Return a lock without a server."""
+    """Return a copy of the lock without a server."""
     return replace(lock, servers={name: tools for name, tools in lock.servers.items() if name != server})
 
 
 def retarget(lock: Lock, targets: Sequence[str]) -> Lock:
-    """Return a lock that names where the own tools come from."""
+    """Return a copy of the lock with other targets."""
     return replace(lock, targets=tuple(targets))
 
 
 def write(lock: Lock, path: str | Path = FILE) -> bool:
-    """Write a lock; tell whether the file changed.
+    """Write a lock file; return True if its content changed.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     return write_file(Path(path), lock.dump())
 

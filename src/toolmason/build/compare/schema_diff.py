@@ -1,7 +1,6 @@
-"""Two JSON Schemas → how the second differs from the first, and for whom that breaks something.
+"""Compare two JSON Schemas and classify each difference.
 
-A schema for input breaks callers when it takes less than before; one for output breaks readers when it gives more
-than before. Lives here: the rules, by keyword. Not here: tools (`diff`), or wording for a terminal (`cli`).
+An input schema that accepts less breaks callers; an output schema that allows more breaks readers.
 """
 
 from __future__ import annotations
@@ -23,40 +22,43 @@ BREAKING: Final[dict[Side, frozenset[Effect]]] = {
     "input": frozenset({"narrower", "other", "dropped", "default"}),
     "output": frozenset({"wider", "other"}),
 }
-"""What breaks whom. `dropped` and `grown` are properties that may be left out; nobody could count on them."""
+"""Effects that break callers (input) or readers (output).
+
+`dropped` and `grown` are removed or added optional properties, which no reader can rely on.
+"""
 
 MAX_DIFFERENCES: Final = 200
-"""Differences that are told of one schema."""
+"""Maximum number of differences reported for one schema."""
 
 _MAX_PAIRS: Final = 10_000
-"""Pairs of alternatives that are compared: a hundred against a hundred."""
+"""Maximum number of pairs of alternatives to compare (100 by 100)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that changed in a schema."""
+    """One change in a schema."""
 
     path: str
-    """Where, as a JSON path: `$.items[].count`."""
+    """JSON path, such as `$.items[].count`."""
     message: str
     effect: Effect
 
     def breaks(self, side: Side) -> bool:
-        """Tell whether it breaks callers (input) or readers (output)."""
+        """Return True if the change breaks callers (input) or readers (output)."""
         return self.effect in BREAKING[side]
 
 
 def compare_schemas(old: Any, new: Any) -> list[Difference]:
-    """Return how a schema differs from an older one; references are followed, so that their names do not matter.
+    """Return the differences between two schemas; references are resolved, so renamed definitions do not matter.
 
     Raises:
-        DefinitionError: a schema is nested too deeply to be compared.
+        DefinitionError: a schema is nested too deeply to compare.
     """
     comparison = _Comparison(SchemaTree(old), SchemaTree(new))
     try:
         found_differences = comparison.compare(old, new)
     except RecursionError:
-        raise DefinitionError("A schema is nested too deeply to be compared. Make it flatter.") from None
+        raise DefinitionError("A schema is nested too deeply to compare. Flatten it.") from None
     if len(found_differences) > MAX_DIFFERENCES:
         return [
             *found_differences[:MAX_DIFFERENCES],
@@ -70,14 +72,14 @@ def _prefix_paths(step: str, inner: list[Difference]) -> Iterator[Difference]:
 
 
 class _Comparison:
-    """Two schemas side by side; each pair of their parts is compared once."""
+    """Comparison of two schemas; each pair of nodes is compared once."""
 
     def __init__(self, old: SchemaTree, new: SchemaTree) -> None:
         self.old, self.new = old, new
         self.cache: dict[tuple[int, int], list[Difference]] = {}
 
     def compare(self, old: Any, new: Any) -> list[Difference]:
-        """Compare two parts: as alternatives, of which most have one."""
+        """Compare two parts by their alternatives; most parts have only one."""
         before, after = self.old.get_branches(old), self.new.get_branches(new)
         if len(before) == len(after) == 1:
             return self.compare_pair(before[0], after[0])
@@ -86,14 +88,14 @@ class _Comparison:
     def compare_pair(self, old: Node, new: Node) -> list[Difference]:
         key = (id(old), id(new))
         if key not in self.cache:
-            # A part that contains itself is met again while it is compared; there it counts as equal.
+            # A recursive schema reaches the same pair again; treat that inner occurrence as equal.
             self.cache[key] = []
             self.cache[key] = list(self._compare_nodes(old, new))[: MAX_DIFFERENCES + 1]
         return self.cache[key]
 
     def _compare_unions(self, before: list[Node], after: list[Node]) -> Iterator[Difference]:
         if len(before) * len(after) > _MAX_PAIRS:
-            yield Difference("$", f"has {len(after)} alternatives, too many to be compared", "other")
+            yield Difference("$", f"has {len(after)} alternatives, too many to compare", "other")
             return
         unmatched_old, unmatched_new = list(before), list(after)
         matched: list[tuple[Node, Node]] = []
@@ -108,10 +110,10 @@ class _Comparison:
             yield from self.compare_pair(old, new)
         for old in unmatched_old:
             if not any(self._accepts_all(old, new) for new in after):
-                yield Difference("$", f"no longer {describe(old)}", "narrower")
+                yield Difference("$", f"no longer allows {describe(old)}", "narrower")
         for new in unmatched_new:
             if not any(self._adds_nothing(old, new) for old in before):
-                yield Difference("$", f"may be {describe(new)} too", "wider")
+                yield Difference("$", f"also allows {describe(new)}", "wider")
 
     def _is_equal(self, old: Node, new: Node) -> bool:
         return not [difference for difference in self.compare_pair(old, new) if difference.effect != "words"]
@@ -121,7 +123,7 @@ class _Comparison:
         return name is not None and name == self.new.get_name(new)
 
     def _has_same_type(self, old: Node, new: Node) -> bool:
-        # Of two objects it cannot be told whether one became the other, unless their names say so.
+        # Objects from `$defs` are matched only by the name of their definition.
         type_name = old.get("type")
         named = self.old.get_name(old) is not None or self.new.get_name(new) is not None
         return type_name is not None and type_name == new.get("type") and not (type_name == "object" and named)
@@ -134,7 +136,7 @@ class _Comparison:
     def _adds_nothing(self, old: Node, new: Node) -> bool:
         return not any(difference.effect in ("wider", "other", "grown") for difference in self.compare_pair(old, new))
 
-    # --- one kind against one kind ---------------------------------------------------------
+    # --- one node with one node ------------------------------------------------------------
 
     def _compare_nodes(self, old: Node, new: Node) -> Iterator[Difference]:
         type_differences = list(_compare_types(old, new))
@@ -149,7 +151,7 @@ class _Comparison:
         yield from self._compare_arrays(old, new)
         for word in sorted(_OPAQUE_KEYWORDS & (old.keys() | new.keys())):
             if canonicalize(old.get(word)) != canonicalize(new.get(word)):
-                yield Difference("$", f"{word!r} changed, which cannot be judged", "other")
+                yield Difference("$", f"{word!r} changed; its effect is unknown", "other")
         yield from _compare_annotations(old, new)
 
     def _compare_objects(self, old: Node, new: Node) -> Iterator[Difference]:
@@ -159,21 +161,21 @@ class _Comparison:
         for name in [*before, *(name for name in after if name not in before)]:
             step = _format_step(name)
             if name not in after:
-                was = " (it was always there)" if name in required_before else ""
+                was = " (was required)" if name in required_before else ""
                 yield Difference(f"${step}", f"removed{was}", "other" if name in required_before else "dropped")
             elif name not in before and name in required_after:
-                yield Difference(f"${step}", "new, and required", "other" if was_closed else "narrower")
+                yield Difference(f"${step}", "new and required", "other" if was_closed else "narrower")
             elif name not in before:
-                yield Difference(f"${step}", "new, and may be left out", "wider" if was_closed else "grown")
+                yield Difference(f"${step}", "new and optional", "wider" if was_closed else "grown")
             else:
                 yield from _prefix_paths(step, self.compare(before[name], after[name]))
         both = before.keys() & after.keys()
         for name in sorted(required_after - required_before):
             if name in both or name not in after:
-                yield Difference(f"${_format_step(name)}", "is required now", "narrower")
+                yield Difference(f"${_format_step(name)}", "now required", "narrower")
         for name in sorted(required_before - required_after):
             if name in both or name not in before:
-                yield Difference(f"${_format_step(name)}", "may be left out now", "wider")
+                yield Difference(f"${_format_step(name)}", "now optional", "wider")
         yield from self._compare_rest(
             old.get("additionalProperties", True), new.get("additionalProperties", True), ".*"
         )
@@ -188,53 +190,55 @@ class _Comparison:
         for index, (item_before, item_after) in enumerate(zip(prefix_before, prefix_after, strict=False)):
             yield from _prefix_paths(f"[{index}]", self.compare(item_before, item_after))
         if len(prefix_before) != len(prefix_after):
-            yield Difference("$", f"has {len(prefix_after)} fixed items instead of {len(prefix_before)}", "other")
+            yield Difference(
+                "$", f"number of fixed items changed from {len(prefix_before)} to {len(prefix_after)}", "other"
+            )
         yield from self._compare_rest(old.get("items", True), new.get("items", True), "[]")
 
     def _compare_rest(self, old: Any, new: Any, step: str) -> Iterator[Difference]:
-        """Compare what holds for everything that is not named: anything, nothing, or a schema."""
+        """Compare the schemas for unnamed properties or items: anything, nothing, or a schema."""
         old, new = (True if side == {} else side for side in (old, new))
-        subject = {".*": "properties that are not named", "[]": "items"}.get(step, f"what matches {step}")
+        subject = {".*": "additional properties", "[]": "items"}.get(step, f"properties matching {step}")
         if old is new:
             return
         if new is False or old is True:
-            limit = "are refused" if new is False else f"must be {describe(self.new.get_single(new))}"
-            yield Difference(f"${step}", f"{subject} {limit} now", "narrower")
+            limit = "are no longer allowed" if new is False else f"must now be {describe(self.new.get_single(new))}"
+            yield Difference(f"${step}", f"{subject} {limit}", "narrower")
         elif old is False or new is True:
-            yield Difference(f"${step}", f"{subject} may be {describe(self.new.get_single(new))} now", "wider")
+            yield Difference(f"${step}", f"{subject} may now be {describe(self.new.get_single(new))}", "wider")
         else:
             yield from _prefix_paths(step, self.compare(old, new))
 
 
-# --- the rules for one keyword -----------------------------------------------------------------
+# --- rules for one keyword ---------------------------------------------------------------------
 
 
 def _compare_types(old: Node, new: Node) -> Iterator[Difference]:
     before, after = _get_types(old), _get_types(new)
     if before == after or (before is not None and after is not None and before == {"integer"} and after == {"number"}):
         if before != after:
-            yield Difference("$", "may be any number instead of an integer", "wider")
+            yield Difference("$", "type changed from integer to number", "wider")
     elif before == {"number"} and after == {"integer"}:
-        yield Difference("$", "must be an integer instead of any number", "narrower")
+        yield Difference("$", "type changed from number to integer", "narrower")
     elif after is None:
-        yield Difference("$", f"may be anything instead of {describe(old)}", "wider")
+        yield Difference("$", f"type changed from {describe(old)} to anything", "wider")
     elif before is None:
-        yield Difference("$", f"must be {describe(new)} instead of anything", "narrower")
+        yield Difference("$", f"type changed from anything to {describe(new)}", "narrower")
     elif before <= after:
         if "enum" not in old:
-            yield Difference("$", f"may be {describe(new)} instead of {describe(old)}", "wider")
+            yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "wider")
     elif after <= before:
         if "enum" not in new:
-            yield Difference("$", f"must be {describe(new)} instead of {describe(old)}", "narrower")
+            yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "narrower")
     else:
-        yield Difference("$", f"is {describe(new)} instead of {describe(old)}", "other")
+        yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "other")
 
 
 _JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
 def _get_types(node: Node) -> set[str] | None:
-    """Return the JSON types of a part; `None` for anything."""
+    """Return the JSON types of a node, or None if it may be of any type."""
     if isinstance(kind := node.get("type"), str):
         return {kind}
     if isinstance(values := node.get("enum"), list):
@@ -249,12 +253,12 @@ def _compare_values(old: Node, new: Node) -> Iterator[Difference]:
     if after is None:
         yield Difference("$", f"is no longer limited to {describe(old)}", "wider")
     elif before is None:
-        yield Difference("$", f"must be {describe(new)}", "narrower")
+        yield Difference("$", f"now limited to {describe(new)}", "narrower")
     else:
         if removed := [before[key] for key in before if key not in after]:
-            yield Difference("$", f"no longer {_format_values(removed)}", "narrower")
+            yield Difference("$", f"no longer allows {_format_values(removed)}", "narrower")
         if added := [after[key] for key in after if key not in before]:
-            yield Difference("$", f"may be {_format_values(added)} too", "wider")
+            yield Difference("$", f"also allows {_format_values(added)}", "wider")
 
 
 def _index_enum(node: Node) -> dict[bytes, Any] | None:
@@ -270,7 +274,7 @@ def _format_values(values: list[Any], max_shown: int = 5) -> str:
 def _make_bound_rule(
     keyword: str, strict_keyword: str, *, is_minimum: bool
 ) -> Callable[[Node, Node], Iterator[Difference]]:
-    """Return the rule for a bound; `strict` is the keyword of the same bound without its end."""
+    """Return the rule for a bound; `strict_keyword` is its exclusive form."""
     name = "at least" if is_minimum else "at most"
 
     def get_bound(node: Node) -> tuple[float, bool] | None:
@@ -289,7 +293,7 @@ def _make_bound_rule(
         if before == after:
             return
         tighter = before is None or (after is not None and after > before)
-        message = f"{keyword}: {format_bound(after)} instead of {format_bound(before)}"
+        message = f"{keyword} changed from {format_bound(before)} to {format_bound(after)}"
         yield Difference("$", message, "narrower" if tighter else "wider")
 
     return compare
@@ -300,18 +304,18 @@ def _is_number(value: Any) -> bool:
 
 
 def _make_presence_rule(keyword: str) -> Callable[[Node, Node], Iterator[Difference]]:
-    """Return the rule for a keyword that limits, of which two values cannot be compared."""
+    """Return the rule for a keyword whose values cannot be compared."""
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
         before, after = old.get(keyword), new.get(keyword)
         if not before and not after:
             return
         if before is None or before is False:
-            yield Difference("$", f"{keyword} {_format_value(after)} is asked for now", "narrower")
+            yield Difference("$", f"now requires {keyword} {_format_value(after)}", "narrower")
         elif after is None or after is False:
-            yield Difference("$", f"{keyword} {_format_value(before)} is no longer asked for", "wider")
+            yield Difference("$", f"no longer requires {keyword} {_format_value(before)}", "wider")
         else:
-            yield Difference("$", f"{keyword} is {_format_value(after)} instead of {_format_value(before)}", "other")
+            yield Difference("$", f"{keyword} changed from {_format_value(before)} to {_format_value(after)}", "other")
 
     return compare
 
@@ -322,7 +326,7 @@ def _compare_multiple_of(old: Node, new: Node) -> Iterator[Difference]:
         yield from _make_presence_rule("multipleOf")(old, new)
         return
     effect: Effect = "narrower" if after % before == 0 else "wider" if before % after == 0 else "other"
-    yield Difference("$", f"multipleOf is {after:g} instead of {before:g}", effect)
+    yield Difference("$", f"multipleOf changed from {before:g} to {after:g}", effect)
 
 
 _KEYWORD_RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Node, Node], Iterator[Difference]]], ...]] = (
@@ -358,19 +362,19 @@ _OPAQUE_KEYWORDS: Final = frozenset(
         "$dynamicRef",
     }
 )
-"""Keywords whose meaning we do not follow: any change counts."""
+"""Keywords that are not interpreted; any change counts."""
 
 
 def _compare_annotations(old: Node, new: Node) -> Iterator[Difference]:
     for keyword in ("description", "title", "examples", "deprecated"):
         if old.get(keyword) != new.get(keyword):
-            yield Difference("$", f"other words: {keyword}", "words")
+            yield Difference("$", f"{keyword} changed", "words")
     before, after = ("default" in node for node in (old, new))
     if before and after and canonicalize(old["default"]) != canonicalize(new["default"]):
-        message = f"left out, it is {_format_value(new['default'])} instead of {_format_value(old['default'])}"
+        message = f"default changed from {_format_value(old['default'])} to {_format_value(new['default'])}"
         yield Difference("$", message, "default")
     elif before != after:
-        yield Difference("$", f"{'has a' if after else 'shows no'} default now", "words")
+        yield Difference("$", f"default {'added' if after else 'removed'}", "words")
 
 
 def _format_value(value: Any) -> str:

@@ -1,1 +1,1 @@
-"""Write the manifest of a package, and find out if it is stale."""
+"""Build a package's manifest and detect whether it is stale."""

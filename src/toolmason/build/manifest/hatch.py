@@ -1,9 +1,9 @@
-"""The build hook for hatch: wheels carry a fresh manifest.
+"""Hatch build hook that adds an up-to-date manifest to the wheel.
 
-    [tool.hatch.build.targets.wheel.hooks.toolmason]
-    packages = ["src/shop"]
-
-Lives here: what hatch asks of a plugin. Not here: building the manifest (`manifest`).
+```toml
+[tool.hatch.build.targets.wheel.hooks.toolmason]
+packages = ["src/shop"]
+```
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
     from hatchling.plugin import hookimpl
 except ImportError as missing:
-    raise ImportError("The build hook for hatch needs hatchling: pip install hatchling") from missing
+    raise ImportError("The hatch build hook needs hatchling: pip install hatchling") from missing
 
 
 class ManifestHook(BuildHookInterface[Any]):
-    """Puts the manifest of each package into the wheel; the source tree stays as it is."""
+    """Build hook that adds each package's manifest to the wheel and leaves the source tree unchanged."""
 
     PLUGIN_NAME = "toolmason"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the manifests, before hatch collects the files."""
+        """Build the manifests before hatch collects the files."""
         if version == "editable":
-            return  # the source itself is what is imported; `toolmason build` writes there
+            return  # an editable install imports the source tree; `toolmason build` writes the manifest there
         folder = tempfile.TemporaryDirectory(prefix="toolmason-")
         self.folder = folder
         for package_path in self._get_packages():
@@ -46,16 +46,16 @@ class ManifestHook(BuildHookInterface[Any]):
             build_data["force_include"][str(file)] = wheel_path.as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Drop what was made for the wheel."""
+        """Delete the temporary files."""
         del version, build_data, artifact_path
         if hasattr(self, "folder"):
             self.folder.cleanup()
 
     def _is_packed(self, manifest_path: Path, built: ManifestFile) -> bool:
-        """Tell whether hatch packs a manifest that is in the source; a second one would clash with it.
+        """Return True if hatch already packs a manifest from the source tree; adding another one would clash.
 
         Raises:
-            ConfigError: it is out of date.
+            ConfigError: the manifest in the source tree is out of date.
         """
         if not built.path.is_file() or not self.build_config.include_path(manifest_path.as_posix()):
             return False
@@ -73,7 +73,7 @@ class ManifestHook(BuildHookInterface[Any]):
             or not all(isinstance(package_path, str) for package_path in packages)
         ):
             raise ConfigError(
-                f"The hook of toolmason has packages = {packages!r}. Give the folders of the packages: "
+                f"The toolmason build hook has an invalid packages = {packages!r}. List the package folders: "
                 '`[tool.hatch.build.targets.wheel.hooks.toolmason] packages = ["src/shop"]`.'
             )
         return packages
@@ -81,5 +81,5 @@ class ManifestHook(BuildHookInterface[Any]):
 
 @hookimpl
 def hatch_register_build_hook() -> type[ManifestHook]:
-    """Tell hatch of the hook."""
+    """Register the hook with hatch."""
     return ManifestHook

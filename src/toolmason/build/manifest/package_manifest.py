@@ -1,8 +1,4 @@
-"""A package → the bytes of its manifest, the same on every machine.
-
-Lives here: which modules are looked into, what goes into the file, what is left out and said so, writing it.
-Not here: what counts as a tool (`_core.members`), or reading a manifest (`_core.manifest`).
-"""
+"""Build the manifest of a package; the same source gives the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -32,22 +28,22 @@ from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestFile:
-    """A manifest that was made, and where it belongs."""
+    """A built manifest and its path."""
 
     content: JsonObject
     data: bytes
-    """As it is written to the file."""
+    """The encoded file."""
     path: Path
 
     @property
     def notes(self) -> list[str]:
-        """What the package has that a manifest cannot hold."""
+        """Members of the package that a manifest cannot list, described one per line."""
         return list(self.content["notes"])
 
 
 @contextlib.contextmanager
 def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
-    """Look for modules in a folder first, for as long as this lasts."""
+    """Search a folder for modules first, within this context."""
     added = [] if folder is None else [str(folder)]
     sys.path[:0] = added
     try:
@@ -58,16 +54,16 @@ def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
 
 
 def locate_package(target: str) -> tuple[str, Path | None]:
-    """Return the package that a target names and the folder to import it from; a target is a name or a folder.
+    """Return the package that a target (a name or a folder) names, and the folder to import it from.
 
     Raises:
-        ConfigError: a folder that is no package.
+        ConfigError: the folder does not exist.
     """
     path = Path(target)
     if "/" not in target and os.sep not in target and not path.is_dir():
         return target, Path.cwd()
     if not path.is_dir():
-        raise ConfigError(f"There is no folder {target!r}. Give a package's name, or its folder.")
+        raise ConfigError(f"Folder {target!r} does not exist. Give the name or the folder of a package.")
     folder = path.resolve()
     parts = [folder.name]
     while (folder.parent / "__init__.py").is_file():
@@ -77,12 +73,12 @@ def locate_package(target: str) -> tuple[str, Path | None]:
 
 
 def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
-    """Import every module of a package and return its manifest. Modules that match a pattern are not looked into.
+    """Import every module of a package, except those that match `exclude`, and return the manifest.
 
     Raises:
-        ConfigError: the package cannot be found, written to or imported.
-        DuplicateTool: two tools of the package have one name; names both.
-        DefinitionError: a tool that cannot be built as written.
+        ConfigError: the package cannot be found, imported or written to.
+        DuplicateTool: two tools of the package have the same name; the error names both.
+        DefinitionError: a tool has an invalid definition.
     """
     location = _find_location(package)
     notes: list[str] = []
@@ -92,7 +88,7 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
             continue
         if name.endswith(".__main__"):
             if b"toolmason" in (location.read_source(name) or b""):
-                notes.append(f"{name}: not looked into, because importing it runs the program")
+                notes.append(f"{name}: skipped, because importing it runs the program")
             continue
         modules.append(load_module(name))
     members = _build_members(deduplicate_members(modules), notes)
@@ -101,7 +97,7 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
     for module in modules:
         notes.extend(_find_omissions(module, owners))
         marked = list(_find_marked(module))
-        notes.extend(f"{place}: marked with @supported_for, so it is not listed" for place in marked)
+        notes.extend(f"{place}: marked with @supported_for, so not listed" for place in marked)
         content["partial"] = content["partial"] or bool(marked)
     content["notes"] = sorted(set(notes))
     return ManifestFile(content, _encode(content), Path(location.folder) / MANIFEST_FILE)
@@ -113,15 +109,15 @@ def _find_location(package: str) -> PackageLocation:
         folders = ", ".join(repr(location.folder) for location in locations)
         raise ConfigError(
             f"{package!r} is a namespace package in {len(locations)} folders ({folders}). "
-            "Build the packages in it one by one: `toolmason build package.inner`."
+            "Build its packages one by one: `toolmason build package.inner`."
         )
     if locations[0].get_data is not None or not Path(locations[0].folder).is_dir():
-        raise ConfigError(f"{package!r} is in an archive ({locations[0].folder!r}). Build it where its source is.")
+        raise ConfigError(f"{package!r} is in an archive ({locations[0].folder!r}). Build it from its source folder.")
     return locations[0]
 
 
 BuiltMembers: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
-"""The tools and prompts of each module."""
+"""Tools and prompts by module."""
 
 
 def _build_members(members: dict[str, list[Member]], notes: list[str]) -> BuiltMembers:
@@ -141,7 +137,7 @@ def _build_members(members: dict[str, list[Member]], notes: list[str]) -> BuiltM
                     raise
                 failed_classes.add(member.owner)
                 place = f"{module}:{member.owner.__name__}"
-                notes.append(f"{place}: its tools are not listed, because making an object of it needs more: {error}")
+                notes.append(f"{place}: tools not listed, because creating an instance failed: {error}")
     return {module: found for module, found in built.items() if found}
 
 
@@ -169,16 +165,16 @@ def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[
 def _hash_module(location: PackageLocation, module: str, notes: list[str]) -> str | None:
     source = location.read_source(module)
     if source is None:
-        notes.append(f"{module}: has no Python source, so that a change of it will not be noticed")
+        notes.append(f"{module}: has no Python source, so changes are not detected")
         return None
     return hash_source(source)
 
 
 def _make_tool_entry(tool: Tool, path: str, location: PackageLocation, notes: list[str]) -> JsonObject:
     options, lost = dump_options(tool.options)
-    notes.extend(f"{path}: meta[{key!r}] has no JSON form, so it is not listed before loading" for key in lost)
+    notes.extend(f"{path}: meta[{key!r}] has no JSON form, so it is available only after loading" for key in lost)
     if str(Path(location.folder).parent) in json.dumps(dump_definition(tool.definition)):
-        notes.append(f"{path}: its definition holds a path of the machine that built it")
+        notes.append(f"{path}: its definition contains a path of the build machine")
     return dict(sorted({**dump_definition(tool.definition), "options": options, "path": path}.items()))
 
 
@@ -193,9 +189,8 @@ def _make_prompt_entry(prompt: Prompt, path: str) -> JsonObject:
 
 
 def _encode(content: JsonObject) -> bytes:
-    # Keys of ours are in order. Within a schema they stay as written: the order of parameters is what a model
-    # reads, and it is the same wherever the source is.
-    # One line for each entry: a change is a line in a diff, and a third less is read at every start.
+    # Top-level keys are sorted. Schema keys keep their order, because the model reads parameters in that order.
+    # One line per entry gives readable diffs and is a third smaller to read at start-up.
     try:
         parts = (f"{_dump(key)}: {_format_value(value)}" for key, value in content.items())
         return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
@@ -228,11 +223,11 @@ def _is_json_serializable(form: Any) -> bool:
     return True
 
 
-# --- what is left out --------------------------------------------------------------------------
+# --- members that are not listed ---------------------------------------------------------------
 
 
 def _find_omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
-    """Say what a module has that a manifest cannot hold."""
+    """Yield a note for each member that a manifest cannot list."""
     for name, item in vars(module).items():
         place = f"{module.__name__}:{name}"
         if isinstance(item, type):
@@ -244,16 +239,16 @@ def _find_omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
                 and names
                 and not any(_is_instance_or_subclass(o, item) for o in owners)
             ):
-                yield f"{place}: a class that is private or abstract; its tools are not listed: {_format_names(names)}"
+                yield f"{place}: a private or abstract class; its tools are not listed: {_format_names(names)}"
         elif isinstance(item, RemoteSource):
             yield f"{place}: a {type(item).__name__}; the tools of a server are not listed"
         elif isinstance(item, ToolSource) and not isinstance(item, Tool):
             tool_names = _format_names(_list_tool_names(item))
-            yield f"{place}: a {type(item).__name__}; what it adds to its tools is code and not listed: {tool_names}"
+            yield f"{place}: a {type(item).__name__}; the policy for its tools is code and not listed: {tool_names}"
 
 
 def _find_marked(module: ModuleType) -> Iterator[str]:
-    """Yield what of a module is for some applications only."""
+    """Yield the places marked with `@supported_for`."""
     if is_restricted(module):
         yield module.__name__
     for name, item in vars(module).items():
@@ -286,23 +281,23 @@ def _format_names(names: Iterable[str], max_shown: int = 10) -> str:
 
 
 def build_target(target: str, exclude: Sequence[str] = ()) -> ManifestFile:
-    """Build the manifest of a package that is named, or whose folder is."""
+    """Build the manifest of a package, given by name or folder."""
     package, folder = locate_package(target)
     with prepend_to_sys_path(folder):
         built = build(package, exclude)
     if folder is not None and target != package and not _is_within(built.path, Path(target)):
         raise ConfigError(
             f"Python finds {package!r} at {str(built.path.parent)!r}, not at {target!r}. "
-            "Uninstall the other one, or build it there."
+            "Uninstall the other copy, or build that one."
         )
     return built
 
 
 def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[str], object]) -> ManifestFile:
-    """Build the manifest of a package that is about to be packed; nothing is left behind in its folder.
+    """Build the manifest of a package for a wheel, without writing to the source folder.
 
     Raises:
-        ConfigError: it cannot be imported, for which all that it imports must be there.
+        ConfigError: the package cannot be imported; its dependencies must be installed.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     known = set(sys.modules)
@@ -310,8 +305,8 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
         built = build_target(str(folder.resolve()), exclude)
     except ConfigError as error:
         raise ConfigError(
-            f"{error} A build imports the package: name what it needs in `[build-system] requires`, "
-            "or leave modules out with `exclude`."
+            f"{error} The build imports the package: add its dependencies to `[build-system] requires`, "
+            "or skip modules with `exclude`."
         ) from error
     finally:
         sys.dont_write_bytecode = before
@@ -330,10 +325,10 @@ def _is_within(file: Path, folder: Path) -> bool:
 
 
 def write_file(file: Path, data: bytes) -> bool:
-    """Write a file, whole or not at all; tell whether it changed.
+    """Write a file atomically; return True if its content changed.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     temp_path = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -344,7 +339,7 @@ def write_file(file: Path, data: bytes) -> bool:
     except OSError as error:
         with contextlib.suppress(OSError):
             temp_path.unlink()
-        raise ConfigError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"Cannot write {str(file)!r}: {error.strerror}.") from error
     return True
 
 

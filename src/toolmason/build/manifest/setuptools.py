@@ -1,9 +1,12 @@
-"""The build command for setuptools: wheels carry a fresh manifest.
+"""Setuptools build command that adds an up-to-date manifest to the wheel.
 
-    [tool.setuptools.cmdclass]
-    build_py = "toolmason.build.manifest.setuptools.BuildPy"
+```toml
+[tool.setuptools.cmdclass]
+build_py = "toolmason.extend.BuildPy"
 
-Lives here: what setuptools asks of a command. Not here: building the manifest (`manifest`).
+[tool.toolmason.build]
+exclude = ["shop.tests.*"]
+```
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ except ImportError as missing:
 
 
 class BuildPy(build_py):
-    """Copies the modules as always, then writes the manifest of each package beside them."""
+    """Build command that copies the modules and writes each package's manifest next to them."""
 
     def run(self) -> None:
-        """Build, then write the manifests into what was built."""
+        """Copy the modules, then write the manifests into the build folder."""
         super().run()
         if self.editable_mode:
-            return  # the source itself is what is imported; `toolmason build` writes there
+            return  # an editable install imports the source tree; `toolmason build` writes the manifest there
         settings = _read_settings()
         for package in settings.get("packages", sorted(self._find_top_level())):
             folder = Path(self.get_package_dir(package))
@@ -40,22 +43,21 @@ class BuildPy(build_py):
             self.manifests = [*getattr(self, "manifests", []), str(file)]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002 - as setuptools has it
-        """Name what was built, the manifests included."""
+        """Return the built files, including the manifests."""
         return [*super().get_outputs(include_bytecode), *getattr(self, "manifests", [])]
 
     def _find_top_level(self) -> set[str]:
-        """Return the packages that are in no other one."""
         names = set(self.packages or ())
         return {name for name in names if not any(name.startswith(f"{other}.") for other in names)}
 
 
 def _read_settings() -> dict[str, Any]:
-    """Return `[tool.toolmason.build]` of the project; empty where there is none."""
+    """Return `[tool.toolmason.build]` from `pyproject.toml`, or an empty dict if it is missing."""
     file = Path("pyproject.toml")
     table = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
     found: Any = table.get("tool", {}).get("toolmason", {}).get("build", {})
     for name in ("packages", "exclude"):
         value = found.get(name, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"pyproject.toml: tool.toolmason.build.{name} = {value!r} is not a list of texts.")
+            raise ConfigError(f"pyproject.toml: tool.toolmason.build.{name} must be a list of strings, not {value!r}.")
     return dict(found)

@@ -1,1 +1,1 @@
-"""One module per subcommand; each holds `command`."""
+"""The subcommands, one module each; a module defines `command`."""

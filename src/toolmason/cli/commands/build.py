@@ -15,8 +15,8 @@ from toolmason.errors import ConfigError
 @click.command("build")
 @click.argument("package")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the manifest is out of date.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Modules not to look into, e.g. 'shop.tests.*'.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Modules to skip, such as 'shop.tests.*'.")
+@click.option("--json", "as_json", is_flag=True, help="Print a report as JSON.")
 def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: bool) -> None:
     """Write the manifest of PACKAGE, a name or a folder, into the package."""
     try:
@@ -24,7 +24,7 @@ def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: boo
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
     if not is_importable(name, folder):
-        fail(f"There is no package {package!r}. Check the spelling, or run from the project's folder.", NOT_FOUND)
+        fail(f"Package {package!r} not found. Check the spelling, or run from the project's folder.", NOT_FOUND)
     built = build_target(package, exclude)
     drift = find_drift(built)
     if not check:
@@ -60,5 +60,5 @@ def _print(built: ManifestFile, drift: list[Drift], *, check: bool) -> None:
     elif not check:
         click.echo(f"Wrote {built.path.name} of {built.content['package']}: {size}.")
     else:
-        print_rows(("What", "How it changed"), [(change.name, change.message) for change in drift])
+        print_rows(("Name", "Change"), [(change.name, change.message) for change in drift])
         click.echo(f"The manifest is out of date. Run `toolmason build {built.content['package']}`.", err=True)

@@ -22,7 +22,7 @@ from toolmason.errors import ApprovalRequired, InvalidArguments
 
 
 class _CallCommand(click.Command):
-    """A command whose `--json` takes a value only where one follows that is a JSON object."""
+    """A command whose `--json` takes a value only if a JSON object follows."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         pairs = zip_longest(args, args[1:], fillvalue="")
@@ -41,17 +41,17 @@ class _CallCommand(click.Command):
     is_flag=False,
     flag_value="",
     metavar="[OBJECT]",
-    help="Alone: print the whole result as JSON. With an object: take the arguments from it.",
+    help="Without a value: print the whole result as JSON. With an object: read arguments from it.",
 )
-@click.option("--timeout", type=float, help="Seconds the call may take.")
+@click.option("--timeout", type=float, help="Maximum seconds for the call.")
 @click.option("--yes", is_flag=True, help="Approve the call without asking.")
-@click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, without running it.")
 def command(
     words: tuple[str, ...], documents: tuple[str, ...], timeout: float | None, *, yes: bool, dry_run: bool
 ) -> None:
     """Call the tool NAME of TARGET with key=value, key:=json, or - for JSON on standard input.
 
-    Without a TARGET, NAME is a tool of an installed plugin.
+    If you omit TARGET, NAME is a tool of an installed plugin.
     """
     target, name, arguments = split_words(words)
     box = load_toolbox(target)
@@ -69,7 +69,7 @@ def command(
 def run_call(
     box: Toolbox, name: str, values: dict[str, Any], options: dict[str, Any], *, as_json: bool, yes: bool = False
 ) -> None:
-    """Run a call, print its result, and exit as it came out."""
+    """Run a call, print its result, and exit with the matching code."""
     with progress_bar() as on_progress:
         result = box.call_sync(name, values, on_progress=on_progress, **options)
     if isinstance(result.error, ApprovalRequired):
@@ -85,7 +85,7 @@ def run_call(
 
 
 def _resume_with_decision(box: Toolbox, result: ToolResult, options: dict[str, Any], *, yes: bool) -> ToolResult:
-    """Ask for approval in the terminal; without one, and without --yes, the call stays refused."""
+    """Ask for approval in the terminal, unless `yes`, and resume the call; without an answer it stays rejected."""
     request: Any = getattr(result.error, "request", None)
     verdict = Allow() if yes else ask_approval(box, request)
     if verdict is None:

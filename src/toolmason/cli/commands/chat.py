@@ -1,4 +1,4 @@
-"""`toolmason chat TARGET ["prompt"]`: talk to a model that calls the tools of a target."""
+"""`toolmason chat TARGET ["prompt"]`: chat with a model that calls the tools of a target."""
 
 from __future__ import annotations
 
@@ -36,23 +36,21 @@ MODEL_BY_VARIABLE: Final = {
     "GOOGLE_API_KEY": "gemini:gemini-2.5-flash",
     "OPENAI_BASE_URL": "openai-chat:default",
 }
-"""Which model a key or an address in the environment means, where none is named; the first one that is set."""
-HELP_TEXT: Final = (
-    "/tools lists the tools, /reset forgets what was said, /save FILE writes the conversation, /quit ends."
-)
+"""Default model for each environment variable; the first variable that is set wins."""
+HELP_TEXT: Final = "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /quit exits."
 
 
 @click.command("chat")
 @click.argument("target", required=False)
 @click.argument("prompt", required=False)
-@click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, local, offline.")
-@click.option("--system", help="What the model is told first.")
+@click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, local, offline.")
+@click.option("--system", help="System prompt.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
 def command(
     target: str | None, prompt: str | None, name: str | None, system: str | None, *, yes: bool, as_json: bool
 ) -> None:
-    """Talk to a model that calls the tools of TARGET; with PROMPT, or text on standard input, once."""
+    """Chat with a model that calls the tools of TARGET; with PROMPT, or text on standard input, answer once."""
     box = load_toolbox(target)
     model, notice = (name, "") if name else choose_model()
     if notice:
@@ -72,30 +70,30 @@ def command(
 
 
 def choose_model() -> tuple[str, str]:
-    """Return the model to use where none is named, and a line that says so."""
+    """Return the default model and a notice that names it."""
     for key, name in MODEL_BY_VARIABLE.items():
         if os.environ.get(key):
-            return name, f"Using {name}, because {key} is set. Name another with --model."
+            return name, f"Using {name}, because {key} is set. Choose another with --model."
     with suppress(ConfigError, ImportError):
-        model("local")  # loads no weights
+        model("local")  # this loads no weights
         return "local", (
-            "Using the local model, because no key is set: very small, on this machine, and often wrong. "
-            "Name another with --model."
+            "Using the local model, because no API key is set: very small, on this machine, and often wrong. "
+            "Choose another with --model."
         )
     return "offline", (
-        "Using the offline stand-in, which only matches words: no key is set. Name a model with --model, "
+        "Using the offline stand-in, which only matches keywords: no API key is set. Choose a model with --model, "
         f"or install the local one: {LOCAL_INSTALL}"
     )
 
 
 def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
-    """Print what a run came to; exits with a failure where it waits for someone, or ended at a limit."""
+    """Print the reply of a run; exit with a failure if it is waiting for approval or has reached a limit."""
     if as_json:
         print_json({**reply.save(), "text": reply.text})
     elif not is_terminal():
         click.echo(reply.text)
     if reply.finish == "pending":
-        print_error("The run waits for approval. Run it in a terminal, or with --yes.")
+        print_error("The run is waiting for approval. Run it in a terminal, or with --yes.")
         raise click.exceptions.Exit(TOOL_ERROR)
     if reply.finish == "limit":
         print_error(_describe_limit(reply, limits))
@@ -104,7 +102,7 @@ def print_reply(reply: Reply, limits: Limits, *, as_json: bool) -> None:
 
 def _describe_limit(reply: Reply, limits: Limits) -> str:
     used = make_limit_error(limits, reply.turns, reply.results).limit
-    return f"The run used up its limits before the model answered: {used}."
+    return f"The run reached its limits before the model answered: {used}."
 
 
 async def _run_conversation(chat: Chat, memory: WindowMemory, *, yes: bool) -> None:
@@ -140,16 +138,16 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
 
 
 def _print_ending(reply: Reply, limits: Limits) -> None:
-    """Say why there is no answer, and go on."""
+    """Print why the run ended without an answer, and continue the conversation."""
     if reply.finish == "cancelled":
-        click.echo("Called off. Say something else, or /quit.", err=True)
+        click.echo("Cancelled. Send another message, or /quit.", err=True)
     elif reply.finish == "limit":
         print_error(_describe_limit(reply, limits))
 
 
 @contextmanager
 def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
-    """Have Ctrl-C call off the run, and not the conversation; a second one ends the command as usual."""
+    """Make Ctrl-C cancel the run instead of the conversation; a second Ctrl-C ends the command."""
     loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
 
     def cancel_run() -> None:
@@ -171,13 +169,13 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
 
 async def _save(chat: Chat, path: str) -> None:
     messages = [message.to_dict() for message in await chat.said()]
-    with open(path, "w", encoding="utf-8") as file:  # noqa: ASYNC230, PTH123 - a small file, at the user's word
+    with open(path, "w", encoding="utf-8") as file:  # noqa: ASYNC230, PTH123 - a small file, on the user's request
         json.dump(messages, file, indent=1, ensure_ascii=False)
-    click.echo(f"Saved {len(messages)} messages in {path}.", err=True)
+    click.echo(f"Saved {len(messages)} messages to {path}.", err=True)
 
 
 async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
-    """Say something, show what happens, ask about calls that need it, and return what it came to."""
+    """Send a message, print events, ask for pending approvals, and return the reply."""
     reply: Reply | None = None
     async for event in chat.stream(message, run=run):
         if isinstance(event, Done):
@@ -213,7 +211,7 @@ def _show(event: Any) -> None:
 
 def _show_result(result: ToolResult) -> None:
     if isinstance(result.error, ApprovalRequired):
-        click.secho(f"? {result.name} waits for approval", fg="yellow", err=True)
+        click.secho(f"? {result.name} is waiting for approval", fg="yellow", err=True)
         return
     mark, colour = ("✓", "green") if result.ok else ("✗", "red")
     click.secho(f"{mark} {escape_controls(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=colour, err=True)

@@ -1,4 +1,4 @@
-"""`toolmason check TARGET…`: find mistakes in tools, without importing them where that is possible."""
+"""`toolmason check TARGET…`: find mistakes in tools, if possible without importing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "c
 
 
 class _CheckOptions(TypedDict):
-    """What the command is given."""
+    """Options of the command."""
 
     targets: tuple[str, ...]
     strict: bool
@@ -42,17 +42,17 @@ class _CheckOptions(TypedDict):
 
 @click.command("check")
 @click.argument("targets", nargs=-1, metavar="TARGET...")
-@click.option("--strict", is_flag=True, help="Fail on warnings too, and tell of unused ignore comments.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", help="How to print.")
-@click.option("--json", "as_data", is_flag=True, help="The same as --format json.")
-@click.option("--select", multiple=True, metavar="CODES", help="Look for these alone: TM101, TM1, ALL.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Do not look for these.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these paths out of folders.")
-@click.option("--budget", type=int, metavar="TOKENS", help="Fail if the tools of a target take more.")
-@click.option("--static", "mode", flag_value="static", help="Read the source alone; load nothing.")
-@click.option("--dynamic", "mode", flag_value="dynamic", help="Load every target, also paths and packages.")
+@click.option("--strict", is_flag=True, help="Also fail on warnings, and report unused ignore comments.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", help="Output format.")
+@click.option("--json", "as_data", is_flag=True, help="Same as --format json.")
+@click.option("--select", multiple=True, metavar="CODES", help="Check only these: TM101, TM1, ALL.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Do not check these.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Skip these paths in folders.")
+@click.option("--budget", type=int, metavar="TOKENS", help="Fail if the tools of a target take more tokens.")
+@click.option("--static", "mode", flag_value="static", help="Only read the source; load nothing.")
+@click.option("--dynamic", "mode", flag_value="dynamic", help="Load every target, including paths and packages.")
 @click.option("--config", "config", type=click.Path(dir_okay=False, path_type=Path), help="The configuration file.")
-@click.option("--explain", metavar="CODE", help="Say what a rule is about, and exit.")
+@click.option("--explain", metavar="CODE", help="Explain a rule and exit.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Unpack[_CheckOptions]) -> None:
     """Check TARGETs: files, folders, packages, modules; `module:name` and `file.py:name` are also loaded."""
@@ -70,7 +70,7 @@ def _run(ctx: click.Context, options: _CheckOptions) -> int:
         and not any(":" in text for text in options["targets"])
     ):
         raise click.UsageError(
-            f"--budget counts tools that are loaded: name them, as {options['targets'][0]}:box.", ctx
+            f"--budget needs loaded tools. Name a toolbox, such as {options['targets'][0]}:box.", ctx
         )
     overrides = {name: options[name] for name in ("select", "ignore", "exclude", "budget")}
     settings = override_settings(
@@ -96,13 +96,13 @@ def _run(ctx: click.Context, options: _CheckOptions) -> int:
 def _explain(code: str) -> int:
     rule = RULES.get(code.strip().upper())
     if rule is None:
-        raise click.UsageError(f"There is no rule {code!r}. The codes go from {min(RULES)} to {max(RULES)}.")
+        raise click.UsageError(f"Unknown rule {code!r}. Codes range from {min(RULES)} to {max(RULES)}.")
     click.echo(format_rule(rule))
     return 0
 
 
 def _format_report(report: Report) -> Iterator[str]:
-    """Yield the lines for a person, in colour."""
+    """Yield the lines of the text report, with colors."""
     for finding in report.findings:
         yield from _format_finding(finding)
     rows = [escape_controls(row) for row in format_table(report)]

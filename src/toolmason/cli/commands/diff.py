@@ -1,4 +1,4 @@
-"""`toolmason diff A B`: what changed from one list of tools to another, and what of it breaks."""
+"""`toolmason diff A B`: show the changes between two lists of tools and which of them break."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(old: str, new: str, *, as_json: bool) -> None:
     Exits 1 if a change breaks callers (input) or readers (output).
     """
     if old == new == "-":
-        raise click.UsageError("Only one of the two can be standard input.")
+        raise click.UsageError("Only one of A and B can be standard input.")
     diffs = compare(load_listings(old), load_listings(new))
     breaking = any(tool.breaking for tool in diffs)
     if as_json:
@@ -39,14 +39,14 @@ def command(old: str, new: str, *, as_json: bool) -> None:
 
 
 def load_listings(target: str) -> Listings:
-    """Return the tools of a target, a file of ours, or standard input."""
+    """Return the tools of a target, a manifest, a lock, or standard input."""
     if target == "-":
         return parse_listings(sys.stdin.buffer.read(), "standard input")
     if target.endswith((".json", ".lock")):
         try:
             text = Path(target).read_bytes()
         except OSError as error:
-            fail(f"{target!r} cannot be read: {error.strerror}.", NOT_FOUND)
+            fail(f"Cannot read {target!r}: {error.strerror}.", NOT_FOUND)
         return parse_listings(text, repr(target))
     return listings_of(load_toolbox(target))
 
@@ -64,4 +64,4 @@ def print_changes(diffs: Sequence[ToolDiff]) -> None:
         for tool in diffs
         for change in tool.changes
     ]
-    print_rows(("Effect", "Tool", "Part", "Where", "Change"), rows)
+    print_rows(("Effect", "Tool", "Part", "Path", "Change"), rows)

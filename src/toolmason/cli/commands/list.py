@@ -1,4 +1,4 @@
-"""`toolmason list [TARGET] [NAME]`: names, parameters, effects and what each tool costs in tokens."""
+"""`toolmason list [TARGET] [NAME]`: list tools with their parameters, effects and token cost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import json
 
 import click
 
+from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.cli.complete import complete_list
 from toolmason.cli.output import escape_controls, is_terminal, make_console, print_json, print_text
-from toolmason.cli.targets import get_json_types, get_tool, load_toolbox
+from toolmason.cli.targets import get_tool, load_toolbox
 
 
 @click.command("list")
 @click.argument("target", required=False, shell_complete=complete_list)
 @click.argument("name", required=False, shell_complete=complete_list)
-@click.option("--tool", metavar="NAME", help="Show this tool in full, as NAME does; works without a TARGET.")
+@click.option("--tool", metavar="NAME", help="Show this tool in full, like NAME; also works without TARGET.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def command(target: str | None, name: str | None, tool: str | None, *, as_json: bool) -> None:
     """List the tools of TARGET, or of installed plugins; with NAME, show one tool in full."""
@@ -33,7 +34,7 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
 
 
 def print_tools(tools: list[Tool], *, as_json: bool) -> None:
-    """Print tools: as JSON, as a table on a terminal, or a line each."""
+    """Print tools as JSON, as a table on a terminal, or one per line."""
     if as_json:
         print_json([_make_entry(tool) for tool in tools])
     elif is_terminal():
@@ -76,7 +77,7 @@ def _make_entry(tool: Tool) -> dict[str, object]:
 
 
 def format_parameters(tool: Tool) -> str:
-    """Return the parameters as one line; those that may be left out end in `?`."""
+    """Return the parameters on one line; optional ones end in `?`."""
     schema = tool.definition.input_schema
     required = schema.get("required", ())
     return ", ".join(
@@ -86,7 +87,7 @@ def format_parameters(tool: Tool) -> str:
 
 
 def format_effects(tool: Tool) -> str:
-    """Return the effects that a tool says it has."""
+    """Return the declared effects of a tool."""
     names = ("read_only", "destructive", "idempotent", "open_world")
     return ", ".join(name.replace("_", "-") for name in names if getattr(tool.options, name)) or "-"
 

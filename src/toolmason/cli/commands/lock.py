@@ -1,4 +1,4 @@
-"""`toolmason lock`: write down the definitions that are approved, or check that none has changed."""
+"""`toolmason lock`: write the approved definitions to the lock, or check that none has changed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from toolmason.mcp_client.source import McpServer
 
 @click.command("lock")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition is not the locked one.")
-@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
-@click.option("--approve", "servers", multiple=True, metavar="SERVER", help="Approve what a server offers now.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a definition differs from the lock.")
+@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock file.")
+@click.option(
+    "--approve", "servers", multiple=True, metavar="SERVER", help="Approve the current definitions of a server."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the changes as JSON.")
 def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, check: bool, as_json: bool) -> None:
-    """Write the definitions of the tools of each TARGET into the lock.
+    """Write the definitions of the tools of each TARGET to the lock.
 
-    Without a TARGET, those that the lock names, or the tools of installed plugins. With --approve, a TARGET is a
-    configuration of MCP servers, or a toolbox in code: mcp.json, app.py:box.
+    If you omit TARGET, Toolmason uses the targets in the lock, or the tools of installed plugins. With --approve, a
+    TARGET is a configuration file with MCP servers, or a toolbox in code: mcp.json, app.py:box.
     """
     if servers:
         from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - for those who have servers
@@ -37,7 +39,7 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
         approve_servers(_load_servers(targets), servers, file)
         return
     if check and not Path(file).is_file():
-        fail(f"There is no lock at {file!r}. Write it with `toolmason lock TARGET`.", NOT_FOUND)
+        fail(f"No lock file at {file!r}. Write it with `toolmason lock TARGET`.", NOT_FOUND)
     previous = load(file) if Path(file).exists() else Lock()
     wanted = targets or previous.targets
     catalog = Catalog()
@@ -45,7 +47,7 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
         for tool in load_toolbox(target):
             catalog.add(tool)
     if not catalog.tools and not wanted:
-        raise click.UsageError("Name a target: the lock names none yet, and no tools are installed.")
+        raise click.UsageError("Name a target: the lock has none, and no tools are installed.")
     listings = listings_of(catalog)
     changes = compare(previous, listings)
     written = False if check else write(retarget(approve(previous, listings), wanted), file)
@@ -67,7 +69,7 @@ def _load_servers(targets: Sequence[str]) -> list[McpServer]:
     found = [item for target in targets for item in load_servers(target)]
     found = found if targets else McpServer.from_config(Config.find())
     if not found:
-        fail("No servers. Name the file that has them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
+        fail("No servers. Name a file that defines them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
     return found
 
 
@@ -77,6 +79,6 @@ def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -
     if not check:
         click.echo(f"Locked {pluralize(count, 'tool')} in {file}.")
     elif changes:
-        click.echo("The lock is out of date. Look at the changes, then run `toolmason lock`.", err=True)
+        click.echo("The lock is out of date. Review the changes, then run `toolmason lock`.", err=True)
     else:
         click.echo(f"{file} is up to date: {pluralize(count, 'tool')}.")

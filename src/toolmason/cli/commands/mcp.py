@@ -1,4 +1,4 @@
-"""`toolmason mcp`: look at MCP servers, call their tools, see how they are, and approve what they offer."""
+"""`toolmason mcp`: list MCP servers' tools, call them, check the servers' health and lock their definitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ServerList: TypeAlias = Sequence[McpServer]
 
 
 def with_server_options(function: Command) -> Command:
-    """Let a subcommand say which servers it is about; it gets them as `servers`."""
+    """Add the options that select servers; the subcommand receives the servers as `servers`."""
 
     @wraps(function)
     def wrapper(
@@ -39,10 +39,14 @@ def with_server_options(function: Command) -> Command:
 
     options = (
         click.option("--config", type=click.Path(dir_okay=False), help="An mcp.json, TOML or .properties file."),
-        click.option("--stdio", "command_line", metavar="COMMAND", help="A server to start, with its arguments."),
-        click.option("--url", help="The address of a server."),
-        click.option("--name", "called", default="server", show_default=True, help="What --stdio or --url is called."),
-        click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent along to --url."),
+        click.option(
+            "--stdio", "command_line", metavar="COMMAND", help="Command that starts a server, with its arguments."
+        ),
+        click.option("--url", help="URL of a server."),
+        click.option(
+            "--name", "called", default="server", show_default=True, help="Name for the server of --stdio or --url."
+        ),
+        click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header to send to --url."),
     )
     decorated: Command = wrapper
     for option in reversed(options):
@@ -54,16 +58,16 @@ def _select_servers(
     config: str | None, command_line: str | None, url: str | None, headers: Sequence[str], server_name: str
 ) -> ServerList:
     if sum(option is not None for option in (config, command_line, url)) > 1:
-        raise click.UsageError("--config, --stdio and --url each name servers. Give one of them.")
+        raise click.UsageError("--config, --stdio and --url cannot be combined. Use one of them.")
     if headers and url is None:
-        raise click.UsageError("--header goes along to --url. Give --url, or write headers into the configuration.")
+        raise click.UsageError("--header needs --url. Add --url, or set headers in the configuration.")
     if command_line is not None:
         words = _split_command(command_line)
         return [McpServer.stdio(server_name, words[0], words[1:], connect_timeout=60.0)]
     if url is not None:
         pairs = [header.partition("=") for header in headers]
         if invalid := [name for name, equals, _ in pairs if not equals]:
-            raise click.UsageError(f"--header {invalid[0]!r} is not a header. Write NAME=VALUE.")
+            raise click.UsageError(f"Invalid --header {invalid[0]!r}. Write NAME=VALUE.")
         return [McpServer.http(server_name, url, headers={name: value for name, _, value in pairs})]
     return load_configured(config)
 
@@ -72,40 +76,40 @@ def _split_command(command_line: str) -> Sequence[str]:
     try:
         words = shlex.split(command_line)
     except ValueError as error:
-        raise click.UsageError(f"--stdio {command_line!r} cannot be read: {error}. Close every quote.") from error
+        raise click.UsageError(f"Invalid --stdio {command_line!r}: {error}. Close every quote.") from error
     if not words:
         raise click.UsageError("--stdio needs a command.")
     return words
 
 
 def load_configured(config: str | None) -> ServerList:
-    """Return the servers of a file, or of the configuration that is found; exits where there are none."""
+    """Return the servers of a file, or of the configuration that is found; exit if there are none."""
     servers = McpServer.from_config(Config.find() if config is None else config)
     if not servers:
-        fail("No servers. Give --config, --stdio or --url, or name servers in the configuration.", NOT_FOUND)
+        fail("No servers. Use --config, --stdio or --url, or add servers to the configuration.", NOT_FOUND)
     return servers
 
 
 @click.group("mcp")
 def command() -> None:
-    """Look at MCP servers and use their tools."""
+    """Inspect MCP servers and use their tools."""
 
 
 @command.command("list")
 @with_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as JSON.")
 def list_(servers: ServerList, *, as_json: bool) -> None:
-    """List the tools of the servers; exit 1 if one does not answer."""
+    """List the tools of the servers; exit 1 if a server does not answer."""
     box = connect_servers(Toolbox(*servers))
     print_tools(box.tools, as_json=as_json)
     _fail_if_down(box)
 
 
 def _fail_if_down(box: Toolbox) -> None:
-    """Say which servers do not answer, and exit, where there are any."""
+    """Print the servers that do not answer, and exit if there are any."""
     down = {name: state.error for name, state in box.health_sync().items() if not state}
     for name, error in down.items():
-        print_error(f"The server {name!r} does not answer: {error}")
+        print_error(f"Server {name!r} does not answer: {error}")
     if down:
         raise click.exceptions.Exit(TOOL_ERROR)
 
@@ -119,7 +123,7 @@ def call(servers: ServerList, name: str, words: tuple[str, ...], *, as_json: boo
     """Call one tool of the servers."""
     box = connect_servers(Toolbox(*servers))
     if name not in box:
-        # Nobody knows whether a server that is down has it.
+        # A server that is down might have the tool.
         _fail_if_down(box)
     tool = get_tool(box, name)
     run_call(box, tool.name, parse_arguments(words, (), tool.definition.input_schema), {}, as_json=as_json)
@@ -127,9 +131,9 @@ def call(servers: ServerList, name: str, words: tuple[str, ...], *, as_json: boo
 
 @command.command("health")
 @with_server_options
-@click.option("--json", "as_json", is_flag=True, help="Print the states as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the health as JSON.")
 def health(servers: ServerList, *, as_json: bool) -> None:
-    """Make a round trip to each server; exit 1 if one does not answer."""
+    """Make a round trip to each server; exit 1 if a server does not answer."""
     with Toolbox(*servers, eager=False) as box:
         states = box.health_sync()
     if as_json:
@@ -145,25 +149,25 @@ def health(servers: ServerList, *, as_json: bool) -> None:
 @command.command("lock")
 @click.argument("names", nargs=-1, metavar="[SERVER]...")
 @with_server_options
-@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock.")
+@click.option("--file", type=click.Path(dir_okay=False), default=FILE, show_default=True, help="The lock file.")
 def lock(servers: ServerList, names: tuple[str, ...], file: str) -> None:
-    """Approve what the servers offer now, and write it into the lock."""
+    """Approve the current definitions of the servers and write them to the lock."""
     approve_servers(servers, names, file)
 
 
 def approve_servers(servers: ServerList, names: Sequence[str], file: str) -> None:
-    """Write the definitions of servers into the lock, and say what changed."""
+    """Write the definitions of servers to the lock and print the changes."""
     known = {server.name: server for server in servers}
     if missing := [name for name in names if name not in known]:
         known_names = ", ".join(sorted(known))
-        fail(f"There is no server named {missing[0]!r}. There are: {known_names}.", NOT_FOUND)
+        fail(f"Unknown server {missing[0]!r}. Available: {known_names}.", NOT_FOUND)
     locked = load(file) if Path(file).exists() else Lock()
     for name in names or known:
-        # As the server has it: what is approved goes by its own names, and nothing of it is held back here.
+        # Approve under the server's own names, with every tool, regardless of renames, prefixes and pins.
         unpinned = replace(known[name], pin=None, prefix=None, rename={})
         with Toolbox(unpinned) as box:
             if not box.health_sync()[name]:
-                fail(f"The server {name!r} does not answer; nothing of it was approved.", TOOL_ERROR)
+                fail(f"Server {name!r} does not answer; none of its tools was approved.", TOOL_ERROR)
             listings = listings_of(box.tools)
         changes = compare(locked, listings, server=name)
         locked = approve(locked, listings, server=name)

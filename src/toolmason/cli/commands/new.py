@@ -1,4 +1,4 @@
-"""`toolmason new NAME`: write a starter project: a tool, its test, and the entry point that offers it."""
+"""`toolmason new NAME`: write a starter project with tools, tests and an entry point."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ dependencies = ["toolmason"]
 [project.optional-dependencies]
 dev = ["pytest", "toolmason[cli]"]
 
-# Installed, these tools show up in `toolmason list` and in `toolmason.discover()`.
+# After installation, `toolmason list` and `toolmason.discover()` find these tools.
 [project.entry-points."toolmason.tools"]
 {module} = "{module}.tools"
 
@@ -48,7 +48,7 @@ _INIT: Final = '''\
 '''
 
 _TOOLS: Final = '''\
-"""The tools of this project. Every function with `@tool` is one."""
+"""The tools of this project: every function with `@tool`."""
 
 from typing import Annotated, Literal
 
@@ -58,20 +58,20 @@ STOCK = {{"tea": 12, "coffee": 3}}
 
 
 @tool(read_only=True)
-def count_stock(article: Annotated[str, "What to count, e.g. tea"]) -> int:
-    """Count how many of an article are in stock."""
+def count_stock(article: Annotated[str, "Article to count, such as tea"]) -> int:
+    """Count the units of an article in stock."""
     if article not in STOCK:
-        raise ToolError(f"There is no {{article!r}}. There are: {{', '.join(STOCK)}}.")
+        raise ToolError(f"Unknown article {{article!r}}. In stock: {{', '.join(STOCK)}}.")
     return STOCK[article]
 
 
 @tool(read_only=True)
 def greet(name: str, language: Literal["en", "cs"] = "en") -> str:
-    """Greet somebody.
+    """Greet a person.
 
     Args:
-        name: Who is greeted.
-        language: In which language.
+        name: Name of the person.
+        language: Language of the greeting.
     """
     return f"Hello {{name}}!" if language == "en" else f"Ahoj {{name}}!"
 
@@ -80,7 +80,7 @@ box = Toolbox(count_stock, greet)
 '''
 
 _TESTS: Final = '''\
-"""The tools, called as a model calls them: by name, with JSON."""
+"""Tests of the tools; most call them as a model does, by name and with JSON."""
 
 from {module}.tools import box, greet
 
@@ -89,13 +89,13 @@ def test_a_tool_is_still_a_function():
     assert greet("Ada") == "Hello Ada!"
 
 
-def test_a_call_gives_a_result():
+def test_a_call_returns_a_result():
     result = box.call_sync("count_stock", '{{"article": "tea"}}')
 
     assert result.value == 12
 
 
-def test_a_model_that_asks_for_too_much_is_told_what_there_is():
+def test_an_unknown_article_is_an_error_that_lists_the_stock():
     result = box.call_sync("count_stock", {{"article": "milk"}})
 
     assert not result.ok
@@ -105,7 +105,7 @@ def test_a_model_that_asks_for_too_much_is_told_what_there_is():
 _README: Final = """\
 # {name}
 
-Tools for language models, made with Toolmason.
+Tools for language models, built with Toolmason.
 
 ```sh
 pip install -e '.[dev]'
@@ -114,7 +114,7 @@ toolmason list {module}.tools
 toolmason call {module}.tools count_stock article=tea
 ```
 
-The tools are in `src/{module}/tools.py`. The entry point in `pyproject.toml` offers them to every application
+The tools are in `src/{module}/tools.py`. The entry point in `pyproject.toml` makes them available to every application
 that calls `toolmason.discover()`.
 """
 
@@ -135,13 +135,13 @@ def command(name: str, *, as_json: bool) -> None:
     folder = Path(name)
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise click.UsageError(
-            f"{name!r} is there already, and is not overwritten. Give another name, or move it away."
+            f"{name!r} already exists; nothing was overwritten. Choose another name, or move it away."
         )
     try:
         for relative_path, text in files.items():
             path = folder / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
-            # "x": a file that came up in between is not overwritten either.
+            # Mode "x": do not overwrite a file created in the meantime.
             with path.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text.format(name=name, module=module))
     except OSError as error:
@@ -155,11 +155,11 @@ def command(name: str, *, as_json: bool) -> None:
 
 
 def make_module_name(name: str) -> str:
-    """Return the name of the package for a project; one that cannot be installed or imported is a usage error."""
+    """Return the package name of a project; raise a usage error if it cannot be installed or imported."""
     module = re.sub(r"[-.]+", "_", name).lower()
     is_valid = re.fullmatch(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?", name) is not None and len(name) <= MAX_NAME_LENGTH
     if not is_valid or keyword.iskeyword(module):
-        raise click.UsageError(f"{name!r} cannot be the name of a project. Write letters, digits and dashes: my-tools.")
+        raise click.UsageError(f"{name!r} is not a valid project name. Use letters, digits and dashes: my-tools.")
     if module in sys.stdlib_module_names or module in ("toolmason", "tests"):
-        raise click.UsageError(f"{name!r} is the name of a module that is there already. Give another name.")
+        raise click.UsageError(f"{name!r} is the name of an existing module. Choose another name.")
     return module

@@ -1,4 +1,4 @@
-"""`toolmason run TARGET "prompt"`: one run of a model with the tools of a target; with --durable it survives."""
+"""`toolmason run TARGET "prompt"`: run a model once with the tools of a target; --durable makes it resumable."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ModelError, RunTaken
 
 DEFAULT_JOURNAL: Final = "runs.db"
-"""Where runs are kept, where no file is named."""
+"""Default journal file."""
 
 
 class RunOptions(TypedDict):
-    """What the command line says of a run."""
+    """Options of the command."""
 
     name: str | None
     system: str | None
@@ -38,29 +38,29 @@ class RunOptions(TypedDict):
 @click.command("run")
 @click.argument("target", required=False)
 @click.argument("prompt", required=False)
-@click.option("--model", "name", help="Which model: openai:gpt-5, anthropic:…, gemini:…, offline.")
-@click.option("--system", help="What the model is told first.")
+@click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, offline.")
+@click.option("--system", help="System prompt.")
 @click.option(
     "--durable",
     is_flag=False,
     flag_value=DEFAULT_JOURNAL,
     metavar="[PATH]",
-    help=f"Keep a journal; in {DEFAULT_JOURNAL}.",
+    help=f"Keep a journal, by default in {DEFAULT_JOURNAL}.",
 )
-@click.option("--run", metavar="ID", help="The name of the run; the same name goes on with it.")
+@click.option("--run", metavar="ID", help="ID of the run; an existing ID resumes that run.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
 def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions]) -> None:
-    """Have a model do PROMPT, or the text on standard input, with the tools of TARGET.
+    """Have a model carry out PROMPT, or the text on standard input, with the tools of TARGET.
 
-    With --durable, a run that is killed goes on where it was: `toolmason runs resume`.
+    With --durable, `toolmason runs resume` continues a run that was killed.
     """
     if options["run"] is not None and options["durable"] is None:
-        raise click.UsageError("--run names a run in a journal. Give --durable as well.")
+        raise click.UsageError("--run names a run in a journal. Add --durable.")
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     if not prompt:
-        raise click.UsageError("Missing argument 'PROMPT'. Say what is to be done.")
+        raise click.UsageError("Missing argument 'PROMPT'. Describe the task.")
     box = load_toolbox(target)
     name, notice = (options["name"], "") if options["name"] else choose_model()
     if notice:
@@ -81,7 +81,7 @@ def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions
 
 
 def make_absolute(target: str | None) -> str | None:
-    """Return a target that means the same from any folder."""
+    """Return a target that works from any folder."""
     if target is None:
         return None
     path, colon, name = target.partition(":")
@@ -89,14 +89,14 @@ def make_absolute(target: str | None) -> str | None:
 
 
 class DisplayOptions(TypedDict, total=False):
-    """How a run is shown."""
+    """Options for showing a run."""
 
     yes: bool
     as_json: bool
 
 
 def execute_run(chat: Chat, message: MessageInput, run: str | None, options: DisplayOptions | RunOptions) -> None:
-    """Drive a run to its end and print what it came to; exits with a failure where it came to nothing."""
+    """Run a message to the end and print the reply; exit with a failure if the run fails or stays incomplete."""
     as_json = options.get("as_json", False)
     quiet = as_json or not is_terminal()
     try:
@@ -107,5 +107,5 @@ def execute_run(chat: Chat, message: MessageInput, run: str | None, options: Dis
 
 
 def parse_messages(records: list[dict[str, object]]) -> list[Message]:
-    """Read back what a run was asked."""
+    """Restore the recorded input messages of a run."""
     return [Message.from_dict(message) for message in records]

@@ -1,4 +1,4 @@
-"""`toolmason runs list | show | resume`: look at the runs of a journal, and go on with those that were cut off."""
+"""`toolmason runs list | show | resume`: show the runs of a journal and resume interrupted ones."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from toolmason.cli.targets import fail, load_toolbox
 from toolmason.errors import ConfigError, RunTaken
 
 RESUMABLE_STATES = ("interrupted", "pending")
-"""How a run stands that can go on."""
+"""States of runs that can be resumed."""
 
 
 @click.group("runs")
 def command() -> None:
-    """Look at the runs of a journal, and go on with them."""
+    """Show the runs of a journal, and resume them."""
 
 
 @command.command("list")
 @click.argument("path", default=DEFAULT_JOURNAL)
-@click.option("--json", "as_json", is_flag=True, help="Print what is known of them as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
 def list_(path: str, *, as_json: bool) -> None:
-    """List the runs of the journal PATH, the oldest first."""
+    """List the runs of the journal PATH, oldest first."""
     records = _open_journal(path).runs()
     if as_json:
         print_json([_make_entry(record) for record in records])
     else:
         rows = [(r.run, r.state, _format_time(r.begun), f"{r.effects} steps", _format_prompt(r)) for r in records]
-        print_rows(("Run", "State", "Begun", "Steps", "Asked"), rows)
+        print_rows(("Run", "State", "Started", "Steps", "Prompt"), rows)
 
 
 @command.command("show")
@@ -47,7 +47,7 @@ def list_(path: str, *, as_json: bool) -> None:
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
 def show(path: str, run: str | None, *, as_json: bool) -> None:
-    """Show what a run of the journal PATH did; without RUN, the last one."""
+    """Show the steps of a run of the journal PATH; without RUN, of the last one."""
     runtime = _open_journal(path)
     record = _find_record(runtime, run)
     effects = runtime.effects(record.run)
@@ -61,14 +61,14 @@ def show(path: str, run: str | None, *, as_json: bool) -> None:
         click.echo(escape_controls(str(record.facts["text"])))
     for effect in runtime.unknown(record.run) if not record.held else ():
         click.echo(
-            f"Nobody knows whether {effect.key} was done. Say it to `toolmason runs resume`: "
-            f"--done {effect.key}=RESULT or --again {effect.key}; else the model is told.",
+            f"{effect.key} was interrupted, and its outcome is unknown. Pass to `toolmason runs resume`: "
+            f"--done {effect.key}=RESULT or --again {effect.key}. Without it, the model is informed.",
             err=True,
         )
 
 
 class ResumeOptions(DisplayOptions, total=False):
-    """What the command line says of a run to go on with."""
+    """Options of `toolmason runs resume`."""
 
     target: str | None
     name: str | None
@@ -79,27 +79,29 @@ class ResumeOptions(DisplayOptions, total=False):
 @command.command("resume")
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
-@click.option("--target", help="The tools, where the run was begun by a program, or has moved.")
-@click.option("--model", "name", help="Another model than the one that it was begun with.")
-@click.option("--done", multiple=True, metavar="KEY=RESULT", help="An interrupted call was done, with this result.")
-@click.option("--again", multiple=True, metavar="KEY", help="An interrupted call was not done: make it again.")
+@click.option("--target", help="Target, if a program started the run or the target has moved.")
+@click.option("--model", "name", help="Model to use instead of the original one.")
+@click.option(
+    "--done", multiple=True, metavar="KEY=RESULT", help="An interrupted call was completed, with this result."
+)
+@click.option("--again", multiple=True, metavar="KEY", help="An interrupted call was not executed: repeat it.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
 def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None:
-    """Go on with a run of the journal PATH; without RUN, with every one that was cut off.
+    """Resume a run of the journal PATH; without RUN, every interrupted or pending one.
 
-    What was done is not done again. A call that was interrupted and may not be repeated is told to the model as
-    unknown, unless --done or --again says what became of it.
+    Completed steps are not repeated. An interrupted call that may not be repeated is reported to the model as
+    unknown, unless --done or --again states its outcome.
     """
     runtime = _open_journal(path)
     reconciliations = (*options.get("done", ()), *options.get("again", ()))
     if run is None and reconciliations:
-        raise click.UsageError("--done and --again are about one run. Name it.")
+        raise click.UsageError("--done and --again apply to one run. Name it.")
     records = (
         [_find_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in RESUMABLE_STATES]
     )
     if not records:
-        click.echo("There is nothing to go on with.", err=True)
+        click.echo("No runs to resume.", err=True)
     codes = [_resume(runtime, record, options) for record in records]
     if any(codes):
         raise click.exceptions.Exit(max(codes))
@@ -112,7 +114,7 @@ def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -
         options.get("name") or command_record.get("model"),
     )
     if name is None:
-        fail(f"Run {record.run} was begun by a program. Give --target and --model.", USAGE)
+        fail(f"Run {record.run} was started by a program. Add --target and --model.", USAGE)
     try:
         _reconcile(runtime, record.run, options)
         chat = Chat(name, load_toolbox(target), runtime=runtime)
@@ -128,7 +130,7 @@ def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -
 
 
 def _read_input(record: RunRecord) -> list[Message]:
-    """Return what a run was asked; one that was killed at once has it from its command line alone."""
+    """Return the input of a run; a run that was killed at once has only that of its command line."""
     if "asked" in record.facts:
         return parse_messages([*record.facts["system"], *record.facts["asked"]])
     command_record = record.facts.get("command", {})
@@ -162,7 +164,7 @@ def _parse_value(text: str) -> Any:
 
 def _open_journal(path: str) -> SqliteRuntime:
     if not Path(path).is_file():
-        fail(f"There is no journal {path!r}. Give the file that --durable named.", NOT_FOUND)
+        fail(f"No journal at {path!r}. Use the file that was passed to --durable.", NOT_FOUND)
     runtime = SqliteRuntime(path)
     click.get_current_context().call_on_close(runtime.close)
     return runtime
@@ -173,7 +175,7 @@ def _find_record(runtime: SqliteRuntime, run: str | None) -> RunRecord:
     found = [r for r in records if r.run == run] if run is not None else records[-1:]
     if not found:
         known_runs = ", ".join(r.run for r in records[-10:]) or "none"
-        fail(f"There is no run {run!r} in {str(runtime.path)!r}. There are: {known_runs}.", NOT_FOUND)
+        fail(f"No run {run!r} in {str(runtime.path)!r}. Available: {known_runs}.", NOT_FOUND)
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""`toolmason serve [TARGET]`: the tools of a target, over MCP."""
+"""`toolmason serve [TARGET]`: serve the tools of a target over MCP."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
 
 TOKEN_VARIABLE = "TOOLMASON_TOKEN"  # noqa: S105 - the name of a variable
-"""The variable that holds the bearer token; a command line is seen by every user of a machine."""
+"""Environment variable with the bearer token; other users of the machine can read a command line."""
 
 
 @click.command("serve")
 @click.argument("target", required=False)
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where HTTP listens.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--path", default="/mcp", show_default=True, help="Where the endpoint is.")
-@click.option("--allowed-host", multiple=True, help="A name under which the server is reached. Can be repeated.")
-@click.option("--allowed-origin", multiple=True, help="An origin of pages that may call. Can be repeated.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="HTTP address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="HTTP port; 0 picks a free one."
+)
+@click.option("--path", default="/mcp", show_default=True, help="HTTP path of the endpoint.")
+@click.option("--allowed-host", multiple=True, help="Host name that clients use. Can be repeated.")
+@click.option("--allowed-origin", multiple=True, help="Origin of web pages that may call. Can be repeated.")
 @click.pass_context
 def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio", "http"], **options: Any) -> None:
-    """Serve the tools of TARGET, or of installed plugins, over MCP until told to stop.
+    """Serve the tools of TARGET, or of installed plugins, over MCP until interrupted.
 
-    Over HTTP, a bearer token is needed where the variable TOOLMASON_TOKEN is set.
+    Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set.
     """
     try:
         from toolmason.mcp import token_is  # noqa: PLC0415 - half a second, for this command alone
@@ -36,13 +38,13 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
         from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
     except ImportError as missing:
         raise ConfigError(str(missing)) from missing
-    # What a target prints when it is loaded is not for the client, nor is what the client sends for the target.
+    # Output of the target while loading is not for the client, and the client's input is not for the target.
     with redirect_standard_streams() if transport == "stdio" else nullcontext():
         box = load_toolbox(target)
     if transport == "stdio":
         used_options = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if used_options:
-            raise click.UsageError(f"--{used_options[0].replace('_', '-')} is for HTTP. Add --transport http.", ctx)
+            raise click.UsageError(f"--{used_options[0].replace('_', '-')} needs HTTP. Add --transport http.", ctx)
         serve(box)
         return
     http_options: Any = {

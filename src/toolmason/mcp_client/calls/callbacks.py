@@ -1,8 +1,4 @@
-"""What a server asks of us → what the application answers: elicitation, sampling, roots.
-
-Lives here: the wire's questions as plain data and back. A question without a handler is declined, and the server is
-told beforehand that we cannot answer it. Not here: who is asked.
-"""
+"""Answer a server's elicitation, sampling and roots requests with the application's handlers or its client."""
 
 from __future__ import annotations
 
@@ -39,18 +35,18 @@ _log = logging.getLogger("toolmason.mcp")
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """A server asks the user something."""
+    """A server's question to the user."""
 
     message: str
     schema: Mapping[str, Any] | None = None
-    """What the answer should look like, for a form."""
+    """Schema of the expected answer, for a form."""
     url: str | None = None
-    """Where the user should go instead. Show it in full, and open it only if the user says so."""
+    """URL that the user should open instead. Show it in full, and open it only if the user agrees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """A server asks for a model's answer."""
+    """A server's request for a model completion."""
 
     messages: tuple[Mapping[str, Any], ...]
     system: str | None = None
@@ -59,7 +55,7 @@ class Sampling:
 
 
 def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
-    """Return the SDK's callbacks for what the application can answer, or a client of ours for whom we ask."""
+    """Return the SDK callbacks for the requests that the application or its client can answer."""
     callbacks = {
         name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()
     }
@@ -67,11 +63,11 @@ def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests)
 
 
 def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
-    """Have a question answered only as often as a request may ask, and few at a time: an answer costs somebody."""
+    """Limit the questions per request and the concurrent ones: each takes the time of a user or a model."""
 
     async def limited(context: Any, *params: Any) -> Any:
         if not requests.admit():
-            reason = f"no more than {MAX_ROUNDS} questions are answered within one request"
+            reason = f"at most {MAX_ROUNDS} questions are answered per request"
             return ErrorData(code=INVALID_REQUEST, message=reason)
         async with requests.question_slots:
             return await callback(context, *params)
@@ -105,15 +101,15 @@ def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_t
         del context
         request = requests.current
         if request is None:
-            # It may come from another client's call: to ask the wrong one is worse than not to ask.
-            return ErrorData(code=INVALID_REQUEST, message="there is nobody to ask at the moment")
+            # The question may belong to another client's call: asking the wrong client is worse than not asking.
+            return ErrorData(code=INVALID_REQUEST, message="the question cannot be assigned to a client")
         raw_params = None if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             return result_type.model_validate(dict(await request.ask(method, raw_params)), by_name=False)
         except MCPError as error:
             return ErrorData(code=error.code, message=error.message)
         except ValidationError:
-            return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not fit the protocol")
+            return ErrorData(code=INTERNAL_ERROR, message="the client's answer does not match the protocol")
 
     return forward
 
@@ -124,7 +120,7 @@ def _make_elicitation_callback(handler: Any) -> Any:
         question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
         try:
             answer = await _await_if_needed(handler(question))
-        except Exception as error:  # noqa: BLE001 - the application's code; the server gets a no
+        except Exception as error:  # noqa: BLE001 - application code; the server gets a cancel
             _log.warning("on_elicit failed: %s", type(error).__name__)
             return ElicitResult(action="cancel")
         if answer is None or answer is False:
@@ -143,9 +139,9 @@ def _make_sampling_callback(handler: Any) -> Any:
         question = Sampling(tuple(data["messages"]), data.get("systemPrompt"), data.get("maxTokens", 0), data)
         try:
             answer = await _await_if_needed(handler(question))
-        except Exception as error:  # noqa: BLE001 - the application's code; the server is told that it failed
+        except Exception as error:  # noqa: BLE001 - application code; the server gets an error
             _log.warning("on_sample failed: %s", type(error).__name__)
-            return ErrorData(code=INTERNAL_ERROR, message="the request could not be answered")
+            return ErrorData(code=INTERNAL_ERROR, message="the application failed to answer the request")
         if isinstance(answer, Mapping):
             return CreateMessageResult.model_validate(dict(answer), by_name=False)
         content = TextContent(type="text", text=str(answer))
@@ -163,7 +159,7 @@ def _make_roots_callback(roots: Any) -> Any:
 
 
 def _make_root_uri(root: Any) -> Any:
-    """Return a root as the wire has it; a folder is one on this machine."""
+    """Return the URI of a root; a path is a local folder."""
     text = str(root)
     return text if "://" in text else Path(root).absolute().as_uri()
 

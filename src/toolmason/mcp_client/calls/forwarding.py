@@ -1,8 +1,6 @@
-"""A request that a client made of us → the same request to a server behind us, on that client's behalf.
+"""Forward a client's request to an upstream server with the client's capabilities, answers and log level.
 
-Lives here: whose capabilities, questions, answers, log records and errors go through, in either era. A question goes to
-the client whose request caused it, and to nobody where that cannot be known. Not here: which requests are passed on
-(`connection`), or how a client is asked (`toolmason.mcp_server`).
+A question of the server goes to the client whose request caused it, and to no client if that is unknown.
 """
 
 from __future__ import annotations
@@ -28,15 +26,15 @@ from toolmason.errors import Abort
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 MAX_ROUNDS: Final = 32
-"""How often a server may ask within one request."""
+"""Maximum number of times a server may ask within one request."""
 MAX_CONCURRENT_QUESTIONS: Final = 8
-"""How many questions of a connection are before the application at once; the others wait for their turn."""
+"""Maximum number of questions of a session that the application handles at once; others wait for a slot."""
 EMPTY_ROUND_DELAY: Final = 0.1
-"""How long we wait where a server asks nothing and only wants to be called again."""
+"""Seconds to wait if a server asks nothing and only requests another call."""
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _FORWARDED_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
 HANDLED_CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-"""What a server is told that we can, of what the application answers itself."""
+"""Capabilities advertised to servers for the requests that the application answers."""
 _CAPABILITY_BY_METHOD: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -46,34 +44,34 @@ _RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class ForwardedRequests:
-    """The requests that are under way on one connection, and for whom."""
+    """Requests in progress on one session, and the clients they belong to."""
 
     def __init__(self, handled: frozenset[str] = frozenset()) -> None:
         self.handled = handled
-        """What the application answers itself, by the names of the capabilities."""
+        """Names of the capabilities that the application handles."""
         self.log_level: str | None = None
-        """The least level that a server with sessions was told to log at."""
+        """Lowest log level that was set on a server with sessions."""
         self._active: dict[ForwardedRequest | None, int] = {}
         self._question_count = 0
         self.question_slots = asyncio.Semaphore(MAX_CONCURRENT_QUESTIONS)
 
     def admit(self) -> bool:
-        """Take note of a question, and tell whether it may be asked: so many for each request that is under way."""
+        """Count a question. Return True if it is within the limit for the requests in progress."""
         self._question_count += 1
         return self._question_count <= MAX_ROUNDS * max(1, sum(self._active.values()))
 
     def track(self, caller: UpstreamCaller | None) -> RequestScope:
-        """Take note of a request, for as long as the block lasts."""
+        """Return a context manager that registers a request while its block runs."""
         return RequestScope(self, None if caller is None else ForwardedRequest(caller, self.handled))
 
     def add(self, request: ForwardedRequest | None) -> None:
-        """Take note of a request."""
+        """Register a request."""
         if not self._active:
             self._question_count = 0
         self._active[request] = self._active.get(request, 0) + 1
 
     def remove(self, request: ForwardedRequest | None) -> None:
-        """Take note of its end."""
+        """Unregister a request."""
         self._active[request] -= 1
         self._question_count = max(0, self._question_count - MAX_ROUNDS)
         if not self._active[request]:
@@ -83,9 +81,10 @@ class ForwardedRequests:
 
     @property
     def current(self) -> ForwardedRequest | None:
-        """The request to which what has just come in belongs.
+        """Request that an incoming message belongs to, or None if that is unknown.
 
-        Over HTTP the SDK tells by the stream it came on. On other transports only one that is alone can be told.
+        Over HTTP the SDK knows it from the stream. On other transports it is known only if a single request is in
+        progress.
         """
         current = _CURRENT_REQUEST.get()
         if current is not None:
@@ -93,13 +92,13 @@ class ForwardedRequests:
         return next(iter(self._active)) if len(self._active) == 1 else None
 
     def on_log(self, params: Any) -> None:
-        """Take a log record of the server."""
+        """Forward a log record of the server."""
         if (request := self.current) is not None:
             request.forward_log(params.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 class RequestScope:
-    """A request that is under way; not made with `contextmanager`, which costs a call as much as the rest of this."""
+    """Scope of a request in progress. Not a `contextmanager`, which would double its cost."""
 
     __slots__ = ("_request", "_requests", "_token")
 
@@ -123,25 +122,25 @@ class ForwardedRequest:
         self.caller, self.handled = caller, handled
         self.ended = asyncio.Event()
         self.request_key = ""
-        """Which request it is, whatever round."""
+        """Key of the request, the same in every round."""
         self.aborted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._question_count = 0
         self._earlier_answers: dict[str, Any] | None = None
 
     def forward_log(self, record: Mapping[str, Any]) -> None:
-        """Pass a log record on, where the client wants to hear of it."""
+        """Forward a log record if the client wants its level."""
         min_level, level = self.caller.log_level, record.get("level")
         if min_level in LOG_LEVELS and level in LOG_LEVELS and LOG_LEVELS.index(level) >= LOG_LEVELS.index(min_level):
             self.caller.queue_notification("notifications/message", record)
 
     async def ask(self, method: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Pass on a question that a server asks in the midst of a call.
+        """Forward a question that a server asks during a call.
 
-        A client of the stateless era is answered with it, which ends the call; the next one asks the same again, in
-        the same order, and finds the answers.
+        For a stateless-era client, the question ends the call. The client repeats the call, the server asks again in
+        the same order, and the answers are found.
 
         Raises:
-            MCPError: there is no answer.
+            MCPError: the question has no answer.
         """
         self._question_count += 1
         key = f"{method.partition('/')[0]}-{self._question_count}"
@@ -157,17 +156,17 @@ class ForwardedRequest:
                 await self._abort(abort)
             raise MCPError(INVALID_REQUEST, str(abort)) from None
         if not isinstance(answer, Mapping):
-            raise MCPError(INVALID_REQUEST, "the client gave no answer")
+            raise MCPError(INVALID_REQUEST, "the client did not answer")
         return answer
 
     async def _abort(self, abort: Abort) -> None:
         if not self.aborted.done():
             self.aborted.set_exception(abort)
-        # The server must not take our silence for a no and go on: it hears that the call is off, and then this.
+        # The server must not take silence for a refusal: the call is cancelled before the error is returned.
         await self.ended.wait()
 
     async def run(self, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        """Wait for an answer, or for a question that ends the call."""
+        """Wait for a response, or for a question that ends the call."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait((task, self.aborted), return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +180,7 @@ class ForwardedRequest:
             self.aborted.cancel()
 
 
-_CURRENT_REQUEST: ContextVar[ForwardedRequest | None] = ContextVar("toolmason_passage", default=None)
+_CURRENT_REQUEST: ContextVar[ForwardedRequest | None] = ContextVar("toolmason_forwarded_request", default=None)
 
 
 class _Params(RequestParams):
@@ -189,9 +188,10 @@ class _Params(RequestParams):
 
 
 class _FixedCapabilitiesMeta(dict[str, Any]):
-    """The `_meta` of a request whose capabilities are those of the client it is made for.
+    """`_meta` that keeps the capabilities of the client the request is made for.
 
-    The SDK writes its own into every request; a server that believed them would ask what nobody can answer.
+    The SDK writes its own capabilities into every request, and the server would ask questions that the client cannot
+    answer.
     """
 
     @override
@@ -220,11 +220,11 @@ async def forward(
     progress: Progress | None = None,
     in_flight: ForwardedRequests | None = None,
 ) -> dict[str, Any]:
-    """Return the answer to a request that is made for somebody else, as the wire has it.
+    """Return the raw response to a request made on behalf of a client.
 
     Raises:
-        Abort: it has to end for an answer, or nobody can give one.
-        MCPError: the server refused it.
+        Abort: the call has to end to get an answer, or no answer is possible.
+        MCPError: the server rejected the request.
     """
     method, params = request
     caller, meta = forwarded.caller, dict(params.get("_meta") or {})
@@ -253,7 +253,7 @@ async def forward(
             return result
         questions, state = result.get("inputRequests") or {}, result.get("requestState")
         if questions:
-            # The client first: it may have to end the call for its answers, and ours would be asked for again.
+            # Ask the client first: it may have to end the call, and the application would be asked again.
             client_questions, own_questions = split_by_handler(questions, forwarded.handled)
             client_answers = (
                 dict(await caller.forward(request_key, client_questions, state)) if client_questions else {}
@@ -263,11 +263,11 @@ async def forward(
         else:
             answers = {}
             await asyncio.sleep(EMPTY_ROUND_DELAY)
-    raise MCPError(INVALID_REQUEST, f"the server still asks after {MAX_ROUNDS} rounds")
+    raise MCPError(INVALID_REQUEST, f"the server still requires input after {MAX_ROUNDS} rounds")
 
 
 def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the questions for whoever called, and those that the application answers itself."""
+    """Return the questions for the client, and those that the application answers."""
     parts: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for key, question in questions.items():
         method = question.get("method") if isinstance(question, Mapping) else None
@@ -276,10 +276,10 @@ def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> t
 
 
 async def answer_with_handlers(session: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the application answers, by the keys of the questions.
+    """Return the application's answers, by the keys of the questions.
 
     Raises:
-        MCPError: there is no answer.
+        MCPError: a question has no answer.
     """
     from mcp.client.session import ClientRequestContext  # noqa: PLC0415 - only for servers that ask
     from mcp_types import ErrorData, InputRequest  # noqa: PLC0415 - as above
@@ -296,7 +296,7 @@ async def answer_with_handlers(session: Any, questions: Mapping[str, Any]) -> di
 
 
 def make_request_key(method: str, params: Mapping[str, Any]) -> str:
-    """Return what tells one request of a call from another, in every round of it."""
+    """Return a key that identifies a request in all of its rounds."""
     arguments = {key: value for key, value in params.items() if key != "_meta"}
     return hashlib.sha256(to_json([method, canonicalize(arguments)])).hexdigest()[:16]
 
@@ -308,21 +308,21 @@ def _get_target_name(params: Mapping[str, Any]) -> str:
 async def send_raw(
     client: Any, method: str, params: Mapping[str, Any], progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Send a request as it is, and return the answer as it is."""
+    """Send a request unchanged and return the raw response."""
     request = _ForwardedMessage(method=method, params=_Params.model_validate(params))
     try:
         result: dict[str, Any] = await client.session.send_request(request, _RAW_RESULT, progress_callback=progress)
     except MCPError as error:
         if error.code != HEADER_MISMATCH or method != "tools/call":
             raise
-        # A new connection does not know yet which arguments are mirrored in headers.
+        # A new session does not know yet which arguments are mirrored in headers; listing the tools loads that.
         await client.session.list_tools()
         result = await client.session.send_request(request, _RAW_RESULT, progress_callback=progress)
     return result
 
 
 async def _set_log_level(client: Any, caller: UpstreamCaller, in_flight: ForwardedRequests | None) -> None:
-    """Have a server with sessions log as much as the client wants to hear."""
+    """Lower the log level of a server with sessions if the client wants more detail."""
     capabilities, min_level = client.server_capabilities, caller.log_level
     if in_flight is None or min_level not in LOG_LEVELS or capabilities is None or capabilities.logging is None:
         return

@@ -1,8 +1,7 @@
-"""Structured results against the schema that their server gave, within bounds.
+"""Validate structured results against the server's output schema at a bounded cost.
 
-Lives here: a check whose cost a server cannot choose. A schema with regular expressions, or of a kind whose cost
-can explode, is not used for checking; with any other, the work is counted while it is done, off the event loop unless
-it is little. What would take more is passed on unchecked. Not here: arguments.
+The server writes the schema, so it must not control the cost: expensive schemas are skipped, steps are counted, and
+larger checks run off the event loop. A result that exceeds the budget is passed on unchecked.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from toolmason.errors import clip
 _log = logging.getLogger("toolmason.mcp")
 
 INLINE_STEPS: Final = 300
-"""Steps that are taken on the event loop: a few milliseconds."""
+"""Steps allowed on the event loop: a few milliseconds."""
 MAX_STEPS: Final = 50_000
 MAX_SECONDS: Final = 0.1
-"""How long a check may take, in its thread."""
+"""Maximum duration of a check in its thread."""
 _EXPENSIVE_KEYWORDS: Final = frozenset(
     {
         "pattern",
@@ -59,21 +58,21 @@ _MAX_LIST_LENGTH: Final = 64
 
 
 class BudgetExceeded(Exception):
-    """A check has taken all the steps, or all the time, that it may."""
+    """A check used up its steps or its time."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CheckBudget:
-    """What one check may cost."""
+    """Steps and time that one check may use."""
 
     steps: int = MAX_STEPS
     deadline: float = field(default_factory=lambda: monotonic() + MAX_SECONDS)
 
     def spend(self, steps: int) -> None:
-        """Take steps.
+        """Use up steps.
 
         Raises:
-            Spent: there are none left, or no time.
+            BudgetExceeded: no steps or no time is left.
         """
         self.steps -= steps
         if self.steps < 0 or monotonic() > self.deadline:
@@ -84,7 +83,7 @@ _BUDGET: ContextVar[CheckBudget] = ContextVar("toolmason_check")
 
 
 class OutputChecker:
-    """One schema, and whether results fit it."""
+    """Checker of results against one output schema."""
 
     def __init__(self, schema: dict[str, Any], owner: str) -> None:
         self._schema, self._owner = schema, owner
@@ -93,11 +92,11 @@ class OutputChecker:
         self._has_validator = False
 
     async def find_misfit(self, value: Any) -> str | None:
-        """Return why a value does not fit; `None` where it does, or where finding out would cost too much."""
+        """Return why a value does not match, or None if it does or if checking it would cost too much."""
         try:
             if self._is_simple and _surely_matches(self._schema, value, [INLINE_STEPS]):
                 return None
-        except (AttributeError, TypeError):  # as in `validator_of`
+        except (AttributeError, TypeError):  # as in `make_validator`
             self._is_simple = False
         try:
             if self._has_validator:
@@ -107,7 +106,7 @@ class OutputChecker:
                     pass
             return await asyncio.to_thread(self._check_in_thread, value)
         except BudgetExceeded:
-            _log.info("%s: a result is passed on unchecked: to check it would take too long", self._owner)
+            _log.info("%s: result not validated: it would take too long", self._owner)
             return None
 
     def _check_in_thread(self, value: Any) -> str | None:
@@ -120,15 +119,15 @@ class OutputChecker:
 def _is_simple(schema: Any) -> bool:
     try:
         return all(_SIMPLE_KEYWORDS.issuperset(node) for node in iter_subschemas(schema))
-    except (AttributeError, TypeError):  # as in `validator_of`
+    except (AttributeError, TypeError):  # as in `make_validator`
         return False
 
 
 def _surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
-    """Tell whether a value surely fits a schema of plain keywords, within the steps that are left.
+    """Return True if a value certainly matches a schema of simple keywords, within the remaining steps.
 
-    Most results fit, and most schemas are plain: this takes a tenth of what the validator takes. Where it says no, the
-    validator has the word.
+    Most results match and most schemas are simple: this takes a tenth of the validator's time. If it returns False,
+    the validator decides.
     """
     steps_left[0] -= 1
     if steps_left[0] < 0 or not isinstance(schema, dict) or not _has_type(schema.get("type"), value):
@@ -154,10 +153,10 @@ def _has_type(type_name: Any, value: Any) -> bool:
 
 
 def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
-    """Return why a value does not fit.
+    """Return why a value does not match, or None if it does or is too large to check.
 
     Raises:
-        Spent: to find out takes more than the budget.
+        BudgetExceeded: the check costs more than the budget.
     """
     if validator is None or len(to_json(value, fallback=str)) > _MAX_VALUE_BYTES:
         return None
@@ -171,12 +170,12 @@ def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
 
 @lru_cache(maxsize=256)
 def make_validator(schema_json: bytes) -> Any:
-    """Return what checks a value against a schema, counting; `None` for a schema that is not used for checking."""
+    """Return a validator that counts its steps, or None if the schema cannot be checked at a bounded cost."""
     schema = from_json(schema_json)
     schema.pop("$schema", None)
     try:
         nodes = list(iter_subschemas(schema))
-    except (AttributeError, TypeError):  # it came over the wire, and need not be a schema at all
+    except (AttributeError, TypeError):  # it was sent by a server and may not be a schema at all
         return None
     if (
         len(nodes) > _MAX_SCHEMA_NODES
@@ -184,7 +183,7 @@ def make_validator(schema_json: bytes) -> Any:
         or _defeats_counting(schema)
     ):
         return None
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - for servers that declare what they return
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only for servers with output schemas
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
     from jsonschema.validators import extend  # noqa: PLC0415 - as above
 
@@ -200,10 +199,10 @@ def make_validator(schema_json: bytes) -> Any:
 
 
 def _defeats_counting(schema: Any) -> bool:
-    """Tell whether a schema holds what would get round the count.
+    """Return True if a schema would bypass the step count.
 
-    A part that names its own dialect is checked by another validator than ours, and a long list is compared entry with
-    entry where the schema itself is checked.
+    A subschema with its own `$schema` is checked by another validator, and checking the schema itself compares long
+    lists entry by entry.
     """
     queue = [schema]
     while queue:
@@ -226,7 +225,7 @@ def _count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Itera
         size = len(to_json(keyword_value)) if keyword in _COMPARISON_KEYWORDS else 0
         budget.spend(1 + width // 32 + size // 64)
         for error in check(validator, keyword_value, instance, schema) or ():
-            # The words of an error hold the whole value.
+            # The error message contains the whole value.
             budget.spend(1 + len(to_json(instance, fallback=str)) // 256)
             yield error
 

@@ -1,8 +1,4 @@
-"""A server's definitions → tools and prompts of ours, and its results → results of ours.
-
-Lives here: what is kept of the wire (everything: nested schemas, all content, hints), and what a result comes to.
-Not here: which definitions are taken (`screen`), or sending anything (`connection`).
-"""
+"""Convert a server's definitions to tools and prompts, and its results to tool results."""
 
 from __future__ import annotations
 
@@ -39,23 +35,23 @@ from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 
 FetchPrompt = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
-"""A prompt, its arguments and for whom → the answer of the server."""
+"""Function of a prompt name, its arguments and the context that returns the server's response."""
 _REMOTE_ERROR_CODES: Final = ("invalid_arguments", "unknown_tool", "timeout", "tool_error")
-"""What a server may say of its failures; whether something waits for approval or is over a limit is for us to say."""
+"""Error codes accepted from a server. Approvals and limits are local decisions, so their codes are not accepted."""
 CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
 
 
 def parse_object(text: str | bytes, **kwargs: Any) -> dict[str, Any]:
-    """Return the JSON object that a text is; whether it fits is for the server to say."""
+    """Parse a JSON object. The server validates its contents."""
     del kwargs
     data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
     if not isinstance(data, dict):
-        raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - what a validator raises
+        raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - validators raise ValueError
     return data
 
 
 def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return arguments that came as a mapping."""
+    """Return a copy of arguments that were passed as a mapping."""
     del kwargs
     return dict(value)
 
@@ -66,7 +62,7 @@ class RemoteTool(Tool):
     def __init__(self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any], timeout: float | None) -> None:
         self.server, self.remote_name, self._call = server, entry.name, call
         self.entry = raw
-        """The definition as the wire has it."""
+        """The definition as the server sent it."""
         output = raw.get("outputSchema")
         self.output_schema: JsonSchema | None = dict(output) if isinstance(output, Mapping) else None
         self.definition = ToolDefinition(
@@ -96,11 +92,11 @@ class RemoteTool(Tool):
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         result = await self._call(self, arguments, context)
-        # Content without the data that its schema promises is passed on: a picture may be all there is to say.
+        # Accept content without the structured data that the schema requires: an image may be the whole result.
         if self._checker is not None and not result.is_error and (structured := _get_structured(result)) is not None:
             reason = await self._checker.find_misfit(structured)
             if reason is not None:
-                raise ToolError(f"the server's result does not fit its own schema: {reason}", retryable=False)
+                raise ToolError(f"the server's result does not match its output schema: {reason}", retryable=False)
         return result
 
     def _render(self, result: Any) -> dict[str, Any]:
@@ -114,7 +110,7 @@ class RemoteTool(Tool):
             text = to_json(structured).decode()
             content = (Text(text),)
         elif has_structured and not matches_structured(text, structured):
-            # A model is told both, where they are not the same.
+            # The model gets both if they differ.
             text = f"{text}\n{to_json(structured).decode()}"
         value = structured if has_structured else text
         fields: dict[str, Any] = {
@@ -133,7 +129,7 @@ def _get_structured(result: Any) -> Any:
 
 
 def _parse_own_error(text: str) -> ToolError | None:
-    """Return the failure that a server of our own kind tells of: its words, not the form that it tells them in."""
+    """Return the error that a Toolmason server encoded as JSON, or None for any other text."""
     if not text.startswith('{"error":{"code":'):
         return None
     try:
@@ -143,14 +139,14 @@ def _parse_own_error(text: str) -> ToolError | None:
     except (ValueError, KeyError, TypeError):
         return None
     if code in _REMOTE_ERROR_CODES:
-        error.__dict__["code"] = code  # of this one failure, as its server tells it
+        error.__dict__["code"] = code  # for this instance only
     return error if isinstance(payload["message"], str) else None
 
 
 def _make_tool_error(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
-    """Return what a server says went wrong, with the pictures and the data that it says it with."""
+    """Return the error of a failed result, with its non-text content and structured data."""
     data = "" if structured is None else to_json(structured).decode()
-    error = _parse_own_error(text) or ToolError(text or data or "the tool failed and said nothing")
+    error = _parse_own_error(text) or ToolError(text or data or "the tool failed without a message")
     parts = tuple(part for part in content if not isinstance(part, Text))
     extras = {"content": parts, "structured": structured, "meta": meta}
     error.result_fields = {name: value for name, value in extras.items() if value not in ((), None, {})}
@@ -171,7 +167,7 @@ def _make_options(entry: Any, timeout: float | None) -> ToolOptions:
 
 
 def to_content(block: Any) -> Content:
-    """Return one content block of the wire as a part of ours; one of an unknown kind is kept as its JSON."""
+    """Convert a content block. A block of unknown type is kept as its JSON."""
     block_type = block.type
     if block_type == "text":
         return Text(block.text)
@@ -188,7 +184,7 @@ def to_content(block: Any) -> Content:
 
 
 def to_embedded_resource(resource: Any) -> Content:
-    """Return the contents of a resource, as text or as bytes."""
+    """Return the contents of a resource as text or bytes."""
     text, blob = getattr(resource, "text", None), getattr(resource, "blob", None)
     data = None if blob is None else _decode_base64(blob)
     return EmbeddedResource(str(resource.uri), text, data, resource.mime_type)
@@ -202,12 +198,12 @@ def _decode_base64(data: str) -> bytes | None:
 
 
 class RemotePrompt(Prompt):
-    """A prompt that a server offers."""
+    """A prompt of a server."""
 
     def __init__(self, server: str, entry: Any, fetch: FetchPrompt) -> None:
         self._server, self._entry, self._fetch = server, entry, fetch
         self.entry: Mapping[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        """The definition as the wire has it."""
+        """The definition as the server sent it."""
         arguments = entry.arguments or ()
         self._schema: JsonSchema = {
             "type": "object",
@@ -250,6 +246,6 @@ class RemotePrompt(Prompt):
 
 
 def select_context(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """Return what of the context goes to a server: the keys that were named for it, and nothing else."""
+    """Return the context values for `keys`, or None if there are none. No other value may be sent to a server."""
     selected = {key: context[key] for key in keys if key in context}
     return selected or None

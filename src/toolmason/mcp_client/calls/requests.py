@@ -1,8 +1,4 @@
-"""What a toolbox wants of a server → a request on a connection: for the application, or for a client of ours.
-
-Lives here: calls, prompts, resources and completions, each in both ways. Not here: which connection, and what is tried
-again (`connection`); what goes through for a client (`passing`).
-"""
+"""Send calls, prompts, reads and raw requests on a session, for the application or on behalf of its client."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from toolmason.mcp_client.session import UpstreamSession
 
 @dataclass(slots=True)
 class ToolRequest:
-    """A call to make."""
+    """A tool call to send."""
 
     name: str
     arguments: dict[str, Any]
@@ -34,10 +30,10 @@ class ToolRequest:
     meta: Mapping[str, Any] | None = None
     caller: UpstreamCaller | None = None
     pending_tasks: PendingTasks | None = None
-    """Where tasks may go on without whoever made the call."""
+    """Store for tasks that outlive their call, or None if the call waits for its task."""
 
     async def __call__(self, client: Any, session: UpstreamSession) -> CallToolResult:
-        """Make it."""
+        """Send the call."""
         with session.forwarded.track(self.caller) as forwarded:
             meta = None if self.meta is None else dict(self.meta)
             if forwarded is None:
@@ -56,7 +52,7 @@ class ToolRequest:
             return CallToolResult.model_validate(answer, by_name=False)
 
     async def _call(self, client: Any, meta: Any) -> CallToolResult:
-        # A server that is asked for progress has to send it, also where nobody listens.
+        # A server that is asked for progress must send it, so ask only if it is used.
         progress = self._report_progress if self.context.__followed__ else None
         found: CallToolResult = await client.call_tool(self.name, self.arguments, progress_callback=progress, meta=meta)
         return found
@@ -64,10 +60,10 @@ class ToolRequest:
     async def _call_or_wait(
         self, client: Any, session: UpstreamSession, meta: Any, pending_tasks: PendingTasks
     ) -> CallToolResult:
-        """Make a call whose task may go on alone, or wait for the task that it has begun before.
+        """Send a call whose task may outlive it, or wait for the task that it started before.
 
         Raises:
-            RemoteError: the task is not done yet; the same call waits on.
+            RemoteError: the task is still running; the same call waits for it again.
         """
         key = (
             make_identity_key(session.headers),
@@ -81,12 +77,12 @@ class ToolRequest:
         except TaskPending as pending:
             seconds = pending_tasks.remember(key, pending.task, started)
             reason = (
-                f"the server has worked on task {pending.task.task_id!r} for {seconds:.1f} s and is not done. "
-                "The same call with the same arguments waits on and begins nothing anew"
+                f"task {pending.task.task_id!r} is still running after {seconds:.1f} s. "
+                "Repeat the call with the same arguments to keep waiting; no new task is started"
             )
             raise RemoteError(session.server.name, "task", reason, tool=self.name, retryable=True) from None
         except BaseException as error:
-            if find_connection_loss(error) is None:  # a connection that is lost says nothing about the task
+            if find_connection_loss(error) is None:  # after a lost connection the task may still be running
                 pending_tasks.forget(key)
             raise
         pending_tasks.forget(key)
@@ -108,7 +104,7 @@ class PromptRequest:
     caller: UpstreamCaller | None = None
 
     async def __call__(self, client: Any, session: UpstreamSession) -> GetPromptResult:
-        """Fetch it."""
+        """Fetch the prompt."""
         with session.forwarded.track(self.caller) as forwarded:
             if forwarded is None:
                 found: GetPromptResult = await client.get_prompt(self.name, self.arguments)
@@ -126,7 +122,7 @@ class ReadRequest:
     caller: UpstreamCaller | None = None
 
     async def __call__(self, client: Any, session: UpstreamSession) -> ReadResourceResult:
-        """Read it."""
+        """Read the resource."""
         with session.forwarded.track(self.caller) as forwarded:
             if forwarded is None:
                 found: ReadResourceResult = await client.read_resource(self.uri)
@@ -137,14 +133,14 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """A request as the wire has it, to pass on."""
+    """A request to forward unchanged."""
 
     method: str
     params: Mapping[str, Any]
     caller: UpstreamCaller | None = None
 
     async def __call__(self, client: Any, session: UpstreamSession) -> dict[str, Any]:
-        """Send it."""
+        """Send the request."""
         with session.forwarded.track(self.caller) as forwarded:
             if forwarded is None:
                 return await send_raw(client, self.method, self.params)
@@ -152,7 +148,7 @@ class RawRequest:
 
 
 async def ping(client: Any, session: UpstreamSession) -> None:
-    """Make a round trip."""
+    """Make a round trip to the server."""
     del session
     if client.protocol_version >= "2026":
         await client.session.send_discover(client.protocol_version)

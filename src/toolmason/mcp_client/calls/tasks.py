@@ -1,8 +1,4 @@
-"""A call that a server turns into a task → its result, when the task is done.
-
-Lives here: polling, what the task asks on its way, cancelling it when nobody waits any more, and those that nobody
-waits for now and that go on. Not here: calls that are answered at once.
-"""
+"""Wait for calls that a server runs as tasks: poll them, answer their questions, cancel them."""
 
 from __future__ import annotations
 
@@ -27,13 +23,13 @@ EXTENSION_ID = "io.modelcontextprotocol/tasks"
 DEFAULT_POLL_SECONDS = 1.0
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 30.0
 MAX_FAILED_POLLS = 3
-"""How many looks at a task may fail in a row, for want of a connection, before its call does."""
+"""Maximum number of consecutive polls that may fail on a lost connection before the call fails."""
 MAX_PENDING_TASKS = 256
-"""How many tasks of a server may go on while nobody waits for them; beyond that the oldest are forgotten."""
+"""Maximum number of tasks per server that run while no call waits for them; the oldest are forgotten first."""
 
 
 class TaskResult(Result):
-    """The answer of a server that will take its time."""
+    """Response of a server that runs the call as a task."""
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
 
@@ -42,11 +38,11 @@ class TaskResult(Result):
     status: str = "working"
     poll_interval_ms: float | None = Field(default=None, alias="pollIntervalMs")
     _answered_keys: set[str] = PrivateAttr(default_factory=set)
-    """What it has asked and was told: a server may go on showing a question for a while, and nobody is asked twice."""
+    """Keys of answered questions: a server may keep listing a question for a while, and it must not be asked twice."""
 
     @property
     def answered_keys(self) -> set[str]:
-        """The keys of the questions that were answered."""
+        """Keys of the questions that were answered."""
         return self._answered_keys
 
 
@@ -56,7 +52,7 @@ class _TaskParams(RequestParams):
 
 
 class _TaskRequest(Request[_TaskParams, str]):
-    """`tasks/get`, `tasks/cancel`: about one task."""
+    """`tasks/get`, `tasks/update` or `tasks/cancel` for one task."""
 
     name_param: ClassVar[str | None] = "taskId"
     method: str
@@ -67,7 +63,7 @@ _RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class TasksExtension(ClientExtension):
-    """Tells servers that we can wait for a task, and does so."""
+    """Client extension that advertises tasks and waits for them."""
 
     identifier = EXTENSION_ID
 
@@ -76,7 +72,7 @@ class TasksExtension(ClientExtension):
         self._wait = wait
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
-        """Return the result that we know how to finish."""
+        """Return the result type that this extension resolves."""
         return (ResultClaim(result_type="task", model=TaskResult, resolve=self._resolve),)
 
     async def _resolve(self, task: TaskResult, context: ClaimContext) -> CallToolResult:
@@ -84,7 +80,7 @@ class TasksExtension(ClientExtension):
 
 
 class TaskPending(Exception):
-    """A task was waited for as long as was agreed, and goes on."""
+    """A task is still running after the agreed waiting time."""
 
     def __init__(self, task: TaskResult) -> None:
         super().__init__(task.task_id)
@@ -93,25 +89,25 @@ class TaskPending(Exception):
 
 @dataclass(slots=True, eq=False)
 class PendingTasks:
-    """The tasks of a server that nobody waits for now, by what was called, and in whose name."""
+    """Tasks of a server that no call is waiting for, by identity and request."""
 
     wait: float
     _tasks: OrderedDict[tuple[str, str], tuple[TaskResult, float]] = field(default_factory=OrderedDict)
 
     def get(self, key: tuple[str, str]) -> TaskResult | None:
-        """Return the task that a call has begun before."""
+        """Return the task that an earlier call started, or None."""
         found = self._tasks.get(key)
         return None if found is None else found[0]
 
     def remember(self, key: tuple[str, str], task: TaskResult, started: float) -> float:
-        """Remember a task, and return for how many seconds it has been known."""
+        """Store a task, and return the seconds since it was started."""
         _, since = self._tasks.setdefault(key, (task, started))
         if len(self._tasks) > MAX_PENDING_TASKS:
             self._tasks.popitem(last=False)
         return monotonic() - since
 
     def forget(self, key: tuple[str, str]) -> None:
-        """Let go of a task that has come to its end."""
+        """Remove a finished task."""
         self._tasks.pop(key, None)
 
 
@@ -123,10 +119,10 @@ async def wait_for_task(
     wait: float | None = None,
     poll_now: bool = False,
 ) -> CallToolResult:
-    """Wait for the end of a task; what it asks goes to the application, or to the client for whom it was begun.
+    """Wait for a task to finish. Its questions go to the application, or to the client it was started for.
 
     Raises:
-        StillWorking: `wait` seconds were not enough.
+        TaskPending: the task did not finish within `wait` seconds.
     """
     deadline = math.inf if wait is None else monotonic() + wait
     delay = 0.0 if poll_now else _get_poll_delay(task.poll_interval_ms)
@@ -154,7 +150,7 @@ async def wait_for_task(
 
 
 class _TaskPoller:
-    """Looks at a task again and again; a look that is lost on the way costs that look, and not the task."""
+    """Poller of one task. A failed poll is retried; the task continues."""
 
     def __init__(self, context: ClaimContext, task_id: str) -> None:
         self._context, self._task_id, self._failures = context, task_id, 0
@@ -172,7 +168,7 @@ class _TaskPoller:
 
 
 def _make_task_error(error: Any) -> MCPError:
-    """Return what a server says went wrong; it may say it in no form at all."""
+    """Return the server's error, which may have any form."""
     details = error if isinstance(error, dict) else {}
     code, message = details.get("code"), details.get("message")
     return MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(message or "the task failed"))
@@ -193,7 +189,7 @@ async def _answer_questions(
     context: ClaimContext, task: TaskResult, questions: Any, forwarded: ForwardedRequest | None
 ) -> None:
     if not isinstance(questions, dict):
-        raise MCPError(INTERNAL_ERROR, "the task wants input and does not say which")
+        raise MCPError(INTERNAL_ERROR, "the task requires input but does not list it")
     if not (unanswered := {key: raw for key, raw in questions.items() if key not in task.answered_keys}):
         return
     client_questions, own_questions = (

@@ -1,8 +1,4 @@
-"""What a server offers: all pages of its lists, as tools, prompts and resources of ours.
-
-Lives here: following pages within bounds, filters and names, how long a list is fresh.
-Not here: which definitions are sound (`screen`).
-"""
+"""Fetch all pages of a server's lists, and convert them to tools, prompts and resources."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ MAX_ENTRIES: Final = 2000
 
 @dataclass(slots=True, eq=False)
 class ServerLists:
-    """What a server offers, and until when that is fresh."""
+    """Tools, prompts and resources of a server, and when they expire."""
 
     tools: Sequence[Tool] = ()
     prompts: Sequence[Prompt] = ()
@@ -44,40 +40,40 @@ class ServerLists:
     expires_at: float = 0.0
     raw_resources: RawResources = field(default_factory=RawResources)
     has_ttl: bool = True
-    """Whether the server itself says how long they are good; one that says 0 does not."""
+    """False if the server sent a TTL of 0, the SDK's placeholder for no TTL."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the lists need not be fetched again."""
+        """True if the lists need not be fetched again."""
         return time.monotonic() < self.expires_at
 
 
 class ServerListsMixin(ABC):
-    """A server of which lists are known."""
+    """Properties that read from a server's cached lists."""
 
     @property
     @abstractmethod
     def lists(self) -> ServerLists:
-        """What it is known to offer, and until when that is fresh."""
+        """Cached lists, and when they expire."""
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """What it is known to offer."""
+        """Cached tools."""
         return self.lists.tools
 
     @property
     def prompts(self) -> Sequence[Prompt]:
-        """The prompts it is known to offer."""
+        """Cached prompts."""
         return self.lists.prompts
 
     @property
     def resources(self) -> Sequence[ResourceLink]:
-        """The resources it is known to offer."""
+        """Cached resources."""
         return self.lists.resources
 
     @property
     def raw_resources(self) -> RawResources:
-        """The resources as the wire has them."""
+        """Cached resources, as the server sent them."""
         return self.lists.raw_resources
 
 
@@ -88,10 +84,10 @@ async def fetch_lists(
     call_tool: CallTool,
     fetch_prompt: FetchPrompt,
 ) -> ServerLists:
-    """Return everything that a server offers.
+    """Fetch everything that a server offers.
 
     Raises:
-        RemoteError: its pages never end, or it offers more than we take.
+        RemoteError: a list has too many pages or entries.
     """
     capabilities = client.server_capabilities
     entries, ttl = await _fetch_tools(client, server)
@@ -123,9 +119,9 @@ async def fetch_lists(
 
 
 def _choose_ttl(server: ServerSpec, server_ttl: float | None) -> float:
-    """Return for how many seconds a list is good.
+    """Return the TTL of a list in seconds.
 
-    A server that has nothing to say about it says 0, because the protocol wants a number: the SDK fills it in.
+    A server TTL of 0 means no TTL: the protocol requires a number, and the SDK fills in 0.
     """
     return server_ttl if server_ttl and server.cache_ttl else server.cache_ttl
 
@@ -141,7 +137,7 @@ async def _fetch_pages(
         page = await fetch(cursor=cursor)
         entries.extend(getattr(page, kind))
         if len(entries) > MAX_ENTRIES:
-            raise RemoteError(server.name, "list", f"it offers more than {MAX_ENTRIES} {kind}")
+            raise RemoteError(server.name, "list", f"the server lists more than {MAX_ENTRIES} {kind}")
         if "ttl_ms" in page.model_fields_set:
             page_ttl = page.ttl_ms / 1000
             ttl = page_ttl if ttl is None else min(ttl, page_ttl)
@@ -149,13 +145,13 @@ async def _fetch_pages(
         if not cursor:
             return entries, ttl
         if cursor in seen_cursors:
-            raise RemoteError(server.name, "list", f"the pages of its {kind} go round in a circle")
+            raise RemoteError(server.name, "list", f"the {kind} list repeats a page cursor")
         seen_cursors.add(cursor)
-    raise RemoteError(server.name, "list", f"its {kind} do not end after {MAX_PAGES} pages")
+    raise RemoteError(server.name, "list", f"the {kind} list has more than {MAX_PAGES} pages")
 
 
 async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], float | None]:
-    """Fetch the tools; a server that announces none may have prompts and resources, and not know the question."""
+    """Fetch the tools. A server that only has prompts or resources may not know the method."""
     try:
         return await _fetch_pages(client.list_tools, "tools", server)
     except MCPError as error:
@@ -168,16 +164,16 @@ async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], floa
 async def _fetch_optional(
     fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec
 ) -> tuple[list[Any], float | None]:
-    """Fetch a list that a server may announce and not have."""
+    """Fetch a list that a server may advertise but not implement."""
     try:
         return await _fetch_pages(fetch, kind, server)
     except (MCPError, ValueError) as error:
-        _log.warning("server %r: its %s cannot be listed: %s", server.name, kind, type(error).__name__)
+        _log.warning("server %r: failed to list %s: %s", server.name, kind, type(error).__name__)
         return [], None
 
 
 async def _fetch_templates(client: Any, server: ServerSpec) -> list[Any]:
-    """Fetch the templates; a server may have resources and not know the question."""
+    """Fetch the templates, or return none if the server does not know the method."""
     try:
         templates, _ = await _fetch_pages(client.list_resource_templates, "resource_templates", server)
     except (MCPError, ValueError):
@@ -186,22 +182,22 @@ async def _fetch_templates(client: Any, server: ServerSpec) -> list[Any]:
 
 
 def _dump_entry(entry: Any) -> dict[str, Any]:
-    """Return an entry as the wire had it."""
+    """Return an entry as the server sent it."""
     raw: dict[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
     return raw
 
 
 def _drop_duplicates(entries: Sequence[Any], server: ServerSpec) -> list[Any]:
-    """Leave out names that a server gives to two tools: which one was meant cannot be known."""
+    """Drop all tools that share a name: it is unknown which one a call would reach."""
     counts = Counter(entry.name for entry in entries)
     duplicates = {name for name, count in counts.items() if count > 1}
     for name in sorted(duplicates):
-        _log.warning("server %r: it offers %d tools named %r; none of them is used", server.name, counts[name], name)
+        _log.warning("server %r: %d tools are named %r; ignoring all of them", server.name, counts[name], name)
     return [entry for entry in entries if entry.name not in duplicates]
 
 
 def _select_tools(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
-    """Return the tools that the application wants, under the names it wants."""
+    """Return the tools that the options include, under their configured names."""
     selected = [
         tool
         for tool in tools

@@ -1,8 +1,4 @@
-"""A server as whoever a context speaks of sees it: lists that stay what they were until they are asked for again.
-
-Lives here: which lists one view of a toolbox goes by, whatever others clear or fetch meanwhile.
-Not here: fetching them (`offer`), or whose they are (`connection`).
-"""
+"""Keep a snapshot of a server's lists for one identity."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from toolmason.mcp_client.lists.list_cache import ListCache
 
 
 class IdentityView(ServerListsMixin):
-    """One server, for one identity."""
+    """Snapshot of a server's lists for one identity, which changes only on `prepare` or `refresh`."""
 
     def __init__(
         self, connection: Remote, get_cache: Callable[[], Awaitable[ListCache]], context: ToolContext[Any] | None
@@ -32,37 +28,37 @@ class IdentityView(ServerListsMixin):
     @property
     @override
     def lists(self) -> ServerLists:
-        """What it offers to the identity."""
+        """Lists of the identity."""
         return self._lists
 
     def watch(self, callback: Watcher) -> None:
-        """Have `changed` called when the lists of this view change."""
+        """Call `callback` when the lists of this view change."""
         self._watchers.append(callback)
 
     async def prepare(self, *, revalidate: bool = False) -> None:
-        """Have the lists of the identity, fetched where they are missing or stale."""
+        """Load the lists of the identity, and fetch them if they are missing or stale."""
         cache = await self._get_cache()
         try:
             self._set_lists(await cache.get_lists(revalidate=revalidate))
         except BaseException:
-            self._set_lists(cache.lists)  # the last good ones, where they may be served
+            self._set_lists(cache.lists)  # the last good lists, if `serve_stale` is set
             raise
 
     async def refresh(self) -> None:
-        """Fetch the lists of the identity in any case."""
+        """Fetch the lists of the identity even if they are fresh."""
         self._set_lists(await (await self._get_cache()).fetch())
 
     def clear_cache(self) -> None:
-        """Forget the lists, for everybody."""
+        """Clear the lists of all identities."""
         self._connection.clear_cache()
         self._set_lists(ServerLists())
 
     async def health(self) -> Health:
-        """Make a round trip, in the name of the toolbox."""
+        """Check the server with a round trip, as the toolbox."""
         return await self._connection.health()
 
     async def aclose(self) -> None:
-        """Close the connections, for everybody."""
+        """Close the sessions of all identities."""
         await self._connection.aclose()
 
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
@@ -74,15 +70,15 @@ class IdentityView(ServerListsMixin):
         return await self._connection.complete(params, context)
 
     async def subscribe(self, uris: frozenset[str]) -> None:
-        """Hear of changes of these resources, and of no others."""
+        """Subscribe to exactly these resources."""
         await self._connection.subscribe(uris)
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
-        """Take another host, for everybody."""
+        """Replace the handlers for all identities."""
         self._connection.set_handlers(handlers)
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remote:
-        """Return the server with the lists of somebody else."""
+        """Return a view for another identity."""
         return self._connection.for_identity(context)
 
     def _set_lists(self, lists: ServerLists) -> None:

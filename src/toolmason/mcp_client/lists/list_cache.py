@@ -1,8 +1,4 @@
-"""The lists of one server, for one identity: fetched when they are needed, once for all who ask at the same time.
-
-Lives here: who fetches and who waits, how long a list is good, what becomes of a failure and when it is tried again.
-Not here: connections (`pool`), or what is in the lists (`listing`).
-"""
+"""Cache the lists of one server for one identity, and retry failed fetches in the background."""
 
 from __future__ import annotations
 
@@ -28,13 +24,13 @@ from toolmason.mcp_client.remote_errors import format_reason
 from toolmason.mcp_client.server_options import ServerSpec
 
 SLOW_FAILURE_SECONDS: Final = 1.0
-"""From here on a failure is one that whoever needs the lists need not wait for again."""
+"""Seconds from which a failure counts as slow, so that later callers fail fast instead of waiting again."""
 FIRST_RETRY_DELAY = 1.0
-"""Seconds until the first try in the background; each pause is twice the one before."""
+"""Seconds before the first retry in the background; each further delay is doubled."""
 
 
 class ListCache:
-    """What a server is known to offer to one identity."""
+    """Cached lists of a server for one identity."""
 
     def __init__(
         self, server: ServerSpec, fetch: Callable[[], Awaitable[ServerLists]], on_change: Callable[[], None]
@@ -50,31 +46,31 @@ class ListCache:
 
     @property
     def healthy(self) -> bool:
-        """Whether the lists are fresh, and the last try to have them did not fail."""
+        """True if the lists are fresh and the last fetch succeeded."""
         return self.lists.is_fresh and not self._has_failed
 
     async def get_lists(self, *, revalidate: bool = False) -> ServerLists:
-        """Return the lists, fetching them where they are missing or stale; not where that took long in vain.
+        """Return the lists. Refetch missing or stale ones, unless a slow fetch has just failed.
 
-        Where they are in doubt, because something is not in them, they are fetched unless the server vouches for them.
-        A server that refuses at once is asked at each need. One that let us wait is asked beside, until it is there.
+        With `revalidate`, also refetch lists whose TTL is 0. A server that fails fast is asked on every use. A slow
+        one is retried in the background until it responds.
 
         Raises:
-            RemoteError: they cannot be had.
+            RemoteError: the lists cannot be fetched.
         """
         cached, error = self.lists, self._slow_error
         if cached.is_fresh and (cached.has_ttl or not revalidate):
             return cached
         if error is not None and self._is_retrying():
-            reason = f"{error.reason}; it is tried again in the background"
+            reason = f"{error.reason}; retrying in the background"
             raise RemoteError(error.server, error.phase, reason, stderr=error.stderr, retryable=error.retryable)
         return await self.fetch()
 
     async def fetch(self, *, retry_in_background: bool = True) -> ServerLists:
-        """Fetch the lists; who comes meanwhile waits for the same. Where it fails, try again `later`.
+        """Fetch the lists. Concurrent callers share one fetch. With `retry_in_background`, retry a failed fetch.
 
         Raises:
-            RemoteError: they cannot be had.
+            RemoteError: the lists cannot be fetched.
         """
         close_count = self._close_count
         for _ in range(MAX_WAIT_ROUNDS):
@@ -88,7 +84,8 @@ class ListCache:
             try:
                 fetched = await wait_for_result(future)
             except RemoteError as error:
-                # Who we are does not change by waiting; whoever knows it asks with the next need.
+                # Waiting does not fix credentials, so authorization errors are not retried; the next caller may have
+                # valid ones.
                 may_retry = retry_in_background and close_count == self._close_count
                 if may_retry and (error.phase != "authorize" or self._slow_error is not None):
                     self._start_retrying()
@@ -101,7 +98,7 @@ class ListCache:
         started, close_count = time.monotonic(), self._close_count
         try:
             lists = await self._fetch_lists()
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
             remote_error = (
                 error if isinstance(error, RemoteError) else RemoteError(self.server.name, "list", format_reason(error))
             )
@@ -127,24 +124,24 @@ class ListCache:
             self._in_flight = None
 
     def clear(self) -> None:
-        """Forget the lists; the next need fetches them."""
+        """Clear the lists. The next use fetches them."""
         self.lists = ServerLists()
         self._on_change()
 
     def retry_now(self) -> None:
-        """Have the next need ask again: the server has answered something else."""
+        """Let the next use fetch again: the server has responded to another request."""
         self._slow_error = None
 
     def _get_slow_threshold(self) -> float:
-        """Return from how many seconds on a failure has kept its callers waiting."""
+        """Return the seconds from which a failure counts as slow."""
         return 0.9 * min(SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.timeout or SLOW_FAILURE_SECONDS)
 
     def _is_retrying(self) -> bool:
-        """Tell whether somebody tries in the background: a loop may have ended, and its tasks with it."""
+        """Return True if a background retry is active. Its loop may have stopped, and its task with it."""
         return self._retry_task is not None and not self._retry_task[1].done() and self._retry_task[0].is_running()
 
     def _start_retrying(self) -> None:
-        """Try again in the background, until the server is there or the toolbox is closed."""
+        """Retry in the background until the server responds or the toolbox is closed."""
         if self._is_retrying():
             return
 
@@ -161,7 +158,7 @@ class ListCache:
         self._retry_task = (loop, loop.create_task(retry(), context=Context()))
 
     def close(self) -> None:
-        """Forget the lists, and stop trying."""
+        """Clear the lists and stop retrying."""
         self._close_count += 1
         if self._retry_task is not None:
             loop, task = self._retry_task

@@ -1,8 +1,4 @@
-"""Definitions that were approved: what a server offers now, against what the lock file holds.
-
-Lives here: holding back what is new or changed, with a warning that shows the difference, until it is approved.
-Not here: writing the lock (`toolmason lock`).
-"""
+"""Hold back tools whose definitions differ from the approved ones in the lock file."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ _FIELDS: Final = ("title", "description", "input_schema", "output_schema")
 
 
 def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
-    """Return the tools whose definitions are the approved ones; tell of the others."""
+    """Return the tools whose definitions are approved, and log the others with a diff."""
     path = Path(server.lock or LOCK_FILE)
     approved = read_approved(path, server.name)
     selected: list[Tool] = []
@@ -44,15 +40,15 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
         same_definition = entry is not None and entry.get("digest") == tool.definition.digest
         if entry is not None and same_definition and entry.get("effects", {}) == get_effects(tool.options):
             if "wire" not in entry:
-                # A lock of before: what it does not hold was not looked at, so it is not passed on.
+                # Older lock files have no `wire` key: those fields were never reviewed, so they are removed.
                 _strip_unapproved(tool)
             if get_extra_wire_fields(tool) == entry.get("wire", get_extra_wire_fields(tool)):
                 selected.append(tool)
                 continue
-        change = "is new" if entry is None else "has changed"
+        change = "is not approved" if entry is None else "has changed since it was approved"
         _log.warning(
-            "server %r: its tool %r %s since it was approved, and is held back. Look at it, then run "
-            "`toolmason lock TARGET --approve %s%s`, with the file that names the server for TARGET: mcp.json, "
+            "server %r: tool %r %s, so it is not used. Review it, then run "
+            "`toolmason lock TARGET --approve %s%s`, where TARGET is the file that configures the server: mcp.json, "
             "or app.py:box.%s",
             server.name,
             tool.name,
@@ -62,12 +58,12 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
             format_diff(entry or {}, tool),
         )
     for name in sorted(approved.keys() - {tool.name for tool in tools}):
-        _log.warning("server %r: its tool %r was approved and is not there any more", server.name, name)
+        _log.warning("server %r: approved tool %r is no longer offered", server.name, name)
     return selected
 
 
 def _strip_unapproved(tool: Tool) -> None:
-    """Take away what a definition holds beside what was approved."""
+    """Remove the fields of a definition that were not approved."""
     if isinstance(tool, RemoteTool):
         extra, hints = (
             get_extra_wire_fields(tool) or {},
@@ -79,27 +75,29 @@ def _strip_unapproved(tool: Tool) -> None:
 
 
 def read_approved(path: Path, server: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the approved definitions of a server, by name; none where there is no lock yet.
+    """Return the approved definitions of a server by name, or none if the lock file does not exist.
 
     Raises:
-        ConfigError: the lock cannot be read.
+        ConfigError: the lock file cannot be read.
     """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the lock {str(path)!r}: {error}. Check the file.") from error
+        raise ConfigError(
+            f"Cannot read the lock file {str(path)!r}: {error}. Check its permissions and encoding."
+        ) from error
     try:
         data = json.loads(text)
         tools = data.get("servers", {}).get(server, {}).get("tools", {})
         return {str(name): dict(entry) for name, entry in tools.items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{str(path)!r} is not a lock. Write it again with `toolmason lock`.") from error
+        raise ConfigError(f"{str(path)!r} is not a lock file. Recreate it with `toolmason lock`.") from error
 
 
 def format_diff(approved: Mapping[str, Any], tool: Tool) -> str:
-    """Return what changed, line by line, no more than a screenful."""
+    """Return a unified diff, truncated to a screenful."""
     now = {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": get_effects(tool.options)}
     before = {name: approved.get(name) for name in (*_FIELDS, "effects")} if approved else {}
     if "wire" in approved:

@@ -1,78 +1,39 @@
-"""Bytes of a stream → lines → messages; a bad line costs that line, never the session.
-
-Lives here: framing in linear time with a cap, strict and bounded JSON, and the id of a message that cannot be read,
-so that whoever waits for it is told at once. Not here: processes and sockets (`stdio`).
-"""
+"""Split bytes into lines and parse them as messages, so that a bad line costs that line and not the session."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
 from toolmason._core.arguments.bind import measure_nesting
+from toolmason._wire import DuplicateKey, load_json
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""The longest line that is taken."""
+"""Maximum length of a line."""
 MAX_DEPTH: Final = 128
 _ID_SCAN_BYTES: Final = 64 * 1024
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
-# A string without an end matches to the end of the text: the search must not begin anew at each quote in it.
+# An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
 _TOKEN_PATTERN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _ID_PATTERN: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\\x00-\x1f]|\\.){1,200}")\s*[,}]')
 
 
-class LineTooLong(Exception):
-    """A line is longer than the cap."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class LineSplitter:
-    """Splits bytes into lines, looking at each byte once."""
-
-    max_bytes: int = MAX_LINE_BYTES
-    _parts: list[bytes] = field(default_factory=list)
-    _buffered_bytes: int = 0
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that a chunk completes.
-
-        Raises:
-            TooLong: a line is over the cap.
-        """
-        first, *rest = chunk.split(b"\n")
-        for following in rest:
-            line = b"".join((*self._parts, first))
-            self._parts, self._buffered_bytes = [], 0
-            self._check(len(line))
-            yield line
-            first = following
-        if first:
-            self._parts.append(first)
-            self._buffered_bytes += len(first)
-            self._check(self._buffered_bytes)
-
-    def _check(self, size: int) -> None:
-        if size > self.max_bytes:
-            raise LineTooLong(f"a line is longer than the limit of {self.max_bytes} bytes")
-
-
 @dataclass(frozen=True, slots=True)
 class UnreadableMessage:
-    """A line that is no message: why, and the id of what it would have answered."""
+    """A line that is not a valid message: the reason, and the id of the request it would have answered."""
 
     reason: str
     id: int | str | None = None
 
 
 def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] | UnreadableMessage | None:
-    """Return the JSON object that a line is; `None` for text that is no attempt at one, such as a banner.
+    """Return the JSON object in a line, or None for other text, such as a banner.
 
-    `lists` are the ids of questions for a list: of such an answer, only the entry that is too deep is lost.
+    `list_ids` are the ids of list requests: from their responses, only the entries that are too deep are dropped.
     """
     text = line.strip()
     if not text.startswith(b"{"):
@@ -90,41 +51,32 @@ def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] 
     except (ValueError, RecursionError) as error:
         return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
     if has_duplicate_key(text, data):
-        return UnreadableMessage("a key stands twice in one object", find_id(text))
+        return UnreadableMessage("an object has a duplicate key", find_id(text))
     return data if isinstance(data, dict) else None
 
 
 def has_duplicate_key(text: bytes, data: Any) -> bool:
-    """Tell whether an object in a text has a key twice; `data` is what the text was read as.
+    """Return True if an object in `text` has a duplicate key; `data` is the parsed text.
 
-    Two readers would take two different values of it, and one of them may be who checked it. Written again, the data
-    has a colon less for each key that was lost; only where an escape may hide one is the text read again.
+    Parsers disagree on which value counts, so the checked value may not be the one that is used. Serialized again,
+    the data has one colon fewer for each lost key; the text is parsed again only if an escape may hide one.
     """
     try:
         if b"\\" not in text and text.count(b":") == to_json(data).count(b":"):
             return False
     except ValueError:
-        pass  # a number that cannot be written
+        pass  # a number that cannot be serialized
     try:
-        json.loads(text, object_pairs_hook=_reject_duplicates)
-    except _DuplicateKey:
+        load_json(text)
+    except DuplicateKey:
         return True
     except (ValueError, RecursionError):
         return False
     return False
 
 
-class _DuplicateKey(Exception):
-    """A key stands twice in one object."""
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
-        raise _DuplicateKey
-
-
 def prune(text: bytes, max_depth: int = MAX_DEPTH) -> bytes:
-    """Return JSON without what is nested deeper than `depth`; a null stands for it."""
+    """Replace values nested deeper than `max_depth` with null."""
     parts: list[bytes] = []
     level = start = 0
     for match in _TOKEN_PATTERN.finditer(text):
@@ -142,7 +94,7 @@ def prune(text: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 
 
 def find_id(text: bytes) -> int | str | None:
-    """Return the id of a message that cannot be read, by looking at its beginning and its end."""
+    """Return the id of a message that cannot be parsed, from its beginning or its end."""
     match = _ID_PATTERN.search(text[:_ID_SCAN_BYTES]) or _ID_PATTERN.search(text[-_ID_SCAN_BYTES:])
     if match is None:
         return None

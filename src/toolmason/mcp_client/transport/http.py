@@ -1,16 +1,12 @@
-"""A server's address → the two streams that the SDK reads and writes.
+"""Connect to a server over HTTP with bounded responses and retries if the server is busy.
 
-Lives here: an HTTP transport that bounds what comes in, asks again when told to come back later, and turns a broken
-connection into the failure of one request; the SDK would end the whole session for it. Not here: sessions and eras
-(the SDK), or what is worth a second try (`connection`).
+A broken connection fails one request; the SDK alone would end the whole session.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import random
-import time
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from pydantic_core import from_json, to_json
 
+from toolmason._wire import parse_retry_after
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer
@@ -30,35 +27,36 @@ from toolmason.mcp_client.transport.ssrf import resolve_allowed
 MAX_BODY_BYTES: Final = MAX_LINE_BYTES
 _NOT_FOUND: Final = 404
 MAX_OTHER_BYTES: Final = 1024 * 1024
-"""The longest of any other answer: what a server says of itself, tokens, the words of an error."""
+"""Maximum size of any other response: metadata, tokens, error messages."""
 BUSY_STATUSES: Final = frozenset({429, 503})
 MAX_ATTEMPTS: Final = 3
+_DEFAULT_RETRY_DELAY: Final = 0.5
 MAX_RETRY_AFTER: Final = 20.0
-"""A server that wants more time than this is not waited for."""
+"""Maximum number of seconds to wait for a busy server."""
 CONNECTION_LOST_CODE: Final = -32099
-"""Our own code for a request that no answer came to; `data` says whether the server can have seen it."""
+"""Internal error code for a request without a response; `data` shows whether the server may have received it."""
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Requests that fail one at a time."""
+    """HTTP transport in which a broken connection fails one request, not the session."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, issuer: str | None = None) -> None:
         self.inner, self.server_origin = inner, _get_origin(httpx2.URL(url))
         self.trusted_origins = {self.server_origin, *([] if issuer is None else [_get_origin(httpx2.URL(issuer))])}
-        """Where the developer sends us; any other place was named by a server."""
+        """Origins set by the developer; any other origin was named by a server."""
         self.session_expired = False
-        """Whether the server has forgotten our session."""
+        """True if the server no longer knows the session."""
         self.error_status: int | None = None
-        """The last status that was an error."""
+        """Last HTTP error status."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; its failure is an answer."""
+        """Send a request. A failure becomes an error response."""
         request_id = _get_request_id(request)
         if request_id is None:
-            # What is not a request of the protocol may have been made beside the client, and lack its headers.
+            # Requests outside the protocol may be sent without the client's default headers.
             request.headers.setdefault("accept-encoding", "identity")
         if "oauth-protected-resource" in request.url.path and _get_origin(request.url) != self.server_origin:
-            # What a server says of itself is fetched from the server itself: it must not send us elsewhere.
+            # A server's metadata is fetched only from the server itself, which must not send the client elsewhere.
             return httpx2.Response(404, request=request)
         try:
             response = await self._send_with_retry(await self._pin_address(request))
@@ -67,7 +65,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 raise
             not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
             return _make_lost_response(request, request_id, _describe_error(error), delivered=not not_sent)
-        if response.status_code >= 400:  # noqa: PLR2004 - where errors begin
+        if response.status_code >= 400:  # noqa: PLR2004 - HTTP errors
             self.error_status = response.status_code
             self.session_expired = self.session_expired or (
                 response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
@@ -75,12 +73,12 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         content_type, encoding = _read_content_headers(response)
         if request_id is not None and content_type.startswith("application/json"):
             return await _read_json_response(request, response, request_id, encoding)
-        if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - no error
-            return response  # the SDK bounds its events
+        if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - not an error
+            return response  # the SDK limits the size of events
         return await _buffer_response(request, response, request_id, encoding)
 
     async def _pin_address(self, request: httpx2.Request) -> httpx2.Request:
-        """Return a request as it is sent: one to a place that a server named goes to an address that was judged."""
+        """Return the request to send. A host named by a server is replaced with its checked address."""
         url = request.url
         if _get_origin(url) in self.trusted_origins:
             return request
@@ -99,10 +97,10 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def _send_with_retry(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and again when the server says that it is busy: it has done nothing then."""
+        """Send a request, and retry if the server is busy: it has not processed the request."""
         for _ in range(MAX_ATTEMPTS - 1):
             response = await self.inner.handle_async_request(request)
-            delay = parse_retry_after(response) if response.status_code in BUSY_STATUSES else None
+            delay = _get_retry_delay(response) if response.status_code in BUSY_STATUSES else None
             if delay is None:
                 return response
             await response.aclose()
@@ -123,7 +121,7 @@ def _get_port(url: httpx2.URL) -> int:
 
 
 def _get_request_id(request: httpx2.Request) -> Any:
-    """Return the id of the question in a request; `None` where it holds none."""
+    """Return the JSON-RPC id of a request, or None if it has none."""
     if request.method != "POST":
         return None
     try:
@@ -145,15 +143,15 @@ def _make_lost_response(request: httpx2.Request, request_id: Any, reason: str, *
 
 
 class _BodyError(Exception):
-    """An answer is too long, packed, or broke off."""
+    """A response body is too long, compressed, or incomplete."""
 
 
 def _read_content_headers(response: httpx2.Response) -> tuple[str, str]:
-    """Return what an answer holds, and how it is packed; empty where it is not."""
+    """Return the content type and the encoding of a response; each is empty if absent."""
     content_type = encoding = b""
-    for name, value in response.headers.raw:  # a look at each by its name costs more than all of them as they came
+    for name, value in response.headers.raw:  # one pass over the raw headers is faster than a lookup per name
         if name.lower() == b"content-type":
-            content_type = content_type or value  # of several the SDK goes by the first, and so what is bounded must
+            content_type = content_type or value  # the SDK uses the first one, so the limits must too
         elif name.lower() == b"content-encoding":
             encoding = b",".join((encoding, value)) if encoding else value
     encoding_name = encoding.decode("latin-1").strip().lower()
@@ -161,47 +159,47 @@ def _read_content_headers(response: httpx2.Response) -> tuple[str, str]:
 
 
 async def _read_body(response: httpx2.Response, max_bytes: int) -> bytes:
-    """Return the body of an answer as it was sent."""
+    """Return the body of a response as it was sent."""
     parts: list[bytes] = []
     size = 0
     try:
         async for part in _get_raw_stream(response):
             size += len(part)
             if size > max_bytes:
-                raise _BodyError(f"the answer is longer than the limit of {max_bytes} bytes")
+                raise _BodyError(f"the response is longer than the limit of {max_bytes} bytes")
             parts.append(part)
     except (httpx2.TransportError, httpx2.StreamError, OSError) as error:
-        raise _BodyError(f"the answer broke off: {_describe_error(error)}") from error
+        raise _BodyError(f"the response was interrupted: {_describe_error(error)}") from error
     finally:
         await _get_raw_stream(response).aclose()
     return b"".join(parts)
 
 
 def _get_raw_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Return the body as it comes from the wire: the answer itself can then be handed on as if it were unread."""
+    """Return the raw body stream. Reading it does not mark the response as read, so the response can be passed on."""
     stream: Any = response.stream
     return stream  # type: ignore[no-any-return]
 
 
 def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Return what a body holds, unpacked no further than it may be long."""
+    """Return the decompressed body, limited to `max_bytes`."""
     if not encoding:
         return raw
     if encoding not in ("gzip", "deflate"):
-        raise _BodyError("the answer is packed, which was not asked for")
+        raise _BodyError("the response is compressed, which was not requested")
     try:
         body = zlib.decompressobj(wbits=47).decompress(raw, max_bytes + 1)
     except zlib.error as error:
-        raise _BodyError(f"the answer cannot be unpacked: {error}") from error
+        raise _BodyError(f"the response cannot be decompressed: {error}") from error
     if len(body) > max_bytes:
-        raise _BodyError(f"the answer is longer than the limit of {max_bytes} bytes")
+        raise _BodyError(f"the response is longer than the limit of {max_bytes} bytes")
     return body
 
 
 async def _buffer_response(
     request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
 ) -> httpx2.Response:
-    """Read an answer that is no message of the protocol to its end, within bounds."""
+    """Read a response that is not a protocol message, within bounds."""
     try:
         body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
     except _BodyError as error:
@@ -215,58 +213,53 @@ async def _buffer_response(
 async def _read_json_response(
     request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
 ) -> httpx2.Response:
-    """Read a JSON answer to its end, within bounds, and see that it is one."""
+    """Read a JSON response within bounds, and check that it answers the request."""
     if encoding:
-        # A few bytes can unpack to gigabytes, and we do not ask for it.
+        # A few bytes can decompress to gigabytes, and the client does not request compression.
         await response.aclose()
-        return _make_lost_response(request, request_id, "the answer is packed, which was not asked for", delivered=True)
+        return _make_lost_response(
+            request, request_id, "the response is compressed, which was not requested", delivered=True
+        )
     try:
         body = await _read_body(response, MAX_BODY_BYTES)
     except _BodyError as error:
         return _make_lost_response(request, request_id, str(error), delivered=True)
     data = parse_message(body, (request_id,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, UnreadableMessage):
-        return _make_lost_response(request, request_id, f"the answer cannot be read: {data.reason}", delivered=True)
-    if response.status_code < 400 and (reason := _find_mismatch(data, request_id)) is not None:  # noqa: PLR2004 - no error
+        return _make_lost_response(request, request_id, f"the response cannot be read: {data.reason}", delivered=True)
+    if response.status_code < 400 and (reason := _find_mismatch(data, request_id)) is not None:  # noqa: PLR2004 - not an error
         return _make_lost_response(request, request_id, reason, delivered=True)
     response.stream = httpx2.ByteStream(body)
     return response
 
 
 def _find_mismatch(data: dict[str, Any] | None, request_id: Any) -> str | None:
-    """Return why a message is no answer to a question."""
+    """Return why a message does not answer the request, or None if it does."""
     if data is None or data.get("id") != request_id:
-        return "the answer is to another question"
-    return None if "result" in data or "error" in data else "the answer has neither a result nor an error"
+        return "the response is for another request"
+    return None if "result" in data or "error" in data else "the response has neither a result nor an error"
 
 
 _FRAMING_HEADERS: Final = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 
 
-def parse_retry_after(response: httpx2.Response) -> float | None:
-    """Return how long a busy server asks us to wait; `None` where that is too long."""
-    header = response.headers.get("retry-after", "").strip()
-    if not header:
-        return 0.5
-    if header.isdigit():
-        seconds = float(header)
-    else:
-        try:
-            seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
-        except (TypeError, ValueError):
-            return 0.5
-    return max(0.0, seconds) if seconds <= MAX_RETRY_AFTER else None
+def _get_retry_delay(response: httpx2.Response) -> float | None:
+    """Return the seconds to wait for a busy server, or None if it asks for too long."""
+    seconds = parse_retry_after(response.headers)
+    if seconds is None:
+        return _DEFAULT_RETRY_DELAY
+    return seconds if seconds <= MAX_RETRY_AFTER else None
 
 
 class SanitizedReader:
-    """The reading side of a transport, with every message looked over."""
+    """Read stream of a transport that sanitizes every message."""
 
     def __init__(self, inner: Any, sanitizer: Sanitizer) -> None:
         self.inner, self.sanitizer = inner, sanitizer
 
     @property
     def last_context(self) -> Any:
-        """What the SDK reads the sender's context from."""
+        """Context of the sender, which the SDK reads."""
         return getattr(self.inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -297,7 +290,7 @@ class SanitizedReader:
 
 
 class TrackedWriter:
-    """The writing side of a transport, with every question noted."""
+    """Write stream of a transport that records every request."""
 
     def __init__(self, inner: Any, sanitizer: Sanitizer) -> None:
         self.inner, self.sanitizer = inner, sanitizer
@@ -323,7 +316,7 @@ class TrackedWriter:
 async def open_http_streams(
     server: ServerSpec, sanitizer: Sanitizer, transport: BoundedTransport, headers: Mapping[str, str], *, use_sse: bool
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """Speak to a server over HTTP for as long as the block lasts, as a transport of the SDK."""
+    """Connect to a server over HTTP during the block, as an SDK transport."""
     auth = server.auth if isinstance(server.auth, httpx2.Auth) else None
     url, all_headers = server.url or "", {"accept-encoding": "identity", **(server.headers or {}), **headers}
     client_timeout = httpx2.Timeout(None, connect=server.connect_timeout, pool=server.connect_timeout)

@@ -1,8 +1,7 @@
-"""What a server sends, looked over before anything trusts it: results that are no results, definitions that do harm.
+"""Sanitize a server's messages before the SDK reads them: result types, definitions and content.
 
-Lives here: which answer belongs to which question, strict result types, quarantine of single definitions.
-The SDK refuses a whole list for one bad entry, and checks results against schemas that a server wrote, on the loop;
-both are settled here, before it sees them. Not here: transports.
+The SDK rejects a whole list for one bad entry, and validates results on the event loop against schemas that the
+server wrote. Both are prevented here.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _log = logging.getLogger("toolmason.mcp")
 
 MAX_NAME_BYTES: Final = 128
 MAX_RESOURCE_NAME_BYTES: Final = 1024
-"""The longest name of a resource: it may be that of a file, with its folders."""
+"""Maximum length of a resource name, which may be a file path."""
 MAX_DESCRIPTION_BYTES: Final = 4 * 1024
 MAX_META_BYTES: Final = 16 * 1024
 MAX_EXTRA_BYTES: Final = 64 * 1024
-"""All that is beside the words and the schemas: hints, icons, `_meta`, what we do not know."""
+"""Maximum size of all other fields: hints, icons, `_meta`, unknown keys."""
 MAX_SCHEMA_BYTES: Final = 64 * 1024
 MAX_SCHEMA_DEPTH: Final = 32
 MAX_SUBSCHEMAS: Final = 2000
@@ -50,7 +49,7 @@ _OTHER_LISTS: Final[Mapping[str, tuple[str, str, type[BaseModel]]]] = {
     "resources/list": ("resources", "resource", Resource),
     "resources/templates/list": ("resourceTemplates", "resource template", ResourceTemplate),
 }
-"""The lists beside that of the tools: their field, what an entry is called, and its form."""
+"""Lists other than tools: the result key, the name of an entry, and its model."""
 _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _CHECKED_FIELDS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
@@ -64,28 +63,28 @@ _INVISIBLE_CHARACTERS: Final = frozenset(
         *map(chr, range(0xE0100, 0xE01F0)),
     }
 )
-"""Marks and letters that show nothing, and the ends of lines that few programs show as such."""
+"""Characters that render as nothing, and line separators that few programs display as such."""
 _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EMOJI_SELECTOR: Final = "\ufe0f"
 _INFORMATION_SIGN: Final = "\u2139"
-"""The one emoji that counts as a letter."""
+"""The only emoji that Unicode categorizes as a letter."""
 _VIRAMA_CLASS: Final = 9
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Sanitizer:
-    """What one connection has asked, and what came of it."""
+    """Pending requests of one connection, and the definitions that it received."""
 
     server: str
     pending: dict[Any, tuple[str, bool]] = field(default_factory=dict)
-    """By id: the method, and whether the question was of the stateless era."""
+    """Method of each request by id, and True if the request is of the stateless era."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Definitions by tool, as they came; the SDK does not get to see their output schemas."""
+    """Tool definitions by name, as received; their output schemas are hidden from the SDK."""
     rejected: dict[str, str] = field(default_factory=dict)
-    """Tools that are not taken, and why."""
+    """Rejected tools, and the reasons."""
 
     def track(self, message: JSONRPCMessage) -> None:
-        """Take note of a question."""
+        """Record an outgoing request or cancellation."""
         if isinstance(message, JSONRPCRequest):
             meta = (message.params or {}).get("_meta")
             self.pending[message.id] = (message.method, isinstance(meta, Mapping) and _VERSION_META_KEY in meta)
@@ -94,11 +93,11 @@ class Sanitizer:
 
     @property
     def tool_list_ids(self) -> set[Any]:
-        """The ids of questions for a list of tools."""
+        """Ids of pending `tools/list` requests."""
         return {request_id for request_id, (method, _) in self.pending.items() if method == "tools/list"}
 
     def sanitize(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        """Return an answer as the SDK may see it."""
+        """Return a message in a form that is safe for the SDK."""
         if isinstance(message, JSONRPCError):
             self.pending.pop(message.id, None)
             return message
@@ -109,10 +108,10 @@ class Sanitizer:
         if modern and method != "server/discover":
             result_type = result.get("resultType")
             if result_type is None:
-                # Absent means complete; so says the specification, and the SDK does not.
+                # The specification reads an absent type as complete; the SDK does not.
                 result = {**result, "resultType": "complete"}
             elif result_type not in _RESULT_TYPES:
-                reason = f"the result is of the unknown type {clip(str(result_type))!r}"
+                reason = f"the result has the unknown type {clip(str(result_type))!r}"
                 return make_error_response(message.id, reason)
         if method == "tools/list":
             result = self._filter_tools(result)
@@ -133,7 +132,7 @@ class Sanitizer:
             if reason is not None:
                 label = clip(str(name)) if isinstance(name, str) else "(no name)"
                 self.rejected[label] = reason
-                _log.warning("server %r: its tool %r is not used: %s", self.server, label, reason)
+                _log.warning("server %r: ignoring tool %r: %s", self.server, label, reason)
                 continue
             tool = dict(entry)
             tool.pop("outputSchema", None)
@@ -153,12 +152,12 @@ class Sanitizer:
                 continue
             name = entry.get("name") if isinstance(entry, dict) else None
             label = clip(name) if isinstance(name, str) else "(no name)"
-            _log.warning("server %r: its %s %r is not used: %s", self.server, kind, label, reason)
+            _log.warning("server %r: ignoring %s %r: %s", self.server, kind, label, reason)
         return {**result, key: kept}
 
 
 def _replace_unknown_parts(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result whose content is of kinds that we know; any other is kept as its JSON, and costs no more."""
+    """Replace content parts of unknown type with text parts that hold their JSON."""
     content = result.get("content")
     if not isinstance(content, list) or not any(map(_is_unknown_part, content)):
         return result
@@ -173,12 +172,12 @@ def _is_unknown_part(part: Any) -> bool:
 
 
 def make_error_response(request_id: Any, reason: str) -> JSONRPCError:
-    """Return an answer that says why there is none."""
+    """Return an error response with a reason."""
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
 
 
 def find_tool_problem(entry: Any) -> str | None:
-    """Return why a tool definition cannot be taken; `None` where it can."""
+    """Return why a tool definition is rejected, or None if it is valid."""
     if not isinstance(entry, dict):
         return "it is not an object"
     if (reason := _find_text_problem(entry)) is not None:
@@ -200,7 +199,7 @@ def find_tool_problem(entry: Any) -> str | None:
 
 
 def find_entry_problem(entry: Any, model: type[BaseModel]) -> str | None:
-    """Return why a prompt, a resource or a template cannot be taken; `None` where it can."""
+    """Return why a prompt, resource or template is rejected, or None if it is valid."""
     if not isinstance(entry, dict):
         return "it is not an object"
     max_bytes = MAX_NAME_BYTES if model is Prompt else MAX_RESOURCE_NAME_BYTES
@@ -212,7 +211,7 @@ def _find_model_problem(entry: dict[str, Any], model: type[BaseModel]) -> str | 
         model.model_validate(entry, by_name=False)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        return f"it does not fit the protocol at {'.'.join(map(str, problem['loc']))}"
+        return f"it does not match the protocol at {'.'.join(map(str, problem['loc']))}"
     return None
 
 
@@ -221,7 +220,7 @@ def _find_text_problem(entry: dict[str, Any], max_name_bytes: int = MAX_NAME_BYT
     if not isinstance(name, str) or not name.strip():
         return "it has no name"
     if description is not None and not isinstance(description, str):
-        return "its description is not a text"
+        return "its description is not a string"
     for key, max_bytes in (
         ("name", max_name_bytes),
         ("title", max_name_bytes * 4),
@@ -233,26 +232,26 @@ def _find_text_problem(entry: dict[str, Any], max_name_bytes: int = MAX_NAME_BYT
         if len(text.encode("utf-8", "replace")) > max_bytes:
             return f"its {key} is longer than {max_bytes} bytes"
         if (hidden := find_hidden_character(text, multiline=key == "description")) is not None:
-            return f"its {key} holds the hidden character U+{ord(hidden):04X}"
+            return f"its {key} contains the hidden character U+{ord(hidden):04X}"
     return None
 
 
 def _find_extra_problem(entry: dict[str, Any]) -> str | None:
-    """Return what is wrong with the rest of a definition, all of which may be passed on."""
+    """Return a problem with the other fields of a definition, all of which may be forwarded, or None."""
     for part, max_bytes in (("_meta", MAX_META_BYTES), ("annotations", MAX_META_BYTES)):
         if len(to_json(entry.get(part))) > max_bytes:
             return f"its {part} is longer than {max_bytes} bytes"
     extra = {key: value for key, value in entry.items() if key not in _CHECKED_FIELDS}
     if len(to_json(extra)) > MAX_EXTRA_BYTES:
-        return f"what it holds beside its schemas is longer than {MAX_EXTRA_BYTES} bytes"
+        return f"its other fields are larger than {MAX_EXTRA_BYTES} bytes"
     for key, value in extra.items():
         if (hidden := _find_hidden_in_json([key, value])) is not None:
-            return f"its {clip(key)} holds the hidden character U+{ord(hidden):04X}"
+            return f"its {clip(key)} contains the hidden character U+{ord(hidden):04X}"
     return None
 
 
 def _find_hidden_in_json(value: Any) -> str | None:
-    """Return the first hidden character in any text of JSON data, keys included."""
+    """Return the first hidden character in any string of JSON data, including keys, or None."""
     queue = [value]
     while queue:
         item = queue.pop()
@@ -275,21 +274,21 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
     except (ValueError, RecursionError, TypeError, AttributeError):
         return f"its {side} schema is not a JSON Schema"
     if (hidden := _find_hidden_in_json(schema)) is not None:
-        return f"its {side} schema holds the hidden character U+{ord(hidden):04X}"
+        return f"its {side} schema contains the hidden character U+{ord(hidden):04X}"
     if size > MAX_SCHEMA_BYTES:
         return f"its {side} schema is longer than {MAX_SCHEMA_BYTES} bytes"
     if len(nodes) > MAX_SUBSCHEMAS:
-        return f"its {side} schema has more than {MAX_SUBSCHEMAS} parts"
+        return f"its {side} schema has more than {MAX_SUBSCHEMAS} subschemas"
     for node in nodes:
         for key in ("$ref", "$dynamicRef"):
             ref = node.get(key)
             if isinstance(ref, str) and not ref.startswith("#"):
-                return f"its {side} schema refers to {clip(ref)!r}, which is outside of it"
+                return f"its {side} schema references {clip(ref)!r}, which is external"
     return None
 
 
 def _measure_depth(value: Any) -> int:
-    """Return how deep JSON data nest, no further than just past what is allowed."""
+    """Return the nesting depth of JSON data, measured only slightly past the limit."""
     level, deepest = [value], 0
     while level and deepest <= MAX_SCHEMA_DEPTH * 2:
         level = [
@@ -299,14 +298,14 @@ def _measure_depth(value: Any) -> int:
             if isinstance(inner, dict | list)
         ]
         deepest += 1
-    # A level of a schema is two of JSON: the keyword, and what it holds.
+    # Each schema level is two JSON levels: the keyword and its value.
     return (deepest + 1) // 2
 
 
 def find_hidden_character(text: str, *, multiline: bool = True) -> str | None:
-    """Return the first character that a reader would not see and a model would: controls, bidi, blanks, tags.
+    """Return the first character that a model sees and a reader does not: controls, bidi, blanks, tags.
 
-    `lines` tells whether the text may have several lines.
+    `multiline` allows line breaks and tabs.
     """
     if text.isascii() and text.isprintable():
         return None
@@ -323,9 +322,9 @@ def find_hidden_character(text: str, *, multiline: bool = True) -> str | None:
 
 
 def _is_in_emoji(text: str, index: int) -> bool:
-    """Tell whether a mark that shows nothing does what it is for: one after a sign, and none after another.
+    """Return True if an invisible mark has its proper use: a single one after a symbol.
 
-    A row of them, or one after each letter, spells out bits.
+    A run of marks, or one after each letter, can encode hidden bits.
     """
     before, after = text[index - 1 : index] if index else "", text[index + 1 : index + 2]
     if not before or before == _ZERO_WIDTH_JOINER:
@@ -334,7 +333,7 @@ def _is_in_emoji(text: str, index: int) -> bool:
         is_symbol = before != _EMOJI_SELECTOR and unicodedata.category(before) != "Mn" and not before.isalpha()
         return is_symbol or before == _INFORMATION_SIGN
     if unicodedata.combining(before) == _VIRAMA_CLASS:
-        return True  # how half a letter is written in the scripts of India
+        return True  # joins half letters in Indic scripts
     return (before == _EMOJI_SELECTOR or unicodedata.category(before) in ("So", "Sk")) and bool(
         after and unicodedata.category(after) == "So"
     )

@@ -1,7 +1,7 @@
-"""A host that a server named → one address that it may be reached at.
+"""Resolve a host named by a server to an address that the server may refer to.
 
-A server says where its tokens are had. It must not send us to a service of our own network, so what a name stands for
-is looked at once, judged, and that address alone is used. Lives here: the judgement. Not here: sending (`http`).
+A server names its authorization server, which must not be a service in the client's own network. The name is
+resolved once, and only the checked address is used.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import socket
 from typing import Final, Literal, TypeAlias
 
 AddressScope: TypeAlias = Literal["public", "private", "loopback", "never"]
-"""Who can be met at an address. `never`: nobody that a server has a reason to name."""
+"""Network scope of an address. `never`: an address that no server has a reason to name."""
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Each carries an address of the old kind within, which a gateway on the way may go to instead.
+# Each embeds an IPv4 address, which a gateway may connect to instead.
 _IPV4_CARRYING_NETWORKS: Final = tuple(
     ipaddress.IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
 )
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
-# Where clouds hand out the keys of a machine; the other such addresses are link-local.
+# Cloud metadata services, which hold a machine's credentials; the other such addresses are link-local.
 _METADATA_ADDRESSES: Final = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
 
 _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")
 
 
 def classify_address(text: str) -> AddressScope:
-    """Say who can be met at an address."""
+    """Return the network scope of an address."""
     try:
         address: _Address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -58,26 +58,26 @@ def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses that a name stands for.
+    """Return the addresses of a host.
 
     Raises:
-        OSError: it stands for none.
+        OSError: the host cannot be resolved.
     """
     loop = asyncio.get_running_loop()
     try:
         entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:
-        raise OSError(f"{host!r} cannot be a host") from None
+        raise OSError(f"{host!r} is not a valid host name") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 async def resolve_allowed(host: str, port: int, *, server_host: str, server_port: int) -> str:
-    """Return the address to use for a host that the server at `home` named.
+    """Return the address to use for a host named by the server at `server_host`.
 
-    A public one always will do. One of our own machine or network will do for a server that is there itself.
+    Public addresses are allowed. Loopback and private ones are allowed only if the server itself is in that scope.
 
     Raises:
-        OSError: the host has no address, or one that the server has no business with.
+        OSError: the host cannot be resolved, or an address is not allowed.
     """
     addresses = await resolve_host(host, port)
     server_scopes: set[AddressScope] = set()
@@ -86,5 +86,5 @@ async def resolve_allowed(host: str, port: int, *, server_host: str, server_port
     for address in addresses:
         scope = classify_address(address)
         if scope == "never" or (scope != "public" and scope not in server_scopes):
-            raise OSError(f"{host!r} is at {address}, which is not a public address")
+            raise OSError(f"{host!r} resolves to {address}, which is not a public address")
     return addresses[0]

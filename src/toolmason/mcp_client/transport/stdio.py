@@ -1,9 +1,4 @@
-"""A server process → the two streams that the SDK reads and writes.
-
-Lives here: starting the process without a shell and with a short environment, reading it in linear time, keeping its
-last words, ending it and everything it started. A process that dies of the question which era it speaks is started
-again, and not asked. Not here: what the messages mean (`screen`, the SDK).
-"""
+"""Run a server as a subprocess, and connect its pipes to the SDK."""
 
 from __future__ import annotations
 
@@ -30,9 +25,10 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from toolmason._wire import LineSplitter
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.server_options import ServerSpec
-from toolmason.mcp_client.transport.framing import LineSplitter, LineTooLong, UnreadableMessage, parse_message
+from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
 from toolmason.mcp_client.transport.sanitize import Sanitizer, make_error_response
 
 _log = logging.getLogger("toolmason.mcp")
@@ -49,31 +45,35 @@ _INHERITED_VARIABLES_WINDOWS: Final = (
 )
 MAX_STDERR_BYTES: Final = 64 * 1024
 PROBE_SECONDS: Final = 3.0
-"""How long a server may be silent when it is asked which era it speaks."""
+"""Seconds to wait for a response to the era probe (`server/discover`)."""
 TERMINATE_SECONDS: Final = 2.0
-"""How long a process may take to end when its input is closed, and again when it is told to."""
+"""Seconds to wait for the process to exit after closing stdin, and again after SIGTERM."""
 _CHUNK_BYTES: Final = 256 * 1024
 _QUEUE_SIZE: Final = 256
 
 LEGACY_COMMANDS: Final[set[tuple[str, ...]]] = set()
-"""Commands whose process ended, or said nothing, when asked: it is not asked again in this process."""
+"""Commands whose process exited or stayed silent when probed; they are not probed again by this program."""
+
+
+class _LineTooLong(Exception):
+    """A line of the server exceeds the limit."""
 
 
 class ServerProcess:
-    """One server process, and what is known of it."""
+    """A server subprocess and its state."""
 
     def __init__(self, server: ServerSpec, sanitizer: Sanitizer) -> None:
         self.server, self.sanitizer = server, sanitizer
         self.process: asyncio.subprocess.Process | None = None
         self.stderr = bytearray()
         self.ended = False
-        """Whether it says nothing any more; asyncio hears of the death of a process a little later."""
+        """True if stdout is closed; asyncio notices the exit of the process slightly later."""
         self.ignored_lines = 0
-        """Lines that were no messages."""
+        """Number of lines that were not messages."""
         self.probe_id: Any = None
-        """The id of the question which era it speaks, while there is no answer."""
+        """Id of the pending era probe, or None."""
         self.probe_failed = False
-        """Whether it did not take the question well."""
+        """True if the process exited or did not respond when probed."""
         self._sender, self.receiver = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -81,21 +81,21 @@ class ServerProcess:
 
     @property
     def last_stderr_line(self) -> str:
-        """The last line that the process wrote to its standard error."""
+        """Last line that the process wrote to stderr."""
         lines = bytes(self.stderr).decode("utf-8", "replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     @property
     def exit_reason(self) -> str:
-        """How the process came to its end, as far as is known."""
+        """Description of how the process exited, as far as it is known."""
         code = None if self.process is None else self.process.returncode
-        return "its process ended" if code is None else f"its process ended with code {code}"
+        return "its process exited" if code is None else f"its process exited with code {code}"
 
     async def start(self) -> None:
         """Start the process.
 
         Raises:
-            RemoteError: it cannot be started.
+            RemoteError: the process cannot be started.
         """
         server = self.server
         try:
@@ -109,7 +109,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            reason = f"{server.command[0]!r} cannot be started: {error}"
+            reason = f"cannot start {server.command[0]!r}: {error}"
             raise RemoteError(server.name, "connect", reason) from error
         _LIVE_PIDS.add(self.process.pid)
         self._spawn(self._read_stdout(self.process))
@@ -127,21 +127,24 @@ class ServerProcess:
             del self.stderr[:-MAX_STDERR_BYTES]
 
     async def _read_stdout(self, process: asyncio.subprocess.Process) -> None:
-        lines, stream = LineSplitter(), process.stdout
+        lines, stream = LineSplitter(MAX_LINE_BYTES), process.stdout
         try:
             while stream is not None and (chunk := await stream.read(_CHUNK_BYTES)):
                 for line in lines.feed(chunk):
+                    if line is None:
+                        raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
                     await self._handle_line(line)
-        except LineTooLong as error:
-            _log.warning("server %r: %s; its process is ended", self.server.name, error)
+        except _LineTooLong:
+            limit = f"the limit of {MAX_LINE_BYTES} bytes"
+            _log.warning("server %r: a line is longer than %s; killing its process", self.server.name, limit)
             self._kill(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return  # nobody listens any more
+            return  # the receiver is closed
         if self.probe_id is not None and process is self.process:
-            # It ended because it was asked: a server of the old era that takes no question before the handshake.
+            # It exited because of the probe: a legacy server that accepts no request before the handshake.
             self.probe_failed, self.process = True, None
             await self._terminate(process)
-            await self._answer_probe("the process ended when it was asked")
+            await self._answer_probe("the process exited when probed")
             return
         if process is self.process:
             self.ended = True
@@ -154,7 +157,7 @@ class ServerProcess:
             return
         if isinstance(data, UnreadableMessage):
             self.ignored_lines += 1
-            _log.warning("server %r: a message cannot be read: %s", self.server.name, data.reason)
+            _log.warning("server %r: unreadable message: %s", self.server.name, data.reason)
             if data.id in self.sanitizer.pending:
                 await self._sender.send(
                     SessionMessage(self.sanitizer.sanitize(make_error_response(data.id, data.reason)))
@@ -166,7 +169,7 @@ class ServerProcess:
             self.ignored_lines += 1
             request_id = data.get("id")
             if isinstance(request_id, int | str) and request_id in self.sanitizer.pending:
-                reason = "the answer has neither a result nor an error"
+                reason = "the response has neither a result nor an error"
                 await self._sender.send(
                     SessionMessage(self.sanitizer.sanitize(make_error_response(request_id, reason)))
                 )
@@ -174,18 +177,18 @@ class ServerProcess:
         if getattr(message, "id", None) == self.probe_id and self.probe_id is not None:
             self._clear_probe()
         if self.probe_failed and isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
-            # The handshake went well, so it was not just slow to start.
+            # The handshake succeeded, so the server was not just slow to start.
             LEGACY_COMMANDS.add(self.server.command)
         await self._sender.send(SessionMessage(self.sanitizer.sanitize(message)))
 
-    # --- the question which era it speaks ----------------------------------------------------------
+    # --- era probe ---------------------------------------------------------------------------------
 
     async def _answer_probe(self, reason: str) -> None:
         request_id = self.probe_id
         self._clear_probe()
         self.sanitizer.pending.pop(request_id, None)
         error = ErrorData(code=METHOD_NOT_FOUND, message=reason)
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody may wait any more
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the receiver may be closed
             await self._sender.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 
     def _clear_probe(self) -> None:
@@ -197,7 +200,7 @@ class ServerProcess:
     def _on_probe_timeout(self) -> None:
         if self.probe_id is not None:
             self.probe_failed = True
-            self._spawn(self._answer_probe("no answer"))
+            self._spawn(self._answer_probe("no response"))
 
     # --- writing -----------------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class ServerProcess:
         if isinstance(message, JSONRPCRequest) and message.method == "server/discover":
             self.probe_id = message.id
             if self.server.command in LEGACY_COMMANDS:
-                await self._answer_probe("known to be of the old era")
+                await self._answer_probe("the server is known to be of the legacy era")
                 return
             probe_timeout = min(PROBE_SECONDS, self.server.connect_timeout / 3)
             self._probe_timer = asyncio.get_running_loop().call_later(probe_timeout, self._on_probe_timeout)
@@ -226,7 +229,7 @@ class ServerProcess:
                     raise anyio.ClosedResourceError from None
 
     async def aclose(self) -> None:
-        """Take no more messages."""
+        """Do nothing: `stop` ends the process."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,10 +237,10 @@ class ServerProcess:
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- shutdown ----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End the process and everything that it started: gently first, and not for long."""
+        """Stop the process and its descendants: gracefully first, then by force."""
         self._clear_probe()
         process = self.process
         try:
@@ -253,7 +256,7 @@ class ServerProcess:
             self._sender.close()
             self.receiver.close()
             if process is not None:
-                # A grandchild may hold a pipe; asyncio has no public way to let go of it.
+                # A grandchild may hold a pipe open; asyncio has no public API to release it.
                 transport: Any = vars(process)["_transport"]
                 transport.close()
 
@@ -276,7 +279,7 @@ class ServerProcess:
         _LIVE_PIDS.discard(process.pid)
 
     async def wait_until_exited(self) -> None:
-        """Wait for the end of a process that was ended in a hurry; not for long."""
+        """Wait a short time for a killed process to exit."""
         if self.process is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.process.wait(), TERMINATE_SECONDS)
@@ -288,7 +291,7 @@ class ServerProcess:
 
 
 def _signal_group(pid: int, number: int) -> bool:
-    """Signal a process and everything that it started; tell whether there was anything."""
+    """Signal a process and its descendants. Return True if any of them was running."""
     if sys.platform == "win32":
         return False
     try:
@@ -299,26 +302,26 @@ def _signal_group(pid: int, number: int) -> bool:
 
 
 _LIVE_PIDS: Final[set[int]] = set()
-"""Server processes that were started and not ended."""
+"""Ids of the server processes that are running."""
 
 
 @atexit.register
 def _kill_all() -> None:
-    """End what nobody closed: a server must not outlive the program that started it."""
+    """Kill the remaining servers: a server must not outlive the program that started it."""
     for pid in _LIVE_PIDS:
         _signal_group(pid, signal.SIGKILL)
 
 
 def make_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a server process gets of our environment."""
+    """Return the environment variables that a server process inherits."""
     names = _INHERITED_VARIABLES_WINDOWS if sys.platform == "win32" else INHERITED_VARIABLES
-    # A value that begins so is a shell function, which some shells would run.
+    # A value with this prefix is a shell function, which some shells execute.
     return {name: environ[name] for name in names if name in environ and not environ[name].startswith("()")}
 
 
 @asynccontextmanager
 async def open_stdio_streams(process: ServerProcess) -> AsyncGenerator[tuple[Any, Any]]:
-    """Run a server process for as long as the block lasts, as a transport of the SDK."""
+    """Run a server process during the block, as an SDK transport."""
     try:
         await process.start()
         yield process.receiver, process

@@ -1,7 +1,4 @@
-"""A toolbox → an ASGI application: the guard, the short way, and the SDK's session manager behind them.
-
-Lives here: `asgi_app`, and what is started and stopped with it. Not here: checks (`guard`), the short way (`short`).
-"""
+"""Serve a toolbox as an ASGI application: guard, fast path, and the SDK's session manager."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict, Unpack
 
+from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.handlers import PRINCIPAL_KEY
@@ -28,9 +26,8 @@ from toolmason.mcp_server.http.guard import (
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, SessionQuota
 from toolmason.mcp_server.http.replay import SessionManager
-from toolmason.mcp_server.http.session_quota import SessionQuota
 from toolmason.mcp_server.in_flight import DUPLICATE_ID_MESSAGE, InFlight, get_cancelled_id, get_request_id
 from toolmason.mcp_server.sdk_server import ToolboxServer, make_server
 
@@ -47,31 +44,31 @@ SESSION_IDLE_SECONDS: Final = 30 * 60.0
 
 
 class AppOptions(TypedDict, total=False):
-    """What `asgi_app` and `serve` take for HTTP, beside the toolbox."""
+    """HTTP options of `asgi_app` and `serve`."""
 
     path: str
-    """Where the endpoint is."""
+    """Path of the endpoint."""
     auth: VerifyToken | Bearer | None
-    """Checks bearer tokens."""
+    """Check of bearer tokens; None disables authentication."""
     allowed_hosts: Sequence[str]
-    """Names under which the server is reached; `["*"]` turns the check off."""
+    """Host names that clients may use; `["*"]` disables the check."""
     allowed_origins: Sequence[str]
-    """Origins of pages that may call, beside the server's own; `["*"]` turns the check off."""
+    """Origins of web pages that may call, besides the server's own; `["*"]` disables the check."""
     max_body_bytes: int
     max_sessions: int
     fast: bool
-    """Whether plain requests take the short way. It changes the speed, not the answers."""
+    """True to use the fast path for plain requests. It changes the speed, not the responses."""
     state_key: str | bytes | None
-    """Signs what clients keep for us between two rounds; give all processes of a deployment the same."""
+    """Key that signs the state clients carry between rounds; use the same in all processes of a deployment."""
 
 
 class McpApp:
-    """A toolbox as an ASGI application. Mount it, or run it by itself."""
+    """A toolbox as an ASGI application. Mount it, or run it on its own."""
 
     def __init__(self, box: Toolbox, **options: Unpack[AppOptions]) -> None:
         if unknown := options.keys() - AppOptions.__annotations__.keys():
             allowed = ", ".join(sorted(AppOptions.__annotations__))
-            raise ConfigError(f"serve takes no {min(unknown)!r} for HTTP. There are: {allowed}.")
+            raise ConfigError(f"serve() got an unknown HTTP option {min(unknown)!r}. Options: {allowed}.")
         _validate_options(box, options)
         auth = options.get("auth")
         bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
@@ -83,9 +80,8 @@ class McpApp:
             bearer,
             options.get("max_body_bytes", MAX_BODY_BYTES),
         )
-        self.server: ToolboxServer = make_server(
-            box, private=bearer is not None, key=_encode_key(options.get("state_key")), redact=box.on_error is None
-        )
+        key = parse_key("state_key", options.get("state_key"))
+        self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=box.on_error is None)
         self._max_sessions = options.get("max_sessions", MAX_SESSIONS)
         self.manager = self._make_manager()
         self.session_quota = SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
@@ -99,7 +95,7 @@ class McpApp:
         self._lifecycle_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one ASGI request."""
         if scope["type"] == "http":
             await self._handle_http(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -137,7 +133,7 @@ class McpApp:
             await self._handle_with_sdk(scope, principal, receive, send)
 
     async def _handle_post(self, scope: Any, principal: Identity, body: bytes, receive: Receive, send: Send) -> None:
-        """Have the SDK answer a body, unless it has two meanings, or an id of its session that is taken."""
+        """Let the SDK handle a body, unless the body is ambiguous or its id is in use in the session."""
         data = self.guard.parse_body(body)
         if isinstance(data, ErrorResponse):
             await data(send)
@@ -160,17 +156,17 @@ class McpApp:
                 await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=request_id)(send)
 
     async def _handle_with_sdk(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
-        """Have the SDK answer."""
+        """Let the SDK handle a request."""
         await self.open()
         peer = self.session_quota.get_peer(scope, principal)
         if scope["method"] == "POST" and not self.session_quota.has_room(peer, scope["headers"]):
-            await ErrorResponse(503, "There are too many sessions of this client. End some, or try again later.")(send)
+            await ErrorResponse(503, "This client has too many sessions. End some, or try again later.")(send)
             return
         send = self.session_quota.track_sessions(peer, scope, send)
         if principal:
             scope = {**scope, PRINCIPAL_KEY: principal}
-            # The SDK binds a session to this, so that nobody else can use it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal.owner, scopes=[]))  # noqa: S106 - not one
+            # The SDK binds the session to this user, so that other users cannot use it.
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal.owner, scopes=[]))  # noqa: S106 - not a password
         if self.fast_path is not None:
             send = self.fast_path.track_sessions(scope, principal, send)
         await self.manager.handle_request(scope, receive, send)
@@ -179,12 +175,12 @@ class McpApp:
         if self.guard.metadata_url is not None and path.startswith(self._well_known) and method == "GET":
             await send_json(send, 200, self.guard.encode_metadata())
             return
-        await ErrorResponse(404, f"There is nothing here. The endpoint is {self.path}.")(send)
+        await ErrorResponse(404, f"Not found. The endpoint is {self.path}.")(send)
 
-    # --- life --------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------
 
     def _make_manager(self) -> SessionManager:
-        """Return a manager of sessions; the SDK's runs once and never again."""
+        """Return a new session manager; the SDK's can run only once."""
         return SessionManager(
             self.server,
             retry_interval=1000,
@@ -194,9 +190,9 @@ class McpApp:
         )
 
     async def open(self) -> None:
-        """Start what answers; once is enough. A mounted application is started by its first request.
+        """Start the session manager, unless it is running. A mounted application starts on its first request.
 
-        What was stopped, or was left behind with its event loop, is started anew, with no sessions.
+        After a stop, or if its event loop is gone, it starts again without sessions.
         """
         task = self._lifecycle_task
         if task is not None and (task.done() or task.get_loop() is not asyncio.get_running_loop()):
@@ -223,19 +219,19 @@ class McpApp:
             raise
 
     def close_streams(self) -> None:
-        """End the streams of clients that only listen, in good order; calls go on."""
+        """Close the streams of clients that only listen; calls continue."""
         self.server.listen_handler.close()
         self.manager.close_streams()
 
     async def aclose(self) -> None:
-        """Stop what was started."""
+        """Stop the application."""
         if self._stop is not None and self._lifecycle_task is not None:
             self._stop.set()
             await asyncio.wait((self._lifecycle_task,), timeout=5)
             self._reset()
 
     def _reset(self) -> None:
-        """Be as new: what is left of a life must not be taken for the next one."""
+        """Reset the state, so that nothing carries over to the next start."""
         self._stop = self._ready = self._lifecycle_task = None
         self.manager, self.session_quota = (
             self._make_manager(),
@@ -262,7 +258,7 @@ class McpApp:
             async with self.lifespan():
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-        except Exception as error:  # noqa: BLE001 - the server that runs us prints it
+        except Exception as error:  # noqa: BLE001 - the ASGI server reports it
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
@@ -271,50 +267,49 @@ class McpApp:
 def asgi_app(box: Toolbox, **options: Unpack[AppOptions]) -> McpApp:
     """Return an ASGI application that serves a toolbox over MCP: run it, or mount it in Starlette or FastAPI.
 
-    It answers only requests to loopback names until `allowed_hosts` says more. Failures of tools are redacted unless
-    the toolbox says otherwise with `on_error=`.
+    It accepts only requests to loopback names unless `allowed_hosts` is set. Tool errors are redacted unless the
+    toolbox sets `on_error=`.
 
     Raises:
-        ConfigError: an option that makes no sense.
+        ConfigError: an option is invalid.
     """
     return McpApp(box, **options)
 
 
 def require_toolbox(box: Any) -> None:
-    """Refuse what is no toolbox.
+    """Check that `box` is a Toolbox.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
     if not isinstance(box, Toolbox):
-        raise ConfigError(f"serve({box!r}): give a Toolbox, such as Toolbox(first_tool, second_tool).")
+        raise ConfigError(f"serve({box!r}): pass a Toolbox, such as Toolbox(first_tool, second_tool).")
 
 
 def _validate_options(box: Any, options: AppOptions) -> None:
-    """Refuse options that make no sense, before anybody relies on them."""
     require_toolbox(box)
     path: Any = options.get("path", "")
     if not isinstance(path, str):
-        raise ConfigError(f"path={path!r}: give a text, such as '/mcp'.")
+        raise ConfigError(f"path={path!r} must be a string, such as '/mcp'.")
     name_lists: dict[str, Any] = {name: options.get(name, ()) for name in ("allowed_hosts", "allowed_origins")}
     for name, value in name_lists.items():
-        # A text is a sequence of texts, too, and one with a star in it would let everybody in.
+        # A string is a sequence of strings, too, and one with a star in it would allow every host.
         if isinstance(value, str) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{name}={value!r}: give a list of texts, such as ['tools.example.com'].")
+            raise ConfigError(f"{name}={value!r} must be a list of strings, such as ['tools.example.com'].")
     sizes: dict[str, Any] = {name: options.get(name, 1) for name in ("max_body_bytes", "max_sessions")}
     for name, size in sizes.items():
         if type(size) is not int or size < 1:
-            raise ConfigError(f"{name}={size!r}: give a whole number above 0.")
+            raise ConfigError(f"{name}={size!r} must be a positive integer.")
     auth: Any = options.get("auth")
     if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
-        # Its value may be the token itself.
+        # Show only the type: the value may be the token itself.
         raise ConfigError(
-            f"auth= is of type {type(auth).__name__!r}. Give a function of a token: auth=token_is(secret)."
+            f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
         )
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, and then what follows."""
+    """Return a `receive` that replays a body that was already read, and then continues."""
     replayed = False
 
     async def replay() -> Any:
@@ -325,12 +320,3 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-def _encode_key(state_key: str | bytes | None) -> bytes | None:
-    if state_key is None:
-        return None
-    key = state_key.encode() if isinstance(state_key, str) else state_key
-    if len(key) < 16:  # noqa: PLR2004 - 128 bits
-        raise ConfigError(f"state_key has {len(key)} bytes. Give at least 16, from a secret store.")
-    return key

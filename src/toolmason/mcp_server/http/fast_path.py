@@ -1,8 +1,4 @@
-"""Plain requests → their answers, without the machinery that only others need.
-
-Lives here: calls and lists that are regular in every respect: parsed once, run, written once. Whatever is not
-regular is left to the SDK, so that there is one set of answers to mistakes. Not here: checks of who may come in.
-"""
+"""Answer plain calls and lists without the SDK, and leave all other requests to the SDK."""
 
 from __future__ import annotations
 
@@ -41,9 +37,9 @@ from toolmason.mcp_server.sdk_server import ToolboxServer
 
 MODERN_VERSION: Final = LATEST_MODERN_VERSION.encode()
 SESSION_VERSIONS: Final = frozenset({b"2025-06-18", b"2025-11-25"})
-"""Versions of sessions whose results need no sieving."""
+"""Session protocol versions whose results need no filtering."""
 SESSION_TRUST_SECONDS: Final = 60.0
-"""How long a session is taken for alive without the SDK having seen a request of it."""
+"""Seconds for which a session counts as alive after the SDK last handled a request of it."""
 _JSON_HEADERS: Final = [(b"content-type", b"application/json")]
 _EMPTY: Final[Mapping[str, Any]] = {}
 _ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState", "task"})
@@ -52,13 +48,13 @@ _CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
 
 
 class FastPath:
-    """The short way into a server."""
+    """Fast path into a server."""
 
     def __init__(self, server: ToolboxServer, max_sessions: int, in_flight: InFlight | None = None) -> None:
         self.in_flight = InFlight() if in_flight is None else in_flight
         self.server, self.call_handler, self.lists = server, server.call_handler, server.call_handler.lists
         self.sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        """Session → whose it is, and when the SDK last saw it."""
+        """Owner of each session, and when the SDK last saw it."""
         self._max_sessions = max_sessions
         self._accept_cache: dict[bytes, bool] = {}
         self._plain_tools: dict[str, bool] = {}
@@ -71,7 +67,7 @@ class FastPath:
     async def try_handle(
         self, headers: Headers, body: bytes, principal: Identity, receive: Receive, send: Send
     ) -> bool:
-        """Answer a request that is regular; `False` leaves it to the SDK, untouched."""
+        """Answer a plain request. Return False to leave it to the SDK, untouched."""
         version = headers.get(b"mcp-protocol-version")
         modern = version == MODERN_VERSION
         if not (modern or self._is_in_session(version, headers, principal)) or not self._accepts_json(headers):
@@ -80,7 +76,7 @@ class FastPath:
             data = from_json(body, allow_inf_nan=False)
         except ValueError:
             return False
-        # Before anything is added to what was read: the keys are counted.
+        # Before anything is added to the data: duplicate keys are found by counting.
         request = None if has_duplicate_key(body, data) else _validate_envelope(data)
         if request is None or (modern and not _matches_headers(headers, request)):
             return False
@@ -92,8 +88,8 @@ class FastPath:
                 request, principal, modern, _SessionExchange(send, self.in_flight, request_key)
             )
 
-    async def handle(self, request: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - it is one of two eras
-        """Answer a regular request of either era, over whatever carries it."""
+    async def handle(self, request: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - one of two eras
+        """Answer a plain request of either era, over any transport."""
         method, params = request["method"], request["params"]
         if method == "tools/call":
             return await self._call(request, params, principal, modern, exchange)
@@ -137,12 +133,12 @@ class FastPath:
             if suspended is not None:
                 result = await exchange.wait(suspended)
                 if result is None:
-                    return True  # the client has gone
+                    return True  # the client disconnected
         except _UseSdk:
             return False
         except RequestCancelled:
             error = MCPError(REQUEST_CANCELLED, "Request cancelled")
-        except Exception as raised:  # noqa: BLE001 - whatever it is, the request is answered
+        except Exception as raised:  # noqa: BLE001 - any error becomes a response
             error = raised
         await exchange.send(*self._encode_response(request, result, error, modern))
         return True
@@ -157,13 +153,13 @@ class FastPath:
             return self.call_handler.make_raised_result(raised)
         finally:
             reset_result_owner(scope)
-        # What needs more than a call has not run: the long way begins anew.
+        # The call has not run, so the full path can start over.
         if isinstance(result.error, ApprovalRequired | UnknownTool) and result.attempts == 0:
             raise _UseSdk
         return self.call_handler.encode(result, traits)
 
     def _is_plain(self, name: str) -> bool:
-        """Tell whether a tool takes nothing of the call but its arguments."""
+        """Return True if a tool needs only its arguments."""
         if self._lists_version != self.lists.version:
             self._lists_version = self.lists.version
             self._plain_tools.clear()
@@ -232,17 +228,17 @@ class FastPath:
         )
 
     def track_sessions(self, scope: Any, principal: Identity, send: Send) -> Send:
-        """Return a `send` that takes note of the sessions that the SDK opens, serves and ends."""
+        """Return a `send` that records the sessions that the SDK opens, serves and ends."""
         session_id = next((value for name, value in scope["headers"] if name == b"mcp-session-id"), b"")
         owner = principal.owner
 
         async def send_tracked(message: Any) -> None:
             if message["type"] == "http.response.start":
-                # What a client calls its session may be none: only what the SDK says of itself is one.
+                # Trust only the session id in the SDK's response: the client's header may be made up.
                 new_session_id = next((value for name, value in message["headers"] if name == b"mcp-session-id"), None)
-                if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - the session is no more
+                if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - the session has ended
                     self.sessions.pop(session_id, None)
-                elif new_session_id is not None and message["status"] < 300:  # noqa: PLR2004 - it was served
+                elif new_session_id is not None and message["status"] < 300:  # noqa: PLR2004 - success
                     self._remember_session(new_session_id, owner)
             await send(message)
 
@@ -262,17 +258,17 @@ class FastPath:
         if accepted is None:
             media_types = {media_type.partition(b";")[0].strip() for media_type in accept.split(b",")}
             accepted = media_types >= {b"application/json", b"text/event-stream"}
-            if len(self._accept_cache) < 64:  # noqa: PLR2004 - a client cannot make it grow
+            if len(self._accept_cache) < 64:  # noqa: PLR2004 - keeps clients from growing it
                 self._accept_cache[accept] = accepted
         return accepted
 
 
 class _UseSdk(Exception):
-    """The call needs what the short way does not have; nothing of it has run."""
+    """The call needs the full path; nothing of it has run."""
 
 
 class _HttpExchange:
-    """One exchange over HTTP."""
+    """One HTTP exchange."""
 
     __slots__ = ("_receive", "_send")
 
@@ -282,7 +278,7 @@ class _HttpExchange:
         self._receive, self._send = receive, send
 
     async def wait(self, suspended: Suspended) -> Any:
-        """Wait for a call; `None` where the client has gone, which calls it off."""
+        """Wait for a call. Return None if the client disconnects, which cancels the call."""
         task = asyncio.current_task()
         disconnected = asyncio.ensure_future(self._receive())
         if task is not None:
@@ -297,12 +293,12 @@ class _HttpExchange:
             disconnected.cancel()
 
     async def send(self, status: int, body: bytes) -> None:
-        """Write the answer."""
+        """Send the response."""
         await _send_json(self._send, status, body)
 
 
 class _SessionExchange:
-    """One exchange over HTTP, in a session: who hangs up there has not called anything off, and a message does."""
+    """One HTTP exchange in a session, in which a notification cancels a call and a disconnect does not."""
 
     __slots__ = ("_in_flight", "_request", "_send", "session")
 
@@ -311,11 +307,11 @@ class _SessionExchange:
         self.session = request[0].decode("latin-1")
 
     async def wait(self, suspended: Suspended) -> Any:
-        """Wait for a call, until it is called off."""
+        """Wait for a call until it finishes or is cancelled."""
         return await self._in_flight.wait(self._request, suspended)
 
     async def send(self, status: int, body: bytes) -> None:
-        """Write the answer."""
+        """Send the response."""
         await _send_json(self._send, status, body)
 
 
@@ -326,7 +322,7 @@ async def _send_json(send: Send, status: int, body: bytes) -> None:
 
 
 def _validate_envelope(data: Any) -> dict[str, Any] | None:
-    """Return a request whose envelope is as it should be."""
+    """Return a request if its envelope is valid, else None."""
     if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not isinstance(data.get("method"), str):
         return None
     request_id = data.get("id")
@@ -341,7 +337,7 @@ def _validate_envelope(data: Any) -> dict[str, Any] | None:
 
 
 def _matches_headers(headers: Headers, request: Mapping[str, Any]) -> bool:
-    """Tell whether a request of the stateless era says of itself what it must, and its headers say the same."""
+    """Return True if a stateless-era request has a valid envelope and matching headers."""
     method, params = request["method"], request["params"]
     if headers.get(b"mcp-method") != method.encode("utf-8", "replace") or not has_modern_envelope(params):
         return False
@@ -355,7 +351,7 @@ def _matches_headers(headers: Headers, request: Mapping[str, Any]) -> bool:
 
 
 def has_modern_envelope(params: Mapping[str, Any]) -> bool:
-    """Tell whether the parameters carry the envelope of the stateless era, in every part as it should be."""
+    """Return True if the parameters have a valid stateless-era envelope."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
         return False
@@ -375,5 +371,5 @@ def has_modern_envelope(params: Mapping[str, Any]) -> bool:
 
 
 def _is_plain_capability(item: tuple[str, Any]) -> bool:
-    """Tell whether a capability is an object of objects, as all are that need no closer look."""
+    """Return True if a capability is an object of objects, which needs no further check."""
     return isinstance(item[1], dict) and all(isinstance(value, dict) for value in item[1].values())

@@ -1,7 +1,4 @@
-"""An HTTP request → whether it may come in: Host, Origin, bearer token, size, time, depth.
-
-Lives here: every check that holds for all requests, whoever answers them. Not here: what a request means.
-"""
+"""Check incoming HTTP requests: Host, Origin, bearer token, size, time, depth."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Principal: TypeAlias = str | Mapping[str, Any] | None
 VerifyToken: TypeAlias = Callable[[str], Principal | Awaitable[Principal]]
-"""A bearer token → who it stands for: a name, or context values with `user` among them; `None` refuses it."""
+"""Function of a bearer token that returns a user name, or context values with `user`; None rejects the token."""
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
@@ -40,19 +37,19 @@ INVALID_REQUEST: Final = -32600
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Bearer tokens, and where clients may get one."""
+    """Check of bearer tokens, and where clients can get one."""
 
     verify: VerifyToken
     resource: str | None = None
-    """The public address of this server; with it, the metadata of the protected resource are served."""
+    """Public URL of this server; if set, the protected resource metadata is served."""
     authorization_servers: Sequence[str] = ()
     scopes: Sequence[str] = ()
 
 
 def token_is(secret: str, user: str = "token") -> VerifyToken:
-    """Return a check for one secret token, in constant time: `serve(box, auth=token_is(secret))`."""
+    """Return a constant-time check for one secret token: `serve(box, auth=token_is(secret))`."""
     if len(secret) < 16:  # noqa: PLR2004 - 128 bits, if it is random
-        raise ConfigError(f"The token has {len(secret)} characters. Give at least 16, from a secret store.")
+        raise ConfigError(f"The token has {len(secret)} characters. Use at least 16, from a secret store.")
 
     def verify(token: str) -> Principal:
         return user if hmac.compare_digest(token.encode("utf-8", "replace"), secret.encode()) else None
@@ -62,7 +59,7 @@ def token_is(secret: str, user: str = "token") -> VerifyToken:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer that ends a request before anybody looks into it."""
+    """Error response that ends a request before it is processed."""
 
     status: int
     message: str
@@ -71,14 +68,14 @@ class ErrorResponse:
     id: Any = None
 
     async def __call__(self, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         error = {"code": self.code, "message": self.message}
         body = to_json({"jsonrpc": "2.0", "id": self.id, "error": error})
         await send_json(send, self.status, body, self.headers)
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Send a whole JSON response."""
+    """Send a complete JSON response."""
     all_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})
@@ -96,10 +93,10 @@ class Guard:
     _accepted: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
 
     def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
-        """Return why a request may not come in by where it says it goes, and where it comes from."""
+        """Return an error if the Host or Origin header is not allowed, else None."""
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if (host, origin) in self._accepted:
-            # A header that is there twice is two answers to one question.
+            # Reject duplicate Host or Origin headers: a proxy may read the other one (request smuggling).
             if len(headers) == len(header_pairs) or sum(
                 name in (b"host", b"origin") for name, _ in header_pairs
             ) <= 1 + bool(origin):
@@ -111,10 +108,10 @@ class Guard:
         ):
             return ErrorResponse(400, "The Host or Origin header appears more than once.")
         if not self._is_allowed_host(host):
-            return ErrorResponse(421, "The Host header names a server that this is not. Add it to allowed_hosts.")
+            return ErrorResponse(421, "The Host header is not allowed. Add it to allowed_hosts.")
         if not self._is_allowed_origin(origin, host):
-            return ErrorResponse(403, "The Origin header names a page that may not call. Add it to allowed_origins.")
-        if len(self._accepted) < 64:  # noqa: PLR2004 - a client cannot make it grow
+            return ErrorResponse(403, "The Origin header is not allowed. Add it to allowed_origins.")
+        if len(self._accepted) < 64:  # noqa: PLR2004 - keeps clients from growing it
             self._accepted[host, origin] = True
         return None
 
@@ -137,23 +134,23 @@ class Guard:
         try:
             parts = urlsplit(value)
         except ValueError:
-            return False  # an address that cannot be read is nobody's
-        # The page that this server itself would have sent.
+            return False  # an invalid URL is never allowed
+        # A page that this server itself has sent.
         own_host = (host or b"").decode("latin-1").lower()
         return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.netloc == own_host
 
     async def authenticate(self, headers: Headers) -> Identity | ErrorResponse:
-        """Return for whom a request is made, as context values; without authentication, for nobody."""
+        """Return the identity of the caller, or an error. Without authentication, the caller is anonymous."""
         if self.bearer is None:
             return ANONYMOUS
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return self._make_unauthorized("A bearer token is needed.", "")
+            return self._make_unauthorized("A bearer token is required.", "")
         try:
             verified: Any = self.bearer.verify(token.strip())
             verified = await verified if inspect.isawaitable(verified) else verified
-        except Exception as error:  # noqa: BLE001 - when in doubt, no; and the token may be in the words
-            _log.error("the check of a bearer token failed: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - reject if in doubt; the message may contain the token
+            _log.error("bearer token check failed: %s", type(error).__name__)
             verified = None
         if not verified:
             return self._make_unauthorized("The bearer token is not valid.", "invalid_token")
@@ -170,14 +167,14 @@ class Guard:
 
     @property
     def metadata_url(self) -> str | None:
-        """Where clients find out how to get a token."""
+        """URL of the protected resource metadata, or None."""
         if self.bearer is None or self.bearer.resource is None:
             return None
         parts = urlsplit(self.bearer.resource)
         return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path.rstrip('/')}"
 
     def encode_metadata(self) -> bytes:
-        """Return the metadata of the protected resource."""
+        """Return the protected resource metadata as JSON."""
         bearer = self.bearer
         if bearer is None:
             return b"{}"
@@ -190,7 +187,7 @@ class Guard:
         return to_json({**document, "bearer_methods_supported": ["header"]})
 
     async def read_body(self, headers: Headers, receive: Receive) -> bytes | ErrorResponse | None:
-        """Return the body of a request; `None` where the client has gone."""
+        """Return the body of a request, an error, or None if the client disconnected."""
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.max_body_bytes):
             return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
@@ -203,7 +200,7 @@ class Guard:
                 return await self._read_rest(message if suspended is None else await suspended, receive)
         except TimeoutError:
             return ErrorResponse(
-                408, f"The body did not come within {self.body_seconds:g} s.", ((b"connection", b"close"),)
+                408, f"The body did not arrive within {self.body_seconds:g} s.", ((b"connection", b"close"),)
             )
 
     async def _read_rest(self, message: Any, receive: Receive) -> bytes | ErrorResponse | None:
@@ -223,9 +220,9 @@ class Guard:
         return None
 
     def parse_body(self, body: bytes) -> Any:
-        """Return what a body says that is read by others than us, or why it may not come in: two readers would differ.
+        """Return the parsed body, or an error if another parser could read the body differently.
 
-        What our reader cannot read, another might: the standard library takes UTF-16 and lone surrogates.
+        The standard library accepts UTF-16 and lone surrogates, which this parser rejects.
         """
         try:
             data = from_json(body)
@@ -233,7 +230,7 @@ class Guard:
             return ErrorResponse(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=find_id(body))
         if not has_duplicate_key(body, data):
             return data
-        return ErrorResponse(400, "A key stands twice in one object of the body.", code=PARSE_ERROR, id=find_id(body))
+        return ErrorResponse(400, "An object in the body has a duplicate key.", code=PARSE_ERROR, id=find_id(body))
 
     def _check_body(self, body: bytes) -> ErrorResponse | None:
         if len(body) > self.max_body_bytes:

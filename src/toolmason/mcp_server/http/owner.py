@@ -1,28 +1,30 @@
-"""What a token stands for → context values, and whose the things are that are made with it.
-
-Lives here: the name of an owner, which ties sessions, tasks and kept results to whoever began them.
-Not here: checking tokens (`guard`).
-"""
+"""Identify the owner of a request from its token, and limit the sessions of each client."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pydantic_core import to_json
 
 _TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
-"""Claims that another token of the same user has other values of."""
+"""Claims that differ between tokens of the same user."""
+UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
+"""Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
+_SESSION_HEADER: Final = b"mcp-session-id"
+Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
 class Identity(dict[str, Any]):
-    """Context values that authentication gave; of nobody, without authentication."""
+    """Context values from authentication; empty if anonymous."""
 
     __slots__ = ("owner",)
 
     owner: str
-    """Tells users apart. Empty for nobody."""
+    """Key that identifies the user; empty if anonymous."""
 
     def __init__(self, values: Mapping[str, Any], owner: str) -> None:
         super().__init__(values)
@@ -33,10 +35,10 @@ ANONYMOUS: Final = Identity({}, "")
 
 
 def make_identity(verified: Any, token: str) -> Identity:
-    """Return who a token stands for, from what the application says of it: a name, or context values.
+    """Return the identity for a token, from the result of `verify`: a name, or context values.
 
-    Two identities that differ in anything are two owners: `user` alone may be the same in two tenants. Values that
-    JSON cannot say, such as connections, tell nobody apart. Without a `user`, each token is an owner of its own.
+    Identities that differ in any value are different owners, since two tenants may share a `user`. Values that JSON
+    cannot represent, such as connections, are ignored. Without a `user`, each token is its own owner.
     """
     if not isinstance(verified, Mapping):
         return Identity({"user": str(verified)}, f"user {verified}")
@@ -58,3 +60,46 @@ def _to_json_text(value: Any) -> str | None:
         return to_json(value).decode()
     except ValueError:
         return None
+
+
+class SessionQuota:
+    """Sessions of each peer, and their limit."""
+
+    def __init__(self, max_sessions: int, idle_seconds: float) -> None:
+        self._max_sessions, self._idle_seconds = max_sessions, idle_seconds
+        self._sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        """Peer and time of last use of each session; the least recently used comes first."""
+
+    def get_peer(self, scope: Mapping[str, Any], principal: Identity) -> str:
+        """Return the peer of a request: the user if authenticated, else the machine."""
+        client = scope.get("client")
+        return f"owner {principal.owner}" if principal.owner else str(client[0]) if client else ""
+
+    def has_room(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Return True if a request belongs to a session, or may open a new one."""
+        names = {name for name, _ in headers}
+        if peer in UNLIMITED_PEERS or _SESSION_HEADER in names or b"mcp-method" in names:
+            return True
+        expired_before = time.monotonic() - self._idle_seconds
+        while self._sessions and next(iter(self._sessions.values()))[1] < expired_before:
+            self._sessions.popitem(last=False)
+        return sum(owner == peer for owner, _ in self._sessions.values()) < self._max_sessions
+
+    def track_sessions(self, peer: str, scope: Mapping[str, Any], send: Send) -> Send:
+        """Return a `send` that records the sessions that are opened, used and ended."""
+        if peer in UNLIMITED_PEERS:
+            return send
+        session_id = next((value for name, value in scope["headers"] if name == _SESSION_HEADER), b"")
+
+        async def send_tracked(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                # Trust only the session id in the SDK's response: the client's header may be made up.
+                new_session_id = next((value for name, value in message["headers"] if name == _SESSION_HEADER), None)
+                if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - no such session
+                    self._sessions.pop(session_id, None)
+                elif new_session_id is not None and message["status"] < 300:  # noqa: PLR2004 - success
+                    self._sessions.pop(new_session_id, None)
+                    self._sessions[new_session_id] = (peer, time.monotonic())
+            await send(message)
+
+        return send_tracked

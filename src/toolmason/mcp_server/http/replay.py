@@ -1,8 +1,4 @@
-"""What was sent on a stream that broke → what is sent again: the streams of sessions, within bounds.
-
-Lives here: a store for the SDK's sessions, in memory, and the SDK's manager with one such store for each session.
-Not here: when a client comes back for it.
-"""
+"""Store recent events of each session, so that clients can resume a broken stream."""
 
 from __future__ import annotations
 
@@ -15,24 +11,24 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from typing_extensions import override
 
 MAX_STREAMS: Final = 1000
-"""How many streams are kept in all; the oldest go first."""
+"""Maximum number of streams in total; the oldest are dropped first."""
 MAX_STREAMS_PER_SESSION: Final = 100
-"""How many of them may be of one session."""
+"""Maximum number of streams per session."""
 MAX_EVENTS_PER_STREAM: Final = 100
 
 
 class ReplayBuffer:
-    """The last events of each stream of each session; the oldest go first."""
+    """Recent events of each stream of each session; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[SessionEventStore, str], deque[tuple[str, Any]]] = OrderedDict()
 
     def make_store(self) -> SessionEventStore:
-        """Return a place for the events of one session, which no other session can look into."""
+        """Return an event store for one session, isolated from other sessions."""
         return SessionEventStore(self)
 
     def add(self, owner: SessionEventStore, stream: str, event: str, message: Any) -> None:
-        """Keep one event."""
+        """Store an event."""
         events = self._streams.setdefault((owner, stream), deque())
         self._streams.move_to_end((owner, stream))
         events.append((event, message))
@@ -49,7 +45,7 @@ class ReplayBuffer:
             key[0].forget(event)
 
     def get_after(self, owner: SessionEventStore, stream: str, event: str) -> list[tuple[str, Any]]:
-        """Return what came on a stream after an event."""
+        """Return the events of a stream after a given event."""
         events = list(self._streams.get((owner, stream), ()))
         position = next((index for index, (event_id, _) in enumerate(events) if event_id == event), len(events))
         return events[position + 1 :]
@@ -58,23 +54,23 @@ class ReplayBuffer:
 class SessionEventStore(EventStore):
     """The events of one session.
 
-    The name of a stream is the id of a request, which a client chooses: it tells streams apart within a session alone.
+    A stream is named after a request id, which the client chooses, so the name is unique only within a session.
     """
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._buffer = buffer
         self._stream_by_event: dict[str, str] = {}
-        """Event → the stream it was on."""
+        """Stream of each event, by event id."""
 
     def __len__(self) -> int:
         return len(self._stream_by_event)
 
     def __bool__(self) -> bool:
-        # The SDK asks whether there is a store by its truth.
+        # The SDK checks for a store by its truth value.
         return True
 
     def forget(self, event: str) -> None:
-        """Forget where an event was."""
+        """Remove an event."""
         self._stream_by_event.pop(event, None)
 
     @override
@@ -96,22 +92,22 @@ class SessionEventStore(EventStore):
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's manager of sessions, which gives each of them events of its own."""
+    """SDK session manager with a separate event store for each session."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._replay_buffer = ReplayBuffer()
         super().__init__(*args, **kwargs)
 
     def close_streams(self) -> None:
-        """End the streams on which sessions listen for what nobody asked for; a client may come back for the rest."""
+        """Close the streams for unsolicited messages; clients may reconnect."""
         for session in tuple(self._server_instances.values()):
             session.close_standalone_sse_stream()
 
     @property
     def event_store(self) -> EventStore:
-        """A store for the session that is about to begin: the SDK takes it once for each."""
+        """Store for the next session: the SDK reads this property once per session."""
         return self._replay_buffer.make_store()
 
     @event_store.setter
     def event_store(self, given: EventStore | None) -> None:
-        """Ignore the one store for all that the SDK would keep."""
+        """Ignore the shared store that the SDK would set."""

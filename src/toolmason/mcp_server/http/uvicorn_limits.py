@@ -1,7 +1,4 @@
-"""Connections that come in → requests: uvicorn, with limits for slow and many senders.
-
-Lives here: how long a header may take, how many connections there may be, and the server that runs the application.
-"""
+"""Run the application on uvicorn, with limits on slow clients and on the number of connections."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason.mcp_server.http.app import McpApp
-from toolmason.mcp_server.http.session_quota import UNLIMITED_PEERS
+from toolmason.mcp_server.http.owner import UNLIMITED_PEERS
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS
 
 try:
@@ -20,30 +17,31 @@ try:
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as missing:
-    raise ImportError("Serving over HTTP needs its server: pip install 'toolmason[serve]'") from missing
+    raise ImportError("Serving over HTTP needs uvicorn: pip install 'toolmason[serve]'") from missing
 
 HEADER_SECONDS: Final = 10.0
 MAX_HEADER_BYTES: Final = 64 * 1024
 READ_SECONDS: Final = 60.0
-"""How long a client may leave an answer unread."""
+"""Seconds for which a client may leave a response unread."""
 MAX_CONNECTIONS: Final = 512
 MAX_PEER_CONNECTIONS: Final = 256
-"""How many of them may come from one other machine."""
+"""Maximum number of connections from one other machine."""
 KEEP_ALIVE_SECONDS: Final = 30
 _UPGRADE_HEADERS: Final = frozenset({b"upgrade", b"connection", b"http2-settings"})
 
 
 class _LimitedHttpProtocol(HttpToolsProtocol):
-    """A connection that has to say what it wants, soon and in few words."""
+    """HTTP/1.1 protocol with limits on header size and time."""
 
     _header_deadline: float | None = None
-    """Until when the head of a request has to be here; `None` while one is answered."""
+    """Deadline for the header of a request; None while a request is handled."""
     _header_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     _in_headers = False
     _chunk_bytes = _head_bytes = _pending_bytes = _parsed_bytes = 0
-    """How long the piece at hand is, how much of it may be the head that begins in it, and how much has come that is
-    neither done nor a body: a head so far, or what stands around the pieces of a body."""
+    """Length of the current chunk, the part of it that may belong to a header that starts in it, and the bytes that are
+    neither handled nor body: a partial header, or the framing of a chunked body.
+    """
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -60,22 +58,22 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
                 self._drop_idle(same_peer)
 
     def _drop_idle(self, candidates: list[_LimitedHttpProtocol]) -> None:
-        """Cut off whoever has waited longest without a request; the newcomer, where all are busy."""
+        """Abort the connection that has been idle longest, or this new one if all are busy."""
         next((other for other in candidates if other.is_idle and other is not self), self).transport.abort()
 
     @property
     def peer_address(self) -> str:
-        """Where the connection comes from."""
+        """Address of the client."""
         return self.client[0] if self.client else ""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered here."""
+        """True if no request is being handled."""
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete)
 
     def _start_header_timer(self) -> None:
-        # One timer that looks now and then: to set and cancel one for each request costs more than the rest of this.
+        # One timer that checks the deadline again: a timer per request would cost more than the rest of this method.
         self._header_deadline = self.loop.time() + HEADER_SECONDS
         if self._header_timer is None:
             self._header_timer = self.loop.call_later(HEADER_SECONDS, self._on_header_timer)
@@ -94,15 +92,15 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         previous_cycle: Any = self.cycle
         self._chunk_bytes = len(data)
-        # What follows another request in the same piece was not sent by somebody who is slow to end a head.
+        # A chunk that starts with the rest of a body does not count towards the next header.
         self._head_bytes = 0 if previous_cycle is not None and previous_cycle.more_body else self._chunk_bytes
         self._pending_bytes += self._chunk_bytes
         self._feed(data)
         cycle: Any = self.cycle
         if self._pending_bytes > MAX_HEADER_BYTES and (self._in_headers or (cycle is not None and cycle.more_body)):
             self.transport.abort()
-        # The rest of a body that was refused unread, or no request at all: it ends the wait for the next request, and
-        # must not end the patience with it. To close at once would lose the answer on its way.
+        # The rest of a rejected body, or invalid data, stops the keep-alive timer, so start the header timer. Closing
+        # now would lose the response.
         if self._header_deadline is None and self.is_idle and not self.transport.is_closing():
             self._start_header_timer()
 
@@ -118,7 +116,7 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
                 self.send_400_response("Invalid HTTP request received.")
 
     def _feed_parser(self, unread: memoryview) -> bool:
-        """Have the parser read; `False` where it stopped at the end of a head, and goes on as if it had not."""
+        """Feed the parser. Return False if it stopped at an upgrade, which is ignored."""
         try:
             self.parser.feed_data(unread)
         except httptools.HttpParserUpgrade as upgrade:
@@ -129,13 +127,13 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
         return False
 
     def _ignore_upgrade(self) -> None:
-        """Take a request that would like to go on in another protocol for one of this protocol.
+        """Handle a request that asks for another protocol as plain HTTP/1.1.
 
-        The HTTP client of Java asks for HTTP/2 that way, with the whole request; the parser would lose its body.
+        Java's HTTP client asks for HTTP/2 this way with a complete request, whose body the parser would lose.
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            raise httptools.HttpParserError("this is no proxy")
+            raise httptools.HttpParserError("CONNECT is not supported")
         connection = b",".join(value for name, value in self.headers if name == b"connection").lower()
         head = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
         head += [name + b": " + value for name, value in self.headers if name not in _UPGRADE_HEADERS]
@@ -161,13 +159,13 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) for name, value in headers)
             if size > MAX_HEADER_BYTES:
                 self.transport.abort()
-                raise httptools.HttpParserError("the head is too long")
+                raise httptools.HttpParserError("the header is too long")
         self._pending_bytes = 0
         if any(value[-1:] in b" \t" for _, value in headers):
-            # The space around a value is not part of it; the parser leaves it at the end.
+            # Whitespace around a value is not part of it (RFC 9110, 5.5); the parser leaves it at the end.
             headers[:] = [(name, value.strip(b" \t")) for name, value in headers]
         super().on_headers_complete()
-        # What stands behind a body is no header: nobody has checked it.
+        # Trailers after a body are not headers: they have not been checked.
         self.headers = []
 
     @override
@@ -194,7 +192,7 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
 
     @override
     def timeout_keep_alive_handler(self) -> None:
-        # To close would wait until the rest is read, which may be never.
+        # A graceful close would wait until the rest is read, possibly forever.
         self.transport.abort()
 
     @override
@@ -206,12 +204,12 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
 
 
 class _AnnouncingServer(uvicorn.Server):
-    """A server that says where it listens."""
+    """Server that reports its port."""
 
     on_started: Callable[[int], None] | None = None
-    """Called with the port, when connections come in."""
+    """Called with the port once the server accepts connections."""
     close_streams: Callable[[], None] = staticmethod(lambda: None)
-    """Ends the streams of those who only listen: they would wait for us, and we for them."""
+    """Closes the streams of clients that only listen, which would block the shutdown."""
 
     @override
     async def startup(self, sockets: list[Any] | None = None) -> None:
@@ -228,7 +226,7 @@ class _AnnouncingServer(uvicorn.Server):
 def make_http_server(
     app: Any, host: str, port: int, grace: float = GRACE_SECONDS, on_started: Callable[[int], None] | None = None
 ) -> uvicorn.Server:
-    """Return the server that runs an application; `started` is told the port, which is another where it was 0."""
+    """Return the server that runs an application. `on_started` gets the port, which is a free one if `port` is 0."""
     config = uvicorn.Config(
         app,
         host=host,

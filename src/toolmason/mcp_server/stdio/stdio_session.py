@@ -1,8 +1,4 @@
-"""Lines on standard input → answers on standard output: a transport of our own.
-
-Lives here: an answer for every id that can be read, one call for each id, how many run at once, the end.
-Plain requests take the short way; the rest goes to the SDK's loop. Not here: bytes (`pipes`).
-"""
+"""Serve one client over stdin and stdout: plain requests take the fast path, the rest goes to the SDK."""
 
 from __future__ import annotations
 
@@ -30,14 +26,14 @@ from toolmason.mcp_server.sdk_server import ToolboxServer, make_server
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256
-"""How many requests are under way before we stop reading."""
+"""Number of requests in progress at which reading pauses."""
 INTERNAL_ERROR: Final = -32603
 GRACE_SECONDS: Final = 4.0
-"""How long running calls have to finish, so that the process ends within five seconds."""
+"""Seconds that running calls have to finish, so that the process exits within five seconds."""
 
 
 class StopSignal:
-    """Tells a server on another thread to stop."""
+    """Signal that stops a server on another thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -45,13 +41,13 @@ class StopSignal:
         self._is_requested = False
 
     def attach(self, event: asyncio.Event) -> None:
-        """Have an event of the running loop set when we are told to stop."""
+        """Set an event of the running loop when the server is stopped."""
         self._loop, self._event = asyncio.get_running_loop(), event
         if self._is_requested:
             event.set()
 
     def __call__(self) -> None:
-        """Stop. From any thread, and from a signal handler."""
+        """Stop the server. Safe from any thread and from a signal handler."""
         self._is_requested = True
         if self._loop is not None and self._event is not None:
             with contextlib.suppress(RuntimeError):
@@ -59,7 +55,7 @@ class StopSignal:
 
 
 async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors: tuple[int, int]) -> int:
-    """Serve a toolbox on two streams until they end, or we are told to; return how many calls hang on."""
+    """Serve a toolbox on two streams until they end or it is stopped; return the number of unfinished calls."""
     async with box:
         session = StdioSession(make_server(box))
         stop.attach(session.ended)
@@ -67,16 +63,16 @@ async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors:
 
 
 class StdioSession:
-    """One client, on two streams."""
+    """Session with one client on two streams."""
 
     session: Final = ""
-    """What the short way knows a session by; here there is one."""
+    """Session id for the fast path; stdio has a single session."""
 
     def __init__(self, server: ToolboxServer) -> None:
         self.server, self.fast_path = server, FastPath(server, 0)
         self.ended = asyncio.Event()
         self.in_flight: dict[int | str, asyncio.Future[Any] | None] = {}
-        """Requests under way: our own task, or `None` for the SDK's."""
+        """Requests in progress: the task on the fast path, or None if the SDK handles the request."""
         self._version: bytes | None = None
         self._legacy = False
         self._reader: LineReader | None = None
@@ -86,7 +82,7 @@ class StdioSession:
         self._all_answered = asyncio.Event()
 
     async def run(self, wire_in: int, wire_out: int, grace: float) -> int:
-        """Serve until the end; return how many calls would not stop."""
+        """Serve until the end; return the number of unfinished calls."""
         self._writer = await LineWriter.open(wire_out)
         self._writer.on_writable = self._update_backpressure
         self._reader = await LineReader.open(wire_in, self.on_line, self.ended.set)
@@ -103,7 +99,7 @@ class StdioSession:
         return stuck
 
     async def _drain(self, grace: float) -> int:
-        """Wait for the answers of what was taken in, no longer than the grace time."""
+        """Wait for pending responses, at most for the grace period; return the number still missing."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while self.in_flight:
@@ -114,10 +110,10 @@ class StdioSession:
             task.cancel()
         return len(self.in_flight)
 
-    # --- one line ----------------------------------------------------------------------------------
+    # --- incoming lines ----------------------------------------------------------------------------
 
     def on_line(self, line: bytes | None) -> None:
-        """Take one line."""
+        """Handle one line."""
         if line is None:
             self._send_error(None, INVALID_REQUEST, f"The line is longer than {MAX_LINE_BYTES} bytes.")
             return
@@ -137,7 +133,7 @@ class StdioSession:
     def _handle_request(self, message: dict[str, Any]) -> None:
         request_id = message["id"]
         if type(request_id) is not int and type(request_id) is not str:
-            self._send_error(None, INVALID_REQUEST, "The id must be a text or a whole number.")
+            self._send_error(None, INVALID_REQUEST, "The id must be a string or an integer.")
         elif request_id in self.in_flight:
             self._send_error(request_id, INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
         elif self._may_take_fast_path(message):
@@ -154,7 +150,7 @@ class StdioSession:
             self._forward_to_sdk(message)
 
     def _may_take_fast_path(self, message: dict[str, Any]) -> bool:
-        """Tell whether the short way may have a look."""
+        """Return True if the fast path may handle a request."""
         params = message.get("params")
         if message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
             return False
@@ -163,7 +159,7 @@ class StdioSession:
         return has_modern_envelope(params)
 
     async def _try_fast_path(self, message: dict[str, Any]) -> None:
-        # A session may carry the other era's envelope by mistake; the SDK says so.
+        # A session may send the other era's envelope by mistake; the SDK reports that.
         mixed = self._legacy and has_modern_envelope(message["params"])
         if mixed or not await self.fast_path.handle(message, ANONYMOUS, not self._legacy, self):
             self.in_flight.pop(message["id"], None)
@@ -191,14 +187,14 @@ class StdioSession:
         if self._sdk_task is not None or "method" in message:
             self._forward_to_sdk(message)
 
-    # --- what the short way sees ---------------------------------------------------------------------
+    # --- fast path interface -----------------------------------------------------------------------
 
     async def wait(self, suspended: Suspended) -> Any:
-        """Wait for a call; a cancel of the request is one of the call."""
+        """Wait for a call; cancelling the request cancels the call."""
         return await suspended
 
     async def send(self, status: int, body: bytes) -> None:
-        """Write an answer, when there is room."""
+        """Write a response once there is room."""
         del status
         if self._writer is not None:
             if not self._writer.writable.is_set():
@@ -216,7 +212,7 @@ class StdioSession:
         try:
             parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
         except ValidationError:
-            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not one of JSON-RPC 2.0.")
+            self._send_error(message.get("id"), INVALID_REQUEST, "The message is not valid JSON-RPC 2.0.")
             return
         if isinstance(parsed, JSONRPCRequest):
             self.in_flight[parsed.id] = None
@@ -228,7 +224,7 @@ class StdioSession:
 
     @property
     def _forwarded_ids(self) -> set[int | str]:
-        ids: set[int | str] = self.__dict__.setdefault("passed", set())
+        ids: set[int | str] = self.__dict__.setdefault("forwarded", set())
         return ids
 
     def _start_sdk(self) -> None:
@@ -254,7 +250,7 @@ class StdioSession:
                     {
                         "jsonrpc": "2.0",
                         "id": getattr(message, "id", None),
-                        "error": {"code": INTERNAL_ERROR, "message": "The answer cannot be written as JSON."},
+                        "error": {"code": INTERNAL_ERROR, "message": "The response cannot be encoded as JSON."},
                     }
                 )
             await self.send(200, line)
@@ -268,7 +264,7 @@ class StdioSession:
                 self._update_backpressure()
 
     def _update_backpressure(self) -> None:
-        """Read no faster than we answer."""
+        """Pause reading while too many requests or responses are pending."""
         if self._reader is None or self._writer is None:
             return
         queued = 0 if self._to_sdk is None else self._to_sdk.statistics().current_buffer_used

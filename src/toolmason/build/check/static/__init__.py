@@ -1,1 +1,1 @@
-"""Rules that read the source without importing it."""
+"""Rules that read source files without importing them."""

@@ -1,8 +1,4 @@
-"""An annotation in source → what it says: the type, the texts, who fills it in.
-
-Lives here: `Annotated`, `Param(...)`, `Field(...)`, markers of injection, texts as annotations, aliases, whether a
-literal default fits. Not here: functions and their parameters (`declared`).
-"""
+"""Read the type, description and injection of a parameter from its annotation in source."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from toolmason.build.check.static.imports import ImportedNames
 
 ExpandAlias: TypeAlias = Callable[[ast.expr, ImportedNames], "tuple[ast.expr, ImportedNames] | None"]
-"""A name → the expression that it was assigned and the names around that, where the project shows it."""
+"""Function that returns the expression assigned to a name, with the imports of its file, or None."""
 
 ANNOTATED: Final = frozenset({"typing.Annotated", "typing_extensions.Annotated"})
 UNION_TYPES: Final = frozenset({"typing.Optional", "typing.Union", "typing_extensions.Union"})
@@ -25,34 +21,34 @@ _MAX_DEPTH: Final = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedAnnotation:
-    """What an annotation says."""
+    """A parsed annotation."""
 
     type_node: ast.expr | None = None
-    """The type, without its `Annotated`."""
+    """The type inside `Annotated`."""
     imports: ImportedNames = field(default_factory=ImportedNames)
-    """What the names in `core` stand for; an alias may come from another file."""
+    """Imports that resolve the names in `type_node`; an alias may come from another file."""
     texts: tuple[str, ...] = ()
     param: ast.Call | None = None
-    """The `Param(...)` in it."""
+    """The `Param(...)` call."""
     fields: tuple[ast.Call, ...] = ()
-    """The `Field(...)` calls in it."""
+    """The `Field(...)` calls."""
     injected: bool = False
-    """Whether it carries a marker of injection."""
+    """True if the application provides the value."""
     is_complete: bool = True
-    """Whether everything in it could be read; else a description or a marker may hide in it."""
+    """False if a part could not be read and may hold a description or an injection marker."""
 
     def get_param_keyword(self, name: str) -> ast.expr | None:
-        """Return what `Param(name=...)` says."""
+        """Return a keyword argument of `Param(...)`."""
         return get_keyword(self.param, name)
 
 
 def get_keyword(call: ast.Call | None, name: str) -> ast.expr | None:
-    """Return the value of a keyword of a call."""
+    """Return the value of a keyword argument of a call."""
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None) if call is not None else None
 
 
 def eval_literal(node: ast.expr | None) -> Any:
-    """Return the value of a literal; `...` where it is none."""
+    """Return the value of a literal, or `...` if it is not a literal."""
     if node is None:
         return ...
     try:
@@ -62,13 +58,13 @@ def eval_literal(node: ast.expr | None) -> Any:
 
 
 def eval_text(node: ast.expr | None) -> str | None:
-    """Return a literal text; `None` where it is none."""
+    """Return the value of a string literal, or None if it is not one."""
     value = eval_literal(node)
     return value if isinstance(value, str) else None
 
 
 def parse_string_annotation(node: ast.expr) -> ast.expr:
-    """Return an annotation that is written as a text as the expression in it, at the place of the text."""
+    """Return the expression inside a string annotation, located at the string; other annotations are unchanged."""
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         return node
     try:
@@ -83,7 +79,7 @@ def parse_string_annotation(node: ast.expr) -> ast.expr:
 def read_annotation(
     node: ast.expr | None, imports: ImportedNames, expand: ExpandAlias, depth: int = 0
 ) -> ParsedAnnotation:
-    """Read an annotation."""
+    """Parse an annotation."""
     if node is None:
         return ParsedAnnotation()
     node = parse_string_annotation(node)
@@ -141,7 +137,7 @@ def strip_none(node: ast.expr, imports: ImportedNames) -> ast.expr:
 
 
 def split_union(node: ast.expr, imports: ImportedNames) -> list[ast.expr]:
-    """Return the branches of a union; the type itself where it is none."""
+    """Return the members of a union, or the type itself if it is not a union."""
     node = parse_string_annotation(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return [*split_union(node.left, imports), *split_union(node.right, imports)]
@@ -153,7 +149,7 @@ def split_union(node: ast.expr, imports: ImportedNames) -> list[ast.expr]:
 
 
 def is_none(node: ast.expr) -> bool:
-    """Tell whether a type is `None`."""
+    """Return True if a type is `None`."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
@@ -178,12 +174,12 @@ _MAPPING_TYPES: Final = frozenset({"dict", "typing.Dict"}) | {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiteralChecker:
-    """Tells whether literal values fit types as written."""
+    """Checks whether literal values match types as written."""
 
     expand: ExpandAlias
 
     def __call__(self, type_node: ast.expr, imports: ImportedNames, value: Any, depth: int = 0) -> bool | None:
-        """Tell whether a value fits; `None` where that cannot be known from the source."""
+        """Return True if the value matches, or None if the source does not show it."""
         if depth > _MAX_DEPTH:
             return None
         outcomes = [self._check_branch(branch, imports, value, depth) for branch in split_union(type_node, imports)]

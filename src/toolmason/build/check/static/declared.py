@@ -1,8 +1,4 @@
-"""A syntax tree → the tools, classes and toolboxes that it declares.
-
-Lives here: finding `@tool` and `@prompt`, `Toolbox(...)`, `Tool.from_function(...)` and `Tool.from_schema(...)`.
-Not here: what a name of another file means (`project`), or what is wrong with a declaration (the rules).
-"""
+"""Find the tools, prompts, classes and toolboxes that a file declares."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from toolmason.build.check.static.source_file import Source
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Binding: TypeAlias = Literal["free", "instance", "class", "static"]
-"""What is called: a plain function, or a method that gets its object, its class, or nothing."""
+"""How the function is called: as a plain function, or as an instance, class or static method."""
 
 DECORATORS: Final[dict[str, Literal["tool", "prompt"]]] = {"toolmason.tool": "tool", "toolmason.prompt": "prompt"}
 EXCLUDE_DECORATOR: Final = "toolmason.tool.exclude"
@@ -27,36 +23,36 @@ _PROPERTY_DECORATORS: Final = frozenset({"property", "functools.cached_property"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DeclaredTool:
-    """A tool or prompt, as the source declares it."""
+    """A tool or prompt as declared in source."""
 
     source: Source
     imports: ImportedNames
     kind: Literal["tool", "prompt"] = "tool"
     function_name: str
-    """What Python calls it."""
+    """Name of the Python function."""
     location: SourceLocation
     node: FunctionNode | None = None
-    """The function; `None` for a tool with a hand-written schema."""
+    """The function, or None for a tool with a hand-written schema."""
     keywords: Mapping[str, ast.keyword] = field(default_factory=dict)
-    """What the decorator was given by name."""
+    """Keyword arguments of the decorator."""
     has_all_keywords: bool = True
-    """Whether those are all the words, or others come with `**`."""
+    """False if the call also has `**` arguments."""
     binding: Binding = "free"
     class_name: str = ""
-    """The class that it is written in."""
+    """Name of the enclosing class."""
     block: int = 0
-    """Tells definitions that stand side by side from those in other branches."""
+    """Number of the enclosing block; distinguishes definitions in the same block from those in alternative branches."""
     name_expression: ast.expr | None = None
     made_by_factory: bool = False
-    """Whether it is made by `Tool.from_function` or `Tool.from_schema`, which take more words."""
+    """True if created by `Tool.from_function` or `Tool.from_schema`, which have more options."""
     inherited_name: str | None = None
-    """The name that an undecorated override takes over from what it overrides."""
+    """Name that an undecorated override inherits."""
     inherits_description: bool = False
-    """Whether it takes over a description, too."""
+    """True if an undecorated override inherits a description."""
 
     @property
     def name(self) -> str | None:
-        """What the model calls it; `None` where that cannot be read off the source."""
+        """Name that the model sees, or None if the source does not show it."""
         expression = self.name_expression if self.name_expression is not None else self.get_keyword("name")
         if expression is None or (isinstance(expression, ast.Constant) and expression.value is None):
             return self.inherited_name or (self.function_name if self.has_all_keywords else None)
@@ -64,23 +60,23 @@ class DeclaredTool:
 
     @property
     def display_name(self) -> str:
-        """A name for messages."""
+        """Name for messages."""
         return self.name or self.function_name
 
     def get_keyword(self, name: str) -> ast.expr | None:
-        """Return what the decorator was given under a name."""
+        """Return a keyword argument of the decorator, or None."""
         keyword = self.keywords.get(name)
         return keyword.value if keyword is not None else None
 
     def is_true(self, name: str) -> bool:
-        """Tell whether an option is literally `True`."""
+        """Return True if an option is the literal `True`."""
         value = self.get_keyword(name)
         return isinstance(value, ast.Constant) and value.value is True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MisplacedDecorator:
-    """A decorator on something that cannot be a tool."""
+    """A decorator on an object that cannot be a tool."""
 
     location: SourceLocation
     kind: str
@@ -89,42 +85,42 @@ class MisplacedDecorator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassDeclaration:
-    """A class: its bases and what stands in its body."""
+    """A class with its bases and members."""
 
     name: str
     node: ast.ClassDef
     file: FileDeclarations
     block: int
     members: dict[str, DeclaredTool | FunctionNode | None] = field(default_factory=dict)
-    """Tools, plain methods, and `None` for what ends an inherited tool."""
+    """Tools, plain methods, and None for a member that removes an inherited tool."""
     duplicates: list[tuple[DeclaredTool, DeclaredTool]] = field(default_factory=list)
-    """Pairs of tools that one body binds to one name: the first is lost."""
+    """Pairs of tools bound to the same name in one class body; the second replaces the first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileDeclarations:
-    """What one file declares."""
+    """Declarations in one file."""
 
     source: Source
     imports: ImportedNames
     tools: list[DeclaredTool] = field(default_factory=list)
-    """Decorated functions and methods, in the order of the file."""
+    """Decorated functions and methods in source order."""
     misplaced: list[MisplacedDecorator] = field(default_factory=list)
     classes: dict[str, ClassDeclaration] = field(default_factory=dict)
     functions: dict[str, FunctionNode] = field(default_factory=dict)
-    """Functions at the top of the module."""
+    """Top-level functions."""
     aliases: dict[str, ast.expr] = field(default_factory=dict)
-    """What names at the top of the module were assigned, once each."""
+    """Values assigned to top-level names."""
     toolbox_calls: list[ast.Call] = field(default_factory=list)
     factory_calls: list[tuple[str, ast.Call]] = field(default_factory=list)
-    """`Tool.from_function(...)` and `Tool.from_schema(...)`."""
+    """Calls of `Tool.from_function(...)` and `Tool.from_schema(...)`."""
 
 
 def read_declarations(source: Source, imports: ImportedNames) -> FileDeclarations:
-    """Read what a file declares."""
+    """Read the declarations of a file."""
     file = FileDeclarations(source, imports)
     _DeclarationReader(file).read(source.tree.body, None, "module")
-    # A walk over the whole tree costs more than parsing it, and most files make no toolbox.
+    # Walking the whole tree costs more than parsing it, and most files create no toolbox.
     local_names = [name for name, path in imports.paths.items() if path == "toolmason.Toolbox"]
     may_make_tools = any(
         f"{name}(" in source.text for name in ("Toolbox", "from_function", "from_schema", *local_names)
@@ -140,7 +136,7 @@ def read_declarations(source: Source, imports: ImportedNames) -> FileDeclaration
 
 
 def get_keywords(call: ast.expr | None) -> tuple[dict[str, ast.keyword], bool]:
-    """Return the keywords of a call, and whether those are all."""
+    """Return the keyword arguments of a call, and False if it also has `**` arguments."""
     keywords = call.keywords if isinstance(call, ast.Call) else []
     return {keyword.arg: keyword for keyword in keywords if keyword.arg}, all(word.arg for word in keywords)
 
@@ -255,7 +251,7 @@ class _DeclarationReader:
 
 
 def get_binding(paths: Iterable[str], name: str) -> Binding:
-    """Return how a method is called, by its decorators."""
+    """Return how a method is bound, given its decorators."""
     if "staticmethod" in paths:
         return "static"
     return "class" if "classmethod" in paths or name in ("__init_subclass__", "__class_getitem__") else "instance"

@@ -1,7 +1,6 @@
-"""Rules TM1xx about one tool: its parameters, its texts, its options, as the source shows them.
+"""Rules about one tool: its parameters, descriptions, options and names.
 
-Lives here: what would be refused when the tool is defined, and what a model would miss. The wording follows the
-errors of the core, so that check and run time say the same. Not here: several tools together (`set_rules`).
+Messages follow the errors of the core, so that a check and the runtime report the same.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ _MINIMUMS: Final[Mapping[str, int]] = {"max_concurrency": 1, "max_calls": 1, "ma
 
 @dataclass(frozen=True, eq=False)
 class CheckedTool:
-    """One tool, as the rules see it."""
+    """A declared tool with its project."""
 
     project: Project
     declaration: DeclaredTool
 
     @cached_property
     def parameters(self) -> tuple[SourceParameter, ...]:
-        """The parameters, read when they are first asked for."""
+        """Parameters, read on first access."""
         return self.project.get_parameters(self.declaration)
 
     @property
     def model_parameters(self) -> list[SourceParameter]:
-        """The parameters that the model fills."""
+        """Parameters that the model fills in."""
         return [parameter for parameter in self.parameters if not parameter.is_injected and parameter.kind == "plain"]
 
     def get_location(self, node: Any) -> SourceLocation:
-        """Return where a node stands; the tool's own place where it has none."""
+        """Return the location of a node, or that of the tool if the node has none."""
         return self.declaration.source.get_location(node) if hasattr(node, "lineno") else self.declaration.location
 
     def make_finding(self, code: str, node: Any, message: str) -> Finding:
@@ -69,7 +68,7 @@ class CheckedTool:
 
 
 def check_definition(tool: CheckedTool) -> Iterator[Finding]:
-    """Yield what is wrong with one tool."""
+    """Yield the findings about the definition of one tool."""
     yield from _check_texts(tool)
     yield from _check_options(tool)
     for parameter in tool.parameters:
@@ -81,7 +80,7 @@ def check_definition(tool: CheckedTool) -> Iterator[Finding]:
     yield from _check_parameters(tool)
 
 
-# --- texts -------------------------------------------------------------------------------------
+# --- descriptions ------------------------------------------------------------------------------
 
 
 def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
@@ -100,7 +99,7 @@ def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
         return
     if get_docstring(node) is None and (computed := _find_computed_text(node)) is not None:
         yield tool.make_finding(
-            "TM115", computed, f"the docstring of {declaration.display_name!r} is computed, so it is no docstring"
+            "TM115", computed, f"the docstring of {declaration.display_name!r} is computed, so Python ignores it"
         )
     elif not has_description and not read_docstring(declaration).text.strip():
         yield tool.make_finding(
@@ -112,8 +111,10 @@ def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
     for name in read_docstring(declaration).parameters:
         if name not in parameter_names and get_docstring(node) is not None:
             matches = get_close_matches(name, parameter_names, n=1)
-            hint = f"; did it mean {matches[0]!r}?" if matches else ""
-            message = f"the docstring of {declaration.display_name!r} describes {name!r}, which is no parameter{hint}"
+            hint = f"; did you mean {matches[0]!r}?" if matches else ""
+            message = (
+                f"the docstring of {declaration.display_name!r} describes {name!r}, which is not a parameter{hint}"
+            )
             yield tool.make_finding("TM118", node.body[0], message)
 
 
@@ -143,7 +144,7 @@ def _check_options(tool: CheckedTool) -> Iterator[Finding]:
         else _TOOL_OPTIONS | (_FACTORY_OPTIONS if declaration.made_by_factory else set())
     )
     if declaration.inherited_name is not None:
-        return  # the words stand at what it overrides, and are told there
+        return  # options are reported for the overridden method
     for name, keyword in declaration.keywords.items():
         if name not in known:
             matches = get_close_matches(name, known, n=1)
@@ -162,13 +163,13 @@ def _find_option_problem(name: str, value: Any) -> str | None:
     if value is ...:
         return None
     if name in _CHOICES and value not in _CHOICES[name]:
-        return "give " + ", ".join(repr(choice) for choice in _CHOICES[name])
+        return "must be one of " + ", ".join(repr(choice) for choice in _CHOICES[name])
     if name in _MINIMUMS and (not isinstance(value, int) or value < _MINIMUMS[name]) and value is not None:
-        return f"give {_MINIMUMS[name]} or more, or leave it out"
+        return f"must be at least {_MINIMUMS[name]}, or omitted"
     if name == "timeout" and value is not None and not (isinstance(value, int | float) and value > 0):
-        return "give seconds above 0, or None for no time-out"
+        return "must be positive seconds, or None for no timeout"
     if name == "name" and isinstance(value, str) and not value.strip():
-        return "give a name, or leave it out to use the function's"
+        return "must not be empty; omit it to use the function's name"
     return None
 
 
@@ -177,14 +178,14 @@ def _find_option_problem(name: str, value: Any) -> str | None:
 
 def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
     if parameter.kind == "args":
-        yield tool.make_finding("TM105", parameter.node, f"`*{parameter.name}` cannot be called by name")
+        yield tool.make_finding("TM105", parameter.node, f"`*{parameter.name}` cannot be passed by name")
         return
     if not parameter.has_annotation:
         if parameter.kind == "plain" and parameter.name != "project_dir":
             yield tool.make_finding("TM103", parameter.node, f"parameter {parameter.name!r} has no type")
         return
     for name in _find_typing_only_names(tool.declaration, parameter):
-        message = f"the type of {parameter.name!r} names {name!r}, which is imported only for type checkers"
+        message = f"the type of {parameter.name!r} uses {name!r}, which is imported only under `if TYPE_CHECKING`"
         yield tool.make_finding("TM124", parameter.node.annotation, message)
         return
     if (
@@ -197,7 +198,7 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
         yield tool.make_finding(
             "TM104",
             parameter.node.annotation,
-            f"parameter {parameter.name!r} is of type `{bad}`, which has no JSON Schema",
+            f"parameter {parameter.name!r} has type `{bad}`, which has no JSON Schema",
         )
 
 
@@ -269,14 +270,12 @@ def _check_default(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Fi
         return
     literal = eval_literal(value)
     if literal is None and parameter.annotation.get_param_keyword("default") is not None:
-        return  # `Param(default=None)` says "left out", whatever the type
+        return  # `Param(default=None)` means "omitted", regardless of the type
     if (
         literal is not ...
         and LiteralChecker(tool.project.expand_alias)(type_node, parameter.annotation.imports, literal) is False
     ):
-        message = (
-            f"the default {ast.unparse(value)} of parameter {parameter.name!r} does not fit `{ast.unparse(type_node)}`"
-        )
+        message = f"the default {ast.unparse(value)} of {parameter.name!r} does not match `{ast.unparse(type_node)}`"
         yield tool.make_finding("TM110", value, message)
 
 
@@ -284,7 +283,7 @@ def _check_template(tool: CheckedTool, parameter: SourceParameter) -> Iterator[F
     text = eval_text(parameter.default_value)
     if parameter.default_value is None or (text is None and eval_literal(parameter.default_value) is not ...):
         yield tool.make_finding(
-            "TM112", parameter.node, f"parameter {parameter.name!r} is a template, and its default is no text"
+            "TM112", parameter.node, f"parameter {parameter.name!r} is a template without a string default"
         )
         return
     model_names = [other.name for other in tool.model_parameters]
@@ -292,7 +291,7 @@ def _check_template(tool: CheckedTool, parameter: SourceParameter) -> Iterator[F
     for match in re.finditer(_PLACEHOLDER_PATTERN, text or ""):
         name, fallback = match.groups()
         if name is not None and fallback is None and name not in known:
-            problem = "which stands after it" if name in model_names else "which is no parameter"
+            problem = "which comes after it" if name in model_names else "which is not a parameter"
             message = f"the template of {parameter.name!r} names {name!r}, {problem}"
             yield tool.make_finding("TM111", parameter.default_value, message)
 
@@ -306,7 +305,7 @@ def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
     for parameter in tool.model_parameters:
         other = labels.setdefault(parameter.model_name, parameter.name)
         if other != parameter.name:
-            message = f"parameters {other!r} and {parameter.name!r} are both called {parameter.model_name!r}"
+            message = f"parameters {other!r} and {parameter.name!r} are both named {parameter.model_name!r}"
             yield tool.make_finding("TM119", parameter.node, message)
     if declaration.inherited_name is not None or declaration.node is None:
         return
@@ -322,9 +321,7 @@ def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
             f"lock={lock!r} names no parameter of {declaration.display_name!r}{hint}",
         )
     if declaration.is_true("flatten") and len(tool.model_parameters) != 1:
-        message = (
-            f"flatten=True needs exactly one parameter that the model fills; there are {len(tool.model_parameters)}"
-        )
+        message = f"flatten=True needs exactly one parameter that the model fills in, not {len(tool.model_parameters)}"
         yield tool.make_finding("TM121", declaration.keywords["flatten"], message)
 
 
@@ -332,7 +329,7 @@ MAX_DESCRIPTION_CHARS: Final = 1024
 
 
 def check_names(tool: CheckedTool, max_chars: int = MAX_DESCRIPTION_CHARS) -> Iterator[Finding]:
-    """Yield the names and texts of one tool that some provider refuses."""
+    """Yield the names and descriptions of one tool that a provider rejects."""
     declaration = tool.declaration
     if declaration.kind == "prompt":
         return
@@ -344,22 +341,22 @@ def check_names(tool: CheckedTool, max_chars: int = MAX_DESCRIPTION_CHARS) -> It
         yield tool.make_finding(
             "TM201",
             declaration.keywords.get("name"),
-            f"the name {declaration.name!r} is refused by {', '.join(providers)}",
+            f"the name {declaration.name!r} is rejected by {', '.join(providers)}",
         )
     for parameter in tool.model_parameters:
         if not re.fullmatch(PARAMETER_NAME_PATTERN, parameter.model_name):
             yield tool.make_finding(
-                "TM202", parameter.node, f"the parameter name {parameter.model_name!r} is refused by anthropic"
+                "TM202", parameter.node, f"the parameter name {parameter.model_name!r} is rejected by anthropic"
             )
     given = declaration.get_keyword("description")
     text = eval_text(given) if given is not None else read_docstring(declaration).text
     if text is not None and len(text) > max_chars:
         message = (
-            f"the description of {declaration.display_name!r} has {len(text):,} characters; {max_chars:,} are the most"
+            f"the description of {declaration.display_name!r} has {len(text):,} characters; the limit is {max_chars:,}"
         )
         yield tool.make_finding("TM203", given if given is not None else declaration.location, message)
     for parameter in tool.model_parameters:
         if parameter.description and len(parameter.description) > max_chars:
-            count = f"{len(parameter.description):,} characters; {max_chars:,} are the most"
+            count = f"{len(parameter.description):,} characters; the limit is {max_chars:,}"
             message = f"the description of {parameter.name!r} has {count}"
             yield tool.make_finding("TM203", parameter.node, message)

@@ -1,8 +1,4 @@
-"""The imports of a file → what its names stand for, without importing anything.
-
-Lives here: `from toolmason import tool as t`, `import toolmason as tw`, relative imports, imports for typing only.
-Not here: names that come through another file of the project (`project`).
-"""
+"""Resolve the imported names of a file to dotted paths without importing anything."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ _PUBLIC_NAMES: Final = frozenset(
 
 
 COMPOUND: Final = (ast.If, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.Match)
-"""Statements that hold other statements, and open no scope."""
+"""Statements that contain statements and open no scope."""
 _STATEMENT_HOLDERS: Final = (
     *COMPOUND,
     ast.FunctionDef,
@@ -47,14 +43,14 @@ _STATEMENT_HOLDERS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImportedNames:
-    """What the names of one file stand for, as dotted paths."""
+    """Dotted paths of the names in one file."""
 
     paths: dict[str, str] = field(default_factory=dict)
     typing_only: dict[str, str] = field(default_factory=dict)
-    """Names that exist for type checkers alone."""
+    """Names imported under `if TYPE_CHECKING`."""
 
     def get_path(self, node: ast.expr | None) -> str:
-        """Return the dotted path that an expression names; an empty text where it names none."""
+        """Return the dotted path that an expression names, or an empty string."""
         if isinstance(node, ast.Name):
             return to_public_path(self.paths.get(node.id) or self.typing_only.get(node.id) or node.id)
         if isinstance(node, ast.Attribute) and (head := self.get_path(node.value)):
@@ -63,7 +59,7 @@ class ImportedNames:
 
 
 def to_public_path(path: str) -> str:
-    """Return a name of ours by its public path, wherever it was imported from."""
+    """Return the public path of a Toolmason name, regardless of the module it is imported from."""
     parts = path.split(".")
     if parts[0] != PACKAGE or "experimental" in parts[1:-1]:
         return path
@@ -74,7 +70,7 @@ def to_public_path(path: str) -> str:
 
 
 def read_imports(source: Source) -> ImportedNames:
-    """Read the imports of a file, wherever they stand in it."""
+    """Read all imports of a file, at any nesting level."""
     imports = ImportedNames()
     for node, typing_only in _find_imports(source.tree.body, typing_only=False):
         target = imports.typing_only if typing_only else imports.paths

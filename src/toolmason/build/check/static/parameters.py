@@ -1,7 +1,4 @@
-"""A declaration → its parameters: type, texts, default, and who fills each one in.
-
-Lives here: what `signature` does at run time, as far as the source alone can tell. Not here: what is wrong with them.
-"""
+"""Read the parameters of a declared tool from source."""
 
 from __future__ import annotations
 
@@ -26,34 +23,34 @@ ParameterKind: TypeAlias = Literal["plain", "args", "keywords"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceParameter:
-    """One parameter, as the source shows it."""
+    """One parameter as written in source."""
 
     name: str
     node: ast.arg
     kind: ParameterKind
     annotation: ParsedAnnotation
     default: ast.expr | None = None
-    """The Python default, where it is not a `Field(...)`."""
+    """Python default, unless it is a `Field(...)`."""
     docstring_text: str | None = None
 
     @property
     def has_annotation(self) -> bool:
-        """Whether it has an annotation."""
+        """True if the parameter is annotated."""
         return self.node.annotation is not None
 
     @property
     def is_injected(self) -> bool:
-        """Whether the application fills it."""
+        """True if the application provides the value."""
         return self.annotation.injected or self.name == "project_dir"
 
     @property
     def model_name(self) -> str:
-        """What the model calls it."""
+        """Name that the model sees."""
         return eval_text(self.annotation.get_param_keyword("name")) or self.name
 
     @property
     def default_value(self) -> ast.expr | None:
-        """What stands in when the model leaves it out; `None` where nothing does."""
+        """Value used if the model omits the argument, or None if it is required."""
         written = self.annotation.get_param_keyword("default") or self.default
         if written is not None:
             return written
@@ -67,7 +64,7 @@ class SourceParameter:
 
     @property
     def description(self) -> str | None:
-        """Its description; an empty text where one is given that the source does not tell."""
+        """The description; an empty string if there is one that the source does not show."""
         fields = [get_keyword(call, "description") for call in self.annotation.fields]
         for node in (self.annotation.get_param_keyword("description"), *fields):
             if node is not None and (text := eval_text(node)) != "" and not _is_none(node):
@@ -86,18 +83,18 @@ def get_docstring(node: FunctionNode) -> str | None:
 
 
 def read_docstring(declaration: DeclaredTool) -> Docstring:
-    """Return what the docstring of a tool says."""
+    """Return the parsed docstring of a tool."""
     return _parse_docstring(get_docstring(declaration.node) if declaration.node is not None else None)
 
 
 @lru_cache(maxsize=64)
 def _parse_docstring(text: str | None) -> Docstring:
-    # Each family of rules asks for the texts of the same tool.
+    # Cached: every group of rules reads the docstring of the same tool.
     return parse_docstring(text)
 
 
 def read_parameters(declaration: DeclaredTool, expand: ExpandAlias) -> tuple[SourceParameter, ...]:
-    """Return the parameters of a declaration, without the object or class that a method gets."""
+    """Return the parameters of a declaration, without `self` or `cls`."""
     if declaration.node is None:
         return ()
     descriptions = read_docstring(declaration).parameters

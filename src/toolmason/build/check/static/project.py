@@ -1,8 +1,4 @@
-"""Many files → one picture: names that come through other files, class hierarchies, every tool that is declared.
-
-Lives here: re-exports, aliases of types, the order of a class's ancestors, overrides. Nothing is imported.
-Not here: single files (`declared`), or what is wrong (the rules).
-"""
+"""Resolve names, class hierarchies and tools across the checked files, without importing them."""
 
 from __future__ import annotations
 
@@ -32,11 +28,11 @@ _MAX_HOPS = 8
 
 
 class Project:
-    """The files of one check, seen together."""
+    """The files of one check."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self.unreadable: list[Finding] = []
-        """Files that are nested too deeply to be looked at."""
+        """Findings for files that are nested too deeply to check."""
         self._mro_cache: dict[int, list[ClassDeclaration]] = {}
         parsed = [
             (source, imports) for source in sources if (imports := self._read_safely(source, read_imports)) is not None
@@ -58,31 +54,31 @@ class Project:
             return read(source)
         except RecursionError:
             self.unreadable.append(
-                make_finding(UNREADABLE, SourceLocation(source.path), "it is nested too deeply to be checked")
+                make_finding(UNREADABLE, SourceLocation(source.path), "the file is nested too deeply to check")
             )
             return None
 
     # --- names ---------------------------------------------------------------------------------
 
     def expand_alias(self, node: ast.expr, imports: ImportedNames) -> tuple[ast.expr, ImportedNames] | None:
-        """Return what a name was assigned at the top of its module, with the names around that."""
+        """Return the value assigned to a top-level name and the imports of its file, or None."""
         file, name = self._find_file(node, imports)
         found = file.aliases.get(name) if file is not None else None
         return None if file is None or found is None else (found, file.imports)
 
     def find_class(self, node: ast.expr, imports: ImportedNames) -> ClassDeclaration | None:
-        """Return the class of the project that an expression names."""
+        """Return the class that an expression names, or None if it is not in the checked files."""
         file, name = self._find_file(node, imports)
         return file.classes.get(name) if file is not None else None
 
     def find_function(self, node: ast.expr, imports: ImportedNames) -> tuple[FileDeclarations, FunctionNode] | None:
-        """Return the function of the project that an expression names, and its file."""
+        """Return the file and function that an expression names, or None if it is not in the checked files."""
         file, name = self._find_file(node, imports)
         found = file.functions.get(name) if file is not None else None
         return None if file is None or found is None else (file, found)
 
     def _find_file(self, node: ast.expr, imports: ImportedNames) -> tuple[FileDeclarations | None, str]:
-        """Return the file that a name belongs to, and what it is called there."""
+        """Return the file that defines a name, and the name there."""
         own_file = self._files_by_imports.get(id(imports))
         if isinstance(node, ast.Name) and node.id not in imports.paths and node.id not in imports.typing_only:
             return own_file, node.id
@@ -101,7 +97,7 @@ class Project:
         )
 
     def _is_context(self, parameter: SourceParameter) -> bool:
-        """Tell whether a parameter is of a class of the project that is a context."""
+        """Return True if the parameter's type is a subclass of `ToolContext`."""
         type_node = parameter.annotation.type_node
         head = type_node.value if isinstance(type_node, ast.Subscript) else type_node
         if not isinstance(head, ast.Name | ast.Attribute):
@@ -113,7 +109,7 @@ class Project:
         return any(cls.file.imports.get_path(base) == "toolmason.ToolContext" for cls in ancestors for base in names)
 
     def iter_declarations(self) -> Iterator[DeclaredTool]:
-        """Yield every tool and prompt: decorated, overriding, given to a toolbox, or made by hand."""
+        """Yield every tool and prompt: decorated, overriding, passed to a toolbox, or created by a factory."""
         seen: set[int] = set()
         for file in self.files:
             for declaration in file.tools:
@@ -131,7 +127,7 @@ class Project:
                     yield declaration
 
     def _find_undecorated(self, file: FileDeclarations) -> Iterator[DeclaredTool]:
-        """Yield functions without a decorator that a toolbox is given."""
+        """Yield undecorated functions that are passed to a toolbox."""
         for box in file.toolbox_calls:
             for item in flatten(box.args):
                 if isinstance(item, ast.Name) and (node := file.functions.get(item.id)) is not None:
@@ -168,10 +164,10 @@ class Project:
     # --- classes -------------------------------------------------------------------------------
 
     def get_ancestry(self, cls: ClassDeclaration) -> list[ClassDeclaration]:
-        """Return a class and its ancestors in the order that Python looks them up, as far as the project shows them."""
+        """Return a class and its ancestors in method resolution order, as far as they are in the checked files."""
         if (known := self._mro_cache.get(id(cls))) is not None:
             return known
-        self._mro_cache[id(cls)] = []  # a class that is its own ancestor ends here
+        self._mro_cache[id(cls)] = []  # stops at a class that is its own ancestor
         bases = [self.find_class(_strip_subscript(base), cls.file.imports) for base in cls.node.bases]
         found = [base for base in bases if base is not None]
         order = [cls, *_merge_orders([*map(self.get_ancestry, found), found])]
@@ -179,7 +175,7 @@ class Project:
         return order
 
     def get_tools(self, cls: ClassDeclaration) -> dict[str, DeclaredTool]:
-        """Return the tools of a class by what Python calls them, inherited ones too, the oldest ancestor's first."""
+        """Return the tools of a class by attribute name, including inherited ones, the most distant ancestor first."""
         found: dict[str, DeclaredTool] = {}
         for owner in reversed(self.get_ancestry(cls)):
             for name, member in owner.members.items():
@@ -193,7 +189,7 @@ class Project:
 
 
 def _make_override(owner: ClassDeclaration, node: FunctionNode, overridden: DeclaredTool) -> DeclaredTool:
-    """Return the tool that an undecorated override is: its own signature, the metadata of what it overrides."""
+    """Return the tool for an undecorated override: its own signature with the overridden tool's metadata."""
     own = declare(owner.file, node, None, overridden.kind)
     has_description = (
         overridden.inherits_description
@@ -225,7 +221,7 @@ def _strip_subscript(base: ast.expr) -> ast.expr:
 
 
 def _merge_orders(orders: Sequence[Sequence[ClassDeclaration]]) -> list[ClassDeclaration]:
-    """Merge the orders of several bases: the first that no other order still has further down."""
+    """Merge method resolution orders: take the first head that is in no other tail."""
     rest = [list(order_list) for order_list in orders if order_list]
     order: list[ClassDeclaration] = []
     while rest:
@@ -236,7 +232,7 @@ def _merge_orders(orders: Sequence[Sequence[ClassDeclaration]]) -> list[ClassDec
 
 
 def flatten(items: Iterable[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the sources that a toolbox is given, those in lists too."""
+    """Yield the arguments of a toolbox, including those in lists."""
     for item in items:
         if isinstance(item, ast.List | ast.Tuple | ast.Set):
             yield from flatten(item.elts)
@@ -245,7 +241,7 @@ def flatten(items: Iterable[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _follow_reexports(path: str, exports: dict[str, ImportedNames]) -> str:
-    """Return where a name comes from in the end, through the files of the project."""
+    """Return the path of a name after following re-exports in the checked files."""
     for _ in range(_MAX_HOPS):
         module, _, name = path.rpartition(".")
         target = exports[module].paths.get(name) if module in exports else None
@@ -256,7 +252,7 @@ def _follow_reexports(path: str, exports: dict[str, ImportedNames]) -> str:
 
 
 def _select_relevant(parsed: Sequence[tuple[Source, ImportedNames]]) -> Iterator[tuple[Source, ImportedNames]]:
-    """Yield the files that use us, and those that they take names from; other files hold nothing to look at."""
+    """Yield the files that import Toolmason, and those that they import from."""
     paths = [{*imports.paths.values(), *imports.typing_only.values()} for _, imports in parsed]
     uses_package = [any(path.partition(".")[0] == PACKAGE for path in found) for found in paths]
     wanted = {

@@ -1,7 +1,4 @@
-"""Rules TM3xx: effects that contradict each other, secrets and identities that a model would fill in, code from text.
-
-Lives here: what the source of one tool shows. Not here: whether a tool really does what it says.
-"""
+"""Rules about contradictory effects, model-filled secrets and identities, and code execution."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _SHELL_CALLS: Final = frozenset(
 
 
 def check_safety(tool: CheckedTool, *, has_approver: bool = False) -> Iterator[Finding]:
-    """Yield what is unsafe about one tool; `gated` says that a toolbox of the project asks for approval."""
+    """Yield the safety findings of one tool; `has_approver` is True if a toolbox of the project has an approver."""
     declaration = tool.declaration
     if declaration.kind == "prompt":
         return
@@ -53,7 +50,7 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
     if not declaration.is_true("destructive"):
         if _DESTRUCTIVE_NAME.match(name) and "destructive" not in keywords and declaration.has_all_keywords:
             yield tool.make_finding(
-                "TM309", declaration.location, f"{name!r} sounds destructive, and does not say whether it is"
+                "TM309", declaration.location, f"{name!r} sounds destructive but does not set destructive="
             )
         return
     if declaration.is_true("read_only"):
@@ -62,7 +59,7 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
         yield tool.make_finding("TM304", keywords["skip_permission"], f"{name!r} is destructive and skips permission")
     elif not has_approver and declaration.has_all_keywords and not _has_approval_or_preview(declaration):
         yield tool.make_finding(
-            "TM303", keywords["destructive"], f"{name!r} is destructive, with neither approval= nor preview="
+            "TM303", keywords["destructive"], f"{name!r} is destructive but has neither approval= nor preview="
         )
     is_retried = "retry" in keywords and not (
         isinstance(keywords["retry"].value, ast.Constant) or declaration.is_true("idempotent")
@@ -88,11 +85,11 @@ def _check_private(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Fi
     is_secret_type = type_node is not None and parameter.annotation.imports.get_path(type_node) in _SECRET_TYPES
     if is_secret_type or _SECRET_NAME.search(_to_snake_case(parameter.name)):
         yield tool.make_finding(
-            "TM305", parameter.node, f"parameter {parameter.name!r} looks like a secret, and the model would fill it"
+            "TM305", parameter.node, f"parameter {parameter.name!r} looks like a secret, but the model fills it in"
         )
     elif _IDENTITY_NAME.fullmatch(_to_snake_case(parameter.name)):
         yield tool.make_finding(
-            "TM306", parameter.node, f"parameter {parameter.name!r} says who is asking, and the model would fill it"
+            "TM306", parameter.node, f"parameter {parameter.name!r} identifies the caller, but the model fills it in"
         )
 
 
@@ -115,7 +112,7 @@ def _check_code(tool: CheckedTool) -> Iterator[Finding]:
             or any(word.arg == "shell" and eval_literal(word.value) is True for word in call.keywords)
         )
         if (shell or called in _CODE_CALLS) and (used := _find_mentioned(call, names)):
-            message = f"{used!r}, which the model fills, goes into `{ast.unparse(call.func)}`"
+            message = f"{used!r}, which the model fills in, is passed to `{ast.unparse(call.func)}`"
             yield tool.make_finding("TM307", call, message)
 
 

@@ -1,8 +1,4 @@
-"""Rules about several tools together, and about what is no tool: clashes, misplaced decorators, experimental API.
-
-Lives here: names within a class and its ancestors, within a module, within one `Toolbox(...)`.
-Not here: one tool by itself (`definition_rules`).
-"""
+"""Rules about several tools, misplaced decorators and experimental APIs."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ _EXPERIMENTAL = "toolmason.experimental"
 
 
 def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Finding]:
-    """Yield what is wrong between tools; `experimental` says that experimental API is allowed."""
+    """Yield the findings between tools; `experimental` is True if experimental APIs are allowed."""
     for file in project.files:
         yield from _check_misplaced(file)
         yield from _check_module(file)
@@ -34,7 +30,7 @@ def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Find
 
 def _check_misplaced(file: FileDeclarations) -> Iterator[Finding]:
     for item in file.misplaced:
-        message = f"@{item.kind} goes on a function or method, not on {item.target}"
+        message = f"@{item.kind} belongs on a function or method, not on {item.target}"
         yield make_finding("TM114", item.location, message, def_line=item.location.line)
 
 
@@ -52,7 +48,7 @@ def _format_location(declaration: DeclaredTool) -> str:
 
 
 def _find_name_pairs(tools: Iterable[DeclaredTool]) -> Iterator[tuple[str, DeclaredTool, DeclaredTool]]:
-    """Yield each tool whose name, in whatever case, an earlier one has."""
+    """Yield each tool whose name, ignoring case, an earlier tool has."""
     seen: dict[str, DeclaredTool] = {}
     for tool in tools:
         if tool.name is not None and (first := seen.setdefault(tool.name.casefold(), tool)) is not tool:
@@ -75,7 +71,7 @@ def _make_name_clash(
 ) -> Finding:
     if first.name == second.name:
         return _make_clash(code, name, first, second, where, location)
-    message = f"the names {first.name!r} and {second.name!r} differ in case only {where}"
+    message = f"the names {first.name!r} and {second.name!r} differ only in case {where}"
     return make_finding(
         "TM207", location or second.location, message, tool=name, def_line=0 if location else second.location.line
     )
@@ -83,11 +79,13 @@ def _make_name_clash(
 
 def _check_class(project: Project, cls: ClassDeclaration) -> Iterator[Finding]:
     for first, second in cls.duplicates:
-        yield _make_clash("TM106", second.display_name, first, second, f"in class {cls.name!r}, and the first is lost")
+        yield _make_clash(
+            "TM106", second.display_name, first, second, f"in class {cls.name!r}, and the second replaces the first"
+        )
     ancestor_tools = [set(map(id, project.get_tools(base).values())) for base in project.get_ancestry(cls)[1:]]
     for name, first, second in _find_name_pairs(project.get_tools(cls).values()):
         if any(id(first) in tools and id(second) in tools for tools in ancestor_tools):
-            continue  # told at the ancestor that has both
+            continue  # already reported for the ancestor that has both
         own = second.class_name == cls.name and second.source is cls.file.source
         location = None if own else cls.file.source.get_name_location(cls.node)
         yield _make_name_clash(name, first, second, "TM106", f"in class {cls.name!r}", location)
@@ -119,7 +117,7 @@ def _check_toolbox(project: Project, file: FileDeclarations, box: ast.Call) -> I
 
 
 def _find_tools(project: Project, file: FileDeclarations, item: ast.expr) -> Iterator[DeclaredTool]:
-    """Yield the tools that a source of a toolbox gives, as far as the project shows it."""
+    """Yield the tools of a toolbox argument, as far as the checked files define them."""
     if (cls := _find_class(project, file.imports, item)) is not None:
         yield from project.get_tools(cls).values()
     elif (
@@ -131,7 +129,7 @@ def _find_tools(project: Project, file: FileDeclarations, item: ast.expr) -> Ite
 
 
 def _find_class(project: Project, imports: ImportedNames, item: ast.expr) -> ClassDeclaration | None:
-    """Return the class of a source: of the class itself, of `Shop()`, or of a name that was assigned one."""
+    """Return the class of a toolbox argument: the class itself, `Shop()`, or a name assigned to either."""
     if isinstance(item, ast.Call):
         return project.find_class(item.func, imports)
     if not isinstance(item, ast.Name | ast.Attribute):
@@ -147,7 +145,7 @@ def _check_uninstantiated(
 ) -> Iterator[Finding]:
     unbound = [name for name, tool in project.get_tools(cls).items() if tool.binding == "instance"]
     if unbound:
-        message = f"class {cls.name!r} has instance methods as tools: {', '.join(unbound)}; give an instance"
+        message = f"class {cls.name!r} has instance methods as tools: {', '.join(unbound)}; pass an instance"
         yield make_finding("TM123", file.source.get_location(item), message)
 
 
@@ -158,12 +156,12 @@ def _check_experimental(file: FileDeclarations) -> Iterator[Finding]:
     for node in ast.walk(file.source.tree):
         if isinstance(node, ast.ImportFrom) and node.module == _EXPERIMENTAL and not node.level:
             for alias in node.names:
-                message = f"{alias.name!r} is experimental, and nothing here allows that"
+                message = f"{alias.name!r} is experimental and not allowed in this file"
                 yield make_finding("TM125", file.source.get_location(alias), message)
         elif isinstance(node, ast.Attribute):
             head = file.imports.get_path(node.value)
             if node.attr == "allow_experimental" and head.startswith("toolmason"):
                 return
             if head == _EXPERIMENTAL:
-                message = f"{node.attr!r} is experimental, and nothing here allows that"
+                message = f"{node.attr!r} is experimental and not allowed in this file"
                 yield make_finding("TM125", file.source.get_location(node), message)

@@ -1,8 +1,4 @@
-"""A Python file → its text and its syntax tree, or the finding that says why it has none.
-
-Lives here: encodings, line ends, columns, files that are broken, binary or too large. The file is never imported.
-Not here: what stands in the tree (`names`, `hints`, `declared`).
-"""
+"""Read and parse a Python file without importing it, or return a finding if that fails."""
 
 from __future__ import annotations
 
@@ -18,11 +14,11 @@ from typing import Final, Protocol
 from toolmason.build.check.rules import UNREADABLE, Finding, SourceLocation, make_finding
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""A larger file is data; its tree would take hundreds of megabytes."""
+"""Maximum file size; a larger file is data, and its syntax tree would take hundreds of megabytes."""
 
 
 class LocatedNode(Protocol):
-    """A node of a syntax tree that knows where it stands."""
+    """A syntax tree node with a position."""
 
     lineno: int
     col_offset: int
@@ -30,16 +26,16 @@ class LocatedNode(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A Python file that was read."""
+    """A parsed Python file."""
 
     path: str
-    """As it is shown."""
+    """Path as shown in messages."""
     text: str
     lines: tuple[str, ...]
-    """The text, split as Python counts lines."""
+    """The text split into lines as Python counts them."""
     tree: ast.Module
     module: str = ""
-    """Its dotted name, as far as the folders tell."""
+    """Dotted module name, derived from the folders."""
     is_package: bool = False
 
     def get_line(self, number: int) -> str:
@@ -47,11 +43,11 @@ class Source:
         return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
 
     def get_location(self, node: LocatedNode) -> SourceLocation:
-        """Return where a node stands; columns count characters, as editors do."""
+        """Return the location of a node; columns count characters, as editors do."""
         return SourceLocation(self.path, node.lineno, self._column(node.lineno, node.col_offset))
 
     def get_name_location(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> SourceLocation:
-        """Return where the name stands in a `def` or `class`."""
+        """Return the location of the name in a `def` or `class`."""
         line = self.get_line(node.lineno).encode("utf-8")[node.col_offset :].decode("utf-8", "replace")
         head = re.match(r"(?:async\s+)?(?:def|class)\s+", line)
         return SourceLocation(
@@ -59,18 +55,18 @@ class Source:
         )
 
     def _column(self, number: int, offset: int) -> int:
-        # Python counts bytes of UTF-8.
+        # `col_offset` counts UTF-8 bytes.
         return len(self.get_line(number).encode("utf-8")[:offset].decode("utf-8", "replace")) + 1
 
 
 def read_source(path: Path, display_path: str, module: str = "") -> Source | Finding:
-    """Read a file; a finding where it is not Python."""
+    """Read and parse a file, or return a finding if it is not Python."""
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             return make_finding(
                 UNREADABLE,
                 SourceLocation(display_path),
-                f"{size:,} bytes are too many: files up to {MAX_FILE_BYTES:,} are read",
+                f"file too large: {size:,} bytes; the limit is {MAX_FILE_BYTES:,}",
             )
         data = path.read_bytes()
     except OSError as error:
@@ -85,10 +81,10 @@ def read_source(path: Path, display_path: str, module: str = "") -> Source | Fin
 
 
 def parse(text: str, display_path: str, module: str = "", *, is_package: bool = False) -> Source | Finding:
-    """Parse a text; a finding where it is not Python."""
+    """Parse source text, or return a finding if it is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in a user's text is not our message to give
+            warnings.simplefilter("ignore")  # `toolmason check` does not report invalid escapes in user code
             tree = ast.parse(text)
     except SyntaxError as error:
         location = SourceLocation(display_path, max(error.lineno or 1, 1), max(error.offset or 1, 1))
@@ -106,7 +102,7 @@ def _decode(data: bytes) -> str:
 
 def _find_decode_error(display_path: str, data: bytes, error: Exception) -> SourceLocation:
     if not isinstance(error, UnicodeDecodeError):
-        # `detect_encoding` tells no place, but the bytes do.
+        # `detect_encoding` reports no position; decoding again finds it.
         try:
             data.decode("utf-8")
         except UnicodeDecodeError as cause:

@@ -1,7 +1,7 @@
-"""Types as written → whether they have a JSON Schema, as far as the source alone can tell.
+"""Decide from the source whether a type has a JSON Schema.
 
-Lives here: the types of the standard library that the core refuses (a test compares the two). Not here: other
-packages' types: what cannot be known is not complained about.
+A test compares the list of standard library types with the types that the core rejects. Other packages' types are
+assumed to be supported.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _SCHEMA_HOOKS: Final = frozenset({"__get_pydantic_core_schema__", "__get_validat
 
 
 def find_unsupported(node: ast.expr, imports: ImportedNames, project: Project) -> str:
-    """Return the part of a type that has no JSON Schema, as it is written; an empty text where there is none."""
+    """Return the part of a type that has no JSON Schema, as written, or an empty string."""
     node = parse_string_annotation(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return find_unsupported(node.left, imports, project) or find_unsupported(node.right, imports, project)
@@ -109,13 +109,13 @@ def find_unsupported(node: ast.expr, imports: ImportedNames, project: Project) -
 
 
 def _has_no_schema(cls: ClassDeclaration) -> bool:
-    """Tell whether a class has nothing that pydantic could make a schema from."""
+    """Return True if pydantic cannot build a schema for a class."""
     is_bare = not (cls.node.bases or cls.node.keywords or cls.node.decorator_list)
     return is_bare and not (_SCHEMA_HOOKS & cls.members.keys())
 
 
 def may_hide_description(annotation: ParsedAnnotation, project: Project) -> bool:
-    """Tell whether a type may hide a description: a name of another package that the project does not show."""
+    """Return True if a type may carry a description: it comes from another package that the check does not read."""
     if annotation.type_node is None or not isinstance(annotation.type_node, ast.Name | ast.Attribute):
         return False
     path = annotation.imports.get_path(annotation.type_node)
