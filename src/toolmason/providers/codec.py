@@ -1,8 +1,4 @@
-"""What every provider's format can do, and the steps that they share.
-
-Lives here: `Format` (tools and results), `Codec` (whole conversations as well), the way back of a provider's own items.
-Not here: any field of any API (each provider's module), or sending (`toolmason.models`).
-"""
+"""Base classes of the provider formats, and the steps that they share."""
 
 from __future__ import annotations
 
@@ -32,18 +28,18 @@ Body = dict[str, Any]
 
 
 class Format(ABC):
-    """How one API writes tools and results."""
+    """Encoder of tools and results for one API."""
 
     name: ClassVar[str]
     rules: ClassVar[ProviderRules]
 
     @abstractmethod
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
-        """Return one tool."""
+        """Return one tool in the provider's format."""
 
     @abstractmethod
     def result(self, result: ToolResult, names: ToolNames | None = None) -> Body:
-        """Return the answer to one call."""
+        """Return the result of one call in the provider's format."""
 
     def fit_tools(
         self,
@@ -53,15 +49,15 @@ class Format(ABC):
         *,
         lossy: bool = False,
     ) -> ToolSet:
-        """Return the tools with their schemas and names for this provider.
+        """Return the tools with their schemas and names adapted to this provider.
 
         Raises:
-            LossyDefinition: one would change its meaning, and `lossy` is not set.
+            LossyDefinition: a tool would change its meaning and `lossy` is not set.
         """
         return make_tool_set(tools, deduplicate(native), self.rules, check_strict(strict), lossy=lossy)
 
     def format_tools(self, tool_set: ToolSet) -> list[Body]:
-        """Return what goes into the field `tools`."""
+        """Return the value of the request's `tools` field."""
         own = [
             self.format_definition(tool, narrowed, tool_set.names.get_alias(tool.name))
             for tool, narrowed in tool_set.tools
@@ -69,12 +65,12 @@ class Format(ABC):
         return own + self.format_native_tools(tool_set)
 
     def format_native_tools(self, tool_set: ToolSet) -> list[Body]:
-        """Return the tools that the provider runs."""
+        """Return the tools that the provider runs itself."""
         formatted = (format_native_tool(item, self.rules.provider) for item in tool_set.native)
         return [tool for tool in formatted if tool is not None]
 
     def names_of(self, tools: Any) -> ToolNames:
-        """Return the names that this provider has for tools: of a toolbox, or of anything that gives tools."""
+        """Return this provider's names for the tools of a toolbox or any other source of tools."""
         if isinstance(tools, ToolNames):
             return tools
         request = ModelRequest((), tools)
@@ -82,35 +78,35 @@ class Format(ABC):
 
     @property
     def no_names(self) -> ToolNames:
-        """Names of no tools at all: each name is its own."""
+        """Names for an empty set of tools."""
         return ToolNames((), self.rules.name_pattern, self.rules.max_name_length)
 
     def verdict(self, tool: ToolDefinition, strict: Strict = "auto") -> Verdict:
-        """Return what this provider makes of a tool."""
+        """Return how this provider accepts a tool."""
         alias = ToolNames([tool.name], self.rules.name_pattern, self.rules.max_name_length).get_alias(tool.name)
         narrowed = self.rules.fit_schema(tool.input_schema, check_strict(strict))
         return Verdict(self.name, tool.name, narrowed, alias if alias != tool.name else None)
 
 
 class ReplyReader(ABC):
-    """A stream of one provider's events → our events, the last of which has the reply."""
+    """Converter of one provider's stream events to model events."""
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """Yield what one event means.
+        """Yield the model events of one provider event.
 
         Raises:
-            ModelError: it tells of a failure, or is not an event as this provider sends them.
+            ModelError: the event reports a failure or is malformed.
         """
         yield from guard_events(self.provider, self.read_event(event), event)
 
     def end(self) -> ModelReply:
-        """Return the reply.
+        """Return the complete reply.
 
         Raises:
-            ModelError: the stream was cut before its end, or what came is no answer.
+            ModelError: the stream ended early, or the reply is malformed.
         """
         try:
             return check_reply(self.build_reply())
@@ -119,44 +115,44 @@ class ReplyReader(ABC):
 
     @abstractmethod
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        """Yield what one event means; may raise anything that a malformed one leads to."""
+        """Yield the model events of one provider event. May raise any error if the event is malformed."""
 
     @abstractmethod
     def build_reply(self) -> ModelReply:
-        """Return the reply; may raise anything that malformed events lead to."""
+        """Return the complete reply. May raise any error if the events were malformed."""
 
     def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
-        """Yield what the reply holds that no event has told yet."""
+        """Yield events for content of the reply that no event has reported yet."""
         yield from ()
 
 
 class Codec(Format):
-    """How one API writes conversations."""
+    """Encoder and decoder of conversations for one API."""
 
     search_tool: ClassVar[Body | None] = None
-    """The provider's own search among tools that it does not load at once; `None` where it has none."""
+    """The provider's own tool search for deferred tools, or `None` if it has none."""
 
     @abstractmethod
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        """Return the request for messages that are in order."""
+        """Return the request body for a valid conversation."""
 
     @abstractmethod
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
-        """Read an answer; may raise anything that a malformed one leads to."""
+        """Parse a reply. May raise any error if the body is malformed."""
 
     @abstractmethod
     def reader(self, names: ToolNames) -> ReplyReader:
         """Return a reader for one stream."""
 
     def as_streaming(self, body: Body) -> Body:
-        """Return the request for a stream."""
+        """Return the request body with streaming enabled."""
         return {**body, "stream": True}
 
     def fit_request_tools(self, request: ModelRequest) -> ToolSet:
-        """Return the tools of a request.
+        """Return the tools of a request, adapted to this provider.
 
         Raises:
-            ConfigError: the choice names a tool that is not offered, or wants one where there is none.
+            ConfigError: `tool_choice` names a tool that is not offered, or requires a tool but none is offered.
         """
         options = request.options
         tool_set = self.fit_tools(
@@ -178,9 +174,9 @@ class Codec(Format):
         stream: bool = False,
         encoded_messages: EncodedMessages | None = None,
     ) -> Body:
-        """Return the body of a request. Calls without results, and the like, are put in order first.
+        """Return the body of a request, after repairing problems such as calls without results.
 
-        With `kept`, parts of the body are shared with those of earlier requests; do not change it then.
+        With `encoded_messages`, parts of the body are shared with earlier requests; do not modify it then.
         """
         is_valid = encoded_messages is not None and encoded_messages.is_valid(request.messages)
         messages = request.messages if is_valid else repair(request.messages)
@@ -201,7 +197,7 @@ class Codec(Format):
     def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
         if self.search_tool is None:
             raise ConfigError(f"{self.name} has no search of its own among tools. Leave `defer` out.")
-        # A tool that must be called has to be there.
+        # A tool that the model must call cannot be deferred.
         forced = request.tool_choice.names if request.tool_choice is not None else ()
         names = self.fit_request_tools(request).names
         deferred_aliases = {names.get_alias(name) for name in deferred if name not in forced}
@@ -216,10 +212,10 @@ class Codec(Format):
         )
 
     def decode(self, body: Any, names: Any = None) -> ModelReply:
-        """Read the body of an answer. With a toolbox, or `names_of` one, calls have the tools' own names.
+        """Parse the body of a reply. With a toolbox or `names_of(toolbox)`, calls carry the tools' own names.
 
         Raises:
-            ModelError: it is not one, or it tells of a failure.
+            ModelError: the body is malformed or reports a failure.
         """
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             raise parse_error(self.name, body)
@@ -230,7 +226,7 @@ class Codec(Format):
 
 
 def parse_error(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:
-    """Return the failure that a body tells of."""
+    """Return the error that a body describes."""
     error = body.get("error")
     error = error if isinstance(error, Mapping) else {"message": error or body.get("message") or str(dict(body))[:300]}
     code = error.get("type") or error.get("status") or error.get("code") or ""
@@ -241,12 +237,12 @@ def parse_error(provider: str, body: Mapping[str, Any], status: int | None = Non
 
 
 def get_allowed_aliases(choice: ToolChoice | None, names: ToolNames) -> list[str]:
-    """Return the names that a choice allows, as the provider knows them."""
+    """Return the provider's names of the tools that a choice allows."""
     return [names.get_alias(name) for name in choice.names] if choice is not None else []
 
 
 def get_provider_items(message: Message, provider: str) -> list[Any] | None:
-    """Return the items of a message that came from this very provider."""
+    """Return the raw items of a message, or None if another provider sent it."""
     state = message.provider_state
     if not isinstance(state, Mapping) or state.get("provider") != provider:
         return None
@@ -263,11 +259,11 @@ def read_message(
 ) -> Message:
     """Return the assistant message of a reply.
 
-    An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept to be
-    sent back.
+    An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept for
+    replay.
     """
     texts, calls = [parse_text(item) for item in items], [parse_call(item) for item in items]
-    # Citations divide one text into several items; together they are the answer.
+    # Citations split one text into several items.
     text = "".join(filter(None, texts))
     opaque = any(
         (part is None and call is None) or (is_opaque is not None and is_opaque(item))
@@ -279,10 +275,10 @@ def read_message(
 
 
 class Replay:
-    """A message of the model → the provider's own items again, where they came from it.
+    """Encoder of an assistant message that reuses the provider's original items.
 
-    Items that we cannot say ourselves (thoughts, signatures, what the provider ran) go back as they came. A text or a
-    call that was changed since goes as it is now.
+    Opaque items (thoughts, signatures, tools that the provider ran) are sent back unchanged. Text and calls that have
+    changed since are encoded again.
     """
 
     def __init__(
@@ -328,5 +324,5 @@ class Replay:
 
 
 def _find_first_id(calls: Mapping[str, ToolCall], like: ToolCall) -> str:
-    """Return the id of the first call that a call without one may be."""
+    """Return the id of the first call with the same tool name, or an empty string."""
     return next((call_id for call_id, call in calls.items() if call.name == like.name), "")

@@ -1,7 +1,4 @@
-"""Parts of messages and arguments of calls → the pieces that every provider's format is made of.
-
-Lives here: base64, what kind of bytes a part holds, texts that can be encoded. Not here: a provider's own words.
-"""
+"""Convert message parts and call arguments to the pieces that all provider formats share."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from toolmason.errors import ConfigError
 
 BlobKind: TypeAlias = Literal["image", "audio", "file"]
 IMAGE_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every provider that takes images takes."""
+"""Image types that every provider with image support accepts."""
 PDF_MIME_TYPE: Final = "application/pdf"
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes in a message, and what they are."""
+    """Binary content of a message part."""
 
     kind: BlobKind
     mime_type: str
@@ -34,17 +31,17 @@ class Blob:
 
     @property
     def base64(self) -> str:
-        """The bytes as text."""
+        """The data as base64."""
         return base64.b64encode(self.data).decode("ascii")
 
     @property
     def url(self) -> str:
-        """The bytes as an address that holds them."""
+        """The data as a `data:` URL."""
         return f"data:{self.mime_type};base64,{self.base64}"
 
 
 def get_blob(part: Content) -> Blob | None:
-    """Return the bytes of a part; nothing where it is text."""
+    """Return the binary content of a part, or None if it is text."""
     match part:
         case Image(data, mime_type):
             return Blob("image", mime_type, data) if data else None
@@ -60,39 +57,39 @@ def get_blob(part: Content) -> Blob | None:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text that can be encoded: half a surrogate pair would spoil the whole request."""
+    """Return text without lone surrogates, which would make the whole request fail to encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def part_to_text(part: Content) -> str:
-    """Return a part as text; what is not text is named."""
+    """Return a part as text; other content is replaced by a short description."""
     return replace_surrogates(part.text if isinstance(part, Text) else describe_part(part))
 
 
 def join_parts(parts: Iterable[Content]) -> str:
-    """Return parts as one text."""
+    """Return parts joined into one string."""
     return "\n".join(filter(None, map(part_to_text, parts)))
 
 
 def get_arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call as an object that can be sent, whatever the model wrote."""
+    """Return the arguments of a call as a JSON object, even if the model sent invalid JSON."""
     arguments = call.arguments
     if arguments is None or arguments in ("", b""):
         return {}
     try:
         parsed = dict(arguments) if isinstance(arguments, Mapping) else from_json(arguments, allow_inf_nan=False)
         parsed = from_json(to_json(parsed, inf_nan_mode="null"))
-    except (ValueError, TypeError, PydanticSerializationError):  # TypeError: a text with half a surrogate pair
+    except (ValueError, TypeError, PydanticSerializationError):  # TypeError: a string with a lone surrogate
         parsed = None
     if isinstance(parsed, dict):
         return parsed
     text = arguments.decode("utf-8", "replace") if isinstance(arguments, bytes) else replace_surrogates(str(arguments))
-    # A history with what is not an object is refused for good; the model should see what it wrote.
+    # Providers reject any later request whose history holds a non-object; the model should still see its text.
     return {"invalid_json": text}
 
 
 def get_arguments_json(call: ToolCall) -> str:
-    """Return the arguments of a call as JSON text: the model's own where it is an object."""
+    """Return the arguments of a call as JSON: the model's own text if it is an object."""
     arguments = call.arguments
     if isinstance(arguments, str) and arguments.isascii():
         try:
@@ -104,22 +101,22 @@ def get_arguments_json(call: ToolCall) -> str:
 
 
 def have_same_arguments(call: ToolCall, other: ToolCall) -> bool:
-    """Tell whether two calls say the same."""
+    """Return True if two calls have the same name and arguments."""
     return call.name == other.name and (
         call.arguments == other.arguments or get_arguments_object(call) == get_arguments_object(other)
     )
 
 
 def make_call_id(prefix: str = "call") -> str:
-    """Return an id for a call that came without one."""
+    """Return a new id for a call that arrived without one."""
     return f"{prefix}_{os.urandom(12).hex()}"
 
 
 def map_options(options: Mapping[str, Any], option_keys: Mapping[str, str], provider: str) -> dict[str, Any]:
-    """Return the options of a request under the names that a provider has for them.
+    """Return the options of a request under the provider's keys.
 
     Raises:
-        ConfigError: it has none for one that is set.
+        ConfigError: an option is set that the provider does not support.
     """
     fields: dict[str, Any] = {}
     for name in ("max_tokens", "temperature", "top_p", "stop"):
@@ -136,4 +133,4 @@ def map_options(options: Mapping[str, Any], option_keys: Mapping[str, str], prov
 
 
 FILLER_TEXT: Final = "Continue."
-"""Said by the user where an API wants the user to have spoken, and nobody has."""
+"""User message that is sent if an API requires one and the conversation has none."""

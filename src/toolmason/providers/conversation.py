@@ -1,7 +1,4 @@
-"""A conversation → what is wrong with it for every provider, and one that is right.
-
-Lives here: the rules on calls and their results that no provider's types hold. Not here: any wire form (`bodies`).
-"""
+"""Check and repair the calls and results of a conversation by the rules that all providers share."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ _ROLES: Final = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing that providers refuse."""
+    """Problem that makes providers reject a request."""
 
     place: str
-    """Where: the number of the message, or a path in a body."""
+    """Index of the message, or a path in a body."""
     code: str
-    """Stable word for the rule."""
+    """Stable identifier of the rule."""
     message: str
 
     @override
@@ -35,7 +32,7 @@ class Flaw:
 
 
 def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
-    """Return everything that is wrong with the calls and results of a conversation; empty where it can be sent."""
+    """Return the problems with the calls and results of a conversation; empty if it can be sent."""
     flaws: list[Flaw] = []
     seen: set[str] = set()
     open_calls: dict[str, str] = {}
@@ -81,9 +78,9 @@ def _check_results(
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return a conversation that every provider takes; one that is right comes back as it is.
+    """Return a conversation that every provider accepts; a valid one is returned unchanged.
 
-    A call without a result gets one that says so; a result without a call goes; an id that is used twice changes.
+    A call without a result gets an error result, a result without a call is removed, and a duplicate id is replaced.
     """
     original = tuple(messages)
     if not check_conversation(original):
@@ -119,11 +116,11 @@ def _pop_result(answers: list[tuple[int, ToolResult]], after: int, call_id: str)
     return None
 
 
-_UNAVAILABLE: Final = "is not available. It may or may not have run."  # as `_answer` writes it
+_UNAVAILABLE: Final = "is not available. It may or may not have run."  # must match `_make_result`
 
 
 def is_unavailable(result: ToolResult) -> bool:
-    """Tell whether a result only says that there is none."""
+    """Return True if a result only reports that the real one is missing."""
     return result.error is not None and result.error.message.endswith(_UNAVAILABLE)
 
 
@@ -139,7 +136,7 @@ def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
 
 
 def replace_parts(message: Message, calls: Iterable[ToolCall], results: Iterable[ToolResult]) -> Message:
-    """Return a message with other calls and results; the same one where nothing changes."""
+    """Return a message with other calls and results; the same object if nothing changes."""
     calls, results = tuple(calls), tuple(results)
     if calls == message.calls and results == message.results and message.role in _ROLES:
         return message

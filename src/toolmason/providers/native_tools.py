@@ -1,8 +1,4 @@
-"""Tools that a provider runs itself → how each provider writes them, or a clear error.
-
-Lives here: web search, MCP servers and passed-on tools, for every provider.
-Not here: the values (`toolmason._core.values.provider_tools`), which this module gives on.
-"""
+"""Format tools that a provider runs itself: web search, MCP servers and provider-specific tools."""
 
 from __future__ import annotations
 
@@ -22,17 +18,17 @@ _SEARCH_TYPES: Final = {
     "anthropic": ("web_search_20260318", ("web_search_20250305", "web_search_20260209", "web_search_20260318")),
     "gemini": ("googleSearch", ("googleSearch", "google_search")),
 }
-"""Provider → its current web search, and every name of one."""
+"""Current web search type of each provider, and all accepted types."""
 _SERVER_PROVIDERS: Final = ("openai", "anthropic", "gemini")
 _PROVIDERS: Final = ("openai", "openai-chat", "anthropic", "gemini")
 
 
 def format_native_tool(item: AnyNativeTool, provider: str) -> dict[str, Any] | None:
-    """Return a tool as a provider writes it; nothing for one that is another provider's.
+    """Return a tool in the provider's format, or None if it belongs to another provider.
 
     Raises:
-        DefinitionError: the provider has no such tool; says which have.
-        UnsupportedProvider: a tool is of a provider that nobody knows, and would be left out for ever.
+        DefinitionError: the provider has no such tool; the message lists the providers that do.
+        UnsupportedProvider: the tool names an unknown provider, so it would never be sent.
     """
     if isinstance(item, NativeTool):
         owner = str(item.provider).strip().lower().replace("_", "-")
@@ -95,7 +91,7 @@ def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
 
 
 def deduplicate(items: Iterable[AnyNativeTool]) -> tuple[AnyNativeTool, ...]:
-    """Return tools without those that are said twice; of two searches, or servers of one name, the later one holds."""
+    """Return the tools without duplicates. Of two searches, or two servers with the same name, the later one wins."""
     unique_items: dict[Any, AnyNativeTool] = {}
     for item in items:
         key = ("spec", repr(item)) if isinstance(item, NativeTool) else (type(item), item.name)
@@ -104,7 +100,7 @@ def deduplicate(items: Iterable[AnyNativeTool]) -> tuple[AnyNativeTool, ...]:
 
 
 def format_anthropic_servers(items: tuple[AnyNativeTool, ...]) -> list[dict[str, Any]]:
-    """Return what Anthropic is told of MCP servers beside the tools."""
+    """Return the value of Anthropic's `mcp_servers` field."""
     return [
         {
             "type": "url",

@@ -1,7 +1,4 @@
-"""The name of a provider → its format.
-
-Lives here: the list of those we know. Names are read without regard to case; the bytes of a toolbox follow from here.
-"""
+"""Look up provider formats by name, ignoring case."""
 
 from __future__ import annotations
 
@@ -21,21 +18,21 @@ from toolmason.providers.formats.openai import CODEC as OPENAI
 from toolmason.providers.formats.openai_chat import CODEC as OPENAI_CHAT
 from toolmason.providers.schema.losses import Verdict
 
-if TYPE_CHECKING:  # a format is asked for before there is a tool
+if TYPE_CHECKING:  # imported for types only: formats are used before any tool exists
     from toolmason._core.define.tool import Tool
 
 _FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {made.name: made for made in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}
 )
 KNOWN: Final = tuple(_FORMATS)
-"""The providers that we know."""
+"""Names of the supported providers."""
 
 
 def get_format(provider: str) -> Format:
     """Return the format of a provider.
 
     Raises:
-        UnsupportedProvider: there is none of that name; names those there are.
+        UnsupportedProvider: the provider is unknown; the message lists the known ones.
     """
     provider_format = _FORMATS.get(str(provider).strip().lower().replace("_", "-"))
     if provider_format is None:
@@ -44,10 +41,10 @@ def get_format(provider: str) -> Format:
 
 
 def codec(provider: str) -> Codec:
-    """Return what writes requests to a provider and reads its answers.
+    """Return the codec that writes requests to a provider and reads its replies.
 
     Raises:
-        UnsupportedProvider: there is none of that name; names those there are.
+        UnsupportedProvider: the provider is unknown or has no codec; the message lists those that have one.
     """
     provider_format = get_format(provider)
     if not isinstance(provider_format, Codec):
@@ -62,7 +59,7 @@ def definitions(
     strict: Strict,
     lossy: bool,  # noqa: FBT001 - called by position from `_core.exports`
 ) -> list[dict[str, Any]]:
-    """Return tools as a provider takes them; see `Toolbox.definitions`."""
+    """Return tools in a provider's format; see `Toolbox.definitions`."""
     provider_format = get_format(provider)
     return provider_format.format_tools(
         provider_format.fit_tools(tuple(tool.definition for tool in tools), tuple(native), strict, lossy=lossy)
@@ -70,9 +67,9 @@ def definitions(
 
 
 def verdict(tool: ToolDefinition, provider: str, strict: Strict = "auto") -> Verdict:
-    """Return what a provider makes of a tool: its schema, strict or not and why, what gets lost, its other name.
+    """Return how a provider accepts a tool: its schema, strict or not and why, losses and alias.
 
     Raises:
-        UnsupportedProvider: there is no such provider; names those there are.
+        UnsupportedProvider: the provider is unknown; the message lists the known ones.
     """
     return get_format(provider).verdict(tool, strict)

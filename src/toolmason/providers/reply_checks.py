@@ -1,7 +1,4 @@
-"""What a provider sent, of whatever type → values of the types that we promise, or an error that says what is wrong.
-
-Lives here: the one check behind every reader, of answers and of streams. Not here: what a field means (each provider).
-"""
+"""Check the types of parsed replies and events, and raise ModelError if a provider sent malformed data."""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ from toolmason._core.values.results import ToolCall
 from toolmason.errors import ModelError, clip
 
 PARSE_ERRORS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading data of another shape than it should have leads to."""
+"""Exceptions that parsing malformed data can raise."""
 
 
 def make_unreadable_error(provider: str, what: str, error: Exception, data: Any) -> ModelError:
-    """Return the failure to read something."""
+    """Return the error for data that cannot be parsed."""
     return ModelError(provider, f"{what} cannot be read ({type(error).__name__}: {error}): {str(data)[:200]}")
 
 
 def guard_events(provider: str, events: Iterable[ModelEvent], data: Any) -> Iterator[ModelEvent]:
-    """Yield events as they are read.
+    """Yield events as they are parsed.
 
     Raises:
-        ModelError: what they are read from is not what it should be.
+        ModelError: the data is malformed.
     """
     try:
         for event in events:
@@ -36,10 +33,10 @@ def guard_events(provider: str, events: Iterable[ModelEvent], data: Any) -> Iter
 
 
 def check_reply(reply: ModelReply) -> ModelReply:
-    """Return a reply whose texts and names are texts.
+    """Return a reply after checking that its text, ids and names are strings.
 
     Raises:
-        TypeError: one is not.
+        TypeError: one of them is not.
     """
     for part in reply.message.content:
         if isinstance(part, Text):

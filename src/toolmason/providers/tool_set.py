@@ -1,7 +1,6 @@
-"""What of a conversation was looked at and written before, so that each message is looked at and written once.
+"""Adapt tools to a provider, and cache encoded messages so that each one is checked and encoded once.
 
-Lives here: the memory of one model over the turns of its chats. What it gives is shared between requests: it is for
-those who send a body, not for those who change one. Not here: how a message is written (each provider's module).
+Encoded messages are shared between requests: callers may send a body but must not modify it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from toolmason.providers.conversation import check_conversation
 from toolmason.providers.schema.losses import NarrowedSchema
 
 _SPARE_MESSAGES: Final = 256
-"""How many messages of the past are kept beside those of the last conversation."""
+"""Number of older messages kept in addition to those of the latest conversation."""
 
 
 class EncodedMessages:
-    """The messages that a model was sent, as they were sent."""
+    """Cache of the messages sent to a model, in encoded form."""
 
     def __init__(self) -> None:
         self._valid_prefix: tuple[tuple[Message, ...], frozenset[str]] = ((), frozenset())
@@ -33,13 +32,13 @@ class EncodedMessages:
 
     @property
     def count(self) -> int:
-        """How many messages are kept."""
+        """Number of cached messages."""
         return len(self._encoded)
 
     def is_valid(self, messages: tuple[Message, ...]) -> bool:
-        """Tell whether a conversation is in order; what was found so before is not looked at again."""
+        """Return True if a conversation is valid. A prefix that was valid before is not checked again."""
         checked, seen = self._valid_prefix
-        # Equal tuples of the same objects are told by the objects alone.
+        # Comparing tuples of identical objects is fast: Python compares identity before equality.
         if messages[: len(checked)] != checked:
             checked, seen = (), frozenset()
         new = messages[len(checked) :]
@@ -53,9 +52,9 @@ class EncodedMessages:
         return True
 
     def encode(self, message: Message, names: ToolNames, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
-        """Return how a message is written."""
+        """Return the encoded form of a message."""
         cached = self._encoded.get(id(message))
-        # The message is kept with its form: as long as it lives, no other object has its identity.
+        # The entry holds the message, so its `id()` cannot be reused while the entry exists.
         if cached is None or cached[1] is not names:
             cached = self._encoded[id(message)] = (message, names, tuple(make()))
         return cached[2]
@@ -67,30 +66,30 @@ _CACHE_SIZE: Final = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolSet:
-    """What is offered to a provider."""
+    """Tools offered to a provider."""
 
     tools: tuple[tuple[ToolDefinition, NarrowedSchema], ...]
     names: ToolNames
     native: tuple[AnyNativeTool, ...] = ()
     strict: Strict = "auto"
     encoded_messages: EncodedMessages | None = None
-    """Where the messages of earlier turns are kept as they were written."""
+    """Cache of the encoded messages of earlier turns."""
 
     def encode(self, message: Message, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
-        """Return how a message is written: as it was before, or as it is made now."""
+        """Return the encoded form of a message, from the cache if possible."""
         return (
             tuple(make()) if self.encoded_messages is None else self.encoded_messages.encode(message, self.names, make)
         )
 
     def only(self, wanted: Sequence[str]) -> ToolSet:
-        """Return an offer of these tools alone."""
+        """Return a tool set with only these tools."""
         selected = tuple(pair for pair in self.tools if pair[0].name in wanted)
         return ToolSet(selected, self.names, self.native, self.strict, self.encoded_messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRules:
-    """How one provider wants tools."""
+    """One provider's rules for tools."""
 
     provider: str
     fit_schema: SchemaFitter
@@ -109,10 +108,10 @@ def make_tool_set(
     *,
     lossy: bool,
 ) -> ToolSet:
-    """Return the tools as a provider wants them.
+    """Return the tools adapted to a provider.
 
     Raises:
-        LossyDefinition: one would change its meaning, and `lossy` is not set.
+        LossyDefinition: a tool would change its meaning and `lossy` is not set.
     """
     key = (rules.provider, strict, lossy, *map(id, definitions))
     cached = _tool_sets.get(key)
@@ -126,7 +125,7 @@ def make_tool_set(
     keys = {definition.name: narrowed.keys for definition, narrowed in fitted}
     names = ToolNames([d.name for d in definitions], rules.name_pattern, rules.max_name_length, keys)
     tool_set = ToolSet(fitted, names, native, strict)
-    # The definitions are kept with it: as long as they live, no other object has their identity.
+    # The entry holds the definitions, so their `id()`s cannot be reused while the entry exists.
     _tool_sets[key] = (definitions, tool_set)
     while len(_tool_sets) > _CACHE_SIZE:
         _tool_sets.popitem(last=False)

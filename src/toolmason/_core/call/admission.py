@@ -1,7 +1,6 @@
-"""A call with policy on it: limits, approval, turns, the run it belongs to. The long way beside `dispatch`.
+"""Run a call through the full pipeline: middleware, limits, approval, slots, execution.
 
-hooks → bind → limits → approval → turn → run → render → record. A tool without any of these takes the short way;
-both use the same steps, so the outcomes are the same. Not here: what each policy means (`approve`, `limits`).
+Tools without any policy take the fast path in `pipeline`. Both use the same steps, so the results are the same.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolCallError, To
 
 
 class _ReturnNow(Exception):
-    """The call needs no run: here is its answer."""
+    """Result for a call that need not run."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__()
@@ -68,7 +67,7 @@ class _ReturnNow(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pipeline:
-    """One call on the long way: its route, the office, the run it belongs to, what it says for itself."""
+    """One call on the full path, with its route, the shared state and the run it belongs to."""
 
     route: Route
     shared: SharedCallState
@@ -78,12 +77,12 @@ class Pipeline:
 
     @property
     def tool_key(self) -> int:
-        """What tells this tool from others, under whatever name it is called."""
+        """Identity of the tool, independent of its name."""
         return id(self.route.tool.root)
 
     def execute(self, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
-        """Run a call through every step, hooks outermost."""
-        # To ask a text whether it is a mapping takes longer than all the rest here.
+        """Run a call through every step, middleware outermost."""
+        # Checking a string against Mapping costs more than everything else here.
         if type(call.arguments) is not str and isinstance(call.arguments, Mapping):
             call = replace(call, arguments=_copy_arguments(call.arguments))
         hooks = self.shared.middleware
@@ -98,7 +97,7 @@ class Pipeline:
         return runner(call.id, call.arguments, self.call_options)
 
     async def _run_hooks_in_time(self, call: ToolCall) -> ToolResult:
-        """Run the hooks within the deadline: the steps keep to it by themselves, a hook may not."""
+        """Run the middleware within the batch deadline. The steps enforce it themselves; middleware may not."""
         name, grace = self.route.cancel_grace
         remaining = max(0.0, (self.call_options.batch_deadline or 0.0) - monotonic()) + grace + CLOCK_SLACK
         try:
@@ -109,7 +108,7 @@ class Pipeline:
         return result
 
     def _run_hook(self, call: ToolCall, index: int) -> Coroutine[Any, Any, ToolResult]:
-        """Run a call through the hook of this index, and all that are inside of it."""
+        """Run a call through the middleware at this index and everything inside it."""
         hooks = self.shared.middleware
         call_next = self._run_innermost if index + 1 == len(hooks) else partial(self._run_hook, index=index + 1)
         return _call_hook(hooks[index], call_next, call, self.route, self.call_options)
@@ -119,7 +118,7 @@ class Pipeline:
         repairs: Any = ()
         try:
             values, repairs = self.route.bind(call.arguments)
-        except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user-defined validator may raise anything
             return self._make_result(
                 call, make_bind_failure(self.route, error, self.call_options), started, replace(state, attempt=0)
             )
@@ -127,7 +126,7 @@ class Pipeline:
             call, values = await self._admit(call, values)
         except _ReturnNow as return_now:
             return return_now.result
-        except BaseException as error:  # noqa: BLE001 - rules, approvers and validators are foreign code
+        except BaseException as error:  # noqa: BLE001 - rules, approvers and validators are user code
             if isinstance(error, ToolCallError):
                 fields = make_error_fields(error, self.route.on_error)
             else:
@@ -137,7 +136,7 @@ class Pipeline:
             fields = await self._run_with_slots(set_call(state, call), call, values)
         except Stop as stop:
             fields = make_error_fields(stop.error, self.route.on_error)
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             fields = make_failure(self.route, error, self.call_options)
         if repairs:
             fields["repairs"] = repairs
@@ -152,7 +151,7 @@ class Pipeline:
     # --- limits and approval ---------------------------------------------------------------
 
     async def _admit(self, call: ToolCall, values: dict[str, Any]) -> tuple[ToolCall, dict[str, Any]]:
-        """Let a call pass the limits and the gate, or refuse it."""
+        """Check limits and approval. Return the call and its values, or raise."""
         name, options = self.route.name, self.route.tool.options
         if self.run is not None and self.run.cancelled:
             raise ToolCancelled(name)
@@ -174,7 +173,7 @@ class Pipeline:
         context = self.route.policy.context.merge(self.call_options.context).for_call(CallState(call))
         arguments = get_effective_arguments(self.route, call.arguments)
         for _ in range(MAX_EDIT_ROUNDS):
-            # A decision that was handed in is looked at in any case: a no stays a no, a forgery is found out.
+            # Always check a signed decision: a denial stays a denial, and a forgery is detected.
             if self.decision is None and not await needs_approval(tool, rule, arguments, context):
                 return call, values
             verdict, is_signed = await self._get_verdict(call, arguments, context)
@@ -228,8 +227,6 @@ class Pipeline:
                 self.route.name, self.call_options.batch_timeout, limit=self.call_options.limit_name
             ) from None
 
-    # --- running in turn -------------------------------------------------------------------
-
     async def _run_with_slots(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
         route, call_options = self.route, self._get_options_within_run()
         seconds = (
@@ -241,7 +238,7 @@ class Pipeline:
         async with HeldSlots(route, self.shared, values, call_options, seconds):
             if self.run is not None and self.run.cancelled:
                 raise Stop(ToolCancelled(route.name))
-            # Waiting for a turn, telling the listener and running share one time-out.
+            # Waiting for slots, notifying the listener and running share one timeout.
             if route.tool.on_arguments is not None:
                 await self._notify_listener(call, values, call_options, seconds, started)
             work = run_attempts(route, values, replace(call_options, timeout=_get_remaining(seconds, started)), state)
@@ -325,7 +322,7 @@ class Pipeline:
             raise _ReturnNow(_append_note(repeated, call.id, note))
 
     def _record(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        # A task of a server that is not done yet is asked for by the same call.
+        # The same call polls a server task that is still running, so this is not a repeat.
         is_pending_task = getattr(result.error, "phase", "") == "task"
         if self.run is None or is_pending_task or self.route.tool.options.repeats == "allow":
             return result
@@ -338,11 +335,11 @@ class Pipeline:
 def run_call(
     route: Route, shared: SharedCallState, run: RunState | None, call_options: CallOptions, call: ToolCall
 ) -> Coroutine[Any, Any, ToolResult]:
-    """Run a call of a tool that has policy on it, or hooks around it."""
+    """Run a call of a tool that has a policy or middleware."""
     hooks, runner = shared.middleware, route.runner
     if len(hooks) != 1 or runner is None or call_options.batch_deadline is not None or type(call.arguments) is not str:
         return Pipeline(route, shared, run, call_options).execute(call)
-    # One hook around the short way is what most have: it needs nothing to be kept.
+    # Fast path for the common case, one middleware: no pipeline object is needed.
     return _call_hook(
         hooks[0], lambda given: runner(given.id, given.arguments, call_options), call, route, call_options
     )
@@ -351,12 +348,12 @@ def run_call(
 async def _call_hook(
     hook: Middleware, call_next: NextCall, call: ToolCall, route: Route, call_options: CallOptions
 ) -> ToolResult:
-    """Run a call through a hook; whatever that does, a result comes of it."""
+    """Run a call through a middleware. Return a result whatever the middleware does."""
     try:
         result: Any = await hook(call, call_next)
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
-            raise  # what the call itself was told to raise, and what a hook may raise as well
+            raise  # the call's own policy is to raise, and middleware may raise as well
         fields = make_failure(route, error, call_options)
     else:
         if type(result) is ToolResult:
@@ -367,7 +364,7 @@ async def _call_hook(
 
 
 def make_full_runner(route: Route, shared: SharedCallState) -> CallRunner:
-    """Return what runs the calls of a tool on the long way, hooks aside and outside of any run."""
+    """Return a runner for the full path, without middleware and outside of a run."""
 
     async def run_full(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         copied = _copy_arguments(arguments) if isinstance(arguments, Mapping) else arguments
@@ -381,13 +378,13 @@ def _get_remaining(seconds: float | None, started: float) -> float | None:
 
 
 def set_call(state: CallState, call: ToolCall) -> CallState:
-    """Give a state the call as it was admitted, and return it."""
+    """Set the admitted call on a state and return the state."""
     state.call = call
     return state
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments as a mapping, as they came."""
+    """Return a call's raw arguments as a mapping."""
     raw = call.arguments
     if isinstance(raw, bytes | bytearray | memoryview):
         raw = str(raw, "utf-8")
@@ -397,7 +394,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def get_effective_arguments(route: Route, raw: Any) -> dict[str, Any]:
-    """Return the arguments as whoever decides sees them: repairs made, defaults filled in."""
+    """Return the arguments as an approver sees them: repaired, with defaults filled in."""
     inputs = route.tool.inputs
     parts = inputs.schema.get("properties", {}).items()
     defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
@@ -405,25 +402,25 @@ def get_effective_arguments(route: Route, raw: Any) -> dict[str, Any]:
 
 
 def _get_bound_arguments(route: Route, raw: Any) -> dict[str, Any]:
-    """Return the arguments as the tool gets them, inside too: what a model adds there and nobody reads is not shown.
+    """Return the arguments as the tool receives them. Nested keys that the tool ignores are not shown.
 
-    Only where the same values come of it again; what JSON cannot carry is shown as it came.
+    Empty if they do not survive a round trip through JSON; the raw arguments are shown instead.
     """
     labels = {parameter.name: parameter.label for parameter in getattr(route.tool.root, "parameters", ())}
     try:
         values, _ = route.bind(raw)
         json_arguments = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in values.items()}
         rebound, _ = route.bind(to_json(json_arguments).decode())
-    except Exception:  # noqa: BLE001 - values of a user's own types may do anything here
+    except Exception:  # noqa: BLE001 - values of user-defined types may raise anything
         return {}
     return json_arguments if rebound == values else {}
 
 
 def _copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arguments that nobody else can change: what was approved is what runs, in every attempt."""
+    """Copy the arguments, so that the approved values are the ones that run, in every attempt."""
     try:
         return deepcopy(dict(arguments))
-    except Exception:  # noqa: BLE001 - an object that cannot be copied is shared, as Python would
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
         return dict(arguments)
 
 

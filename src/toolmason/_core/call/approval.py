@@ -1,7 +1,6 @@
-"""The one gate: whether a call may run, who says so, and proof of it that cannot be forged or used twice.
+"""Decide whether a call may run, and sign requests and decisions so that they cannot be forged or reused.
 
-Lives here: the rule (tool, toolbox), requests, decisions, signatures. Every path to a tool leads through here;
-a denied call does not run on any. Not here: running anything, or asking in a terminal or a chat.
+Every path to a tool passes this check.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from toolmason._core.values.definition import ToolOptions, canonicalize
 from toolmason.errors import ApprovalDenied, ConfigError, clip
 
 MAX_EDIT_ROUNDS: Final = 5
-"""How often one call may be edited and judged again before it is refused."""
+"""Maximum number of times one call may be edited and checked again before it is denied."""
 
 ApprovalRule: TypeAlias = Literal["destructive", "writes", "all"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Let the call run as it is."""
+    """Allow the call to run unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Refuse the call; the model is told the reason."""
+    """Deny the call. The model sees the reason."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Let the call run with other arguments; they are validated and judged again."""
+    """Allow the call with other arguments, which are validated and checked again."""
 
     arguments: Mapping[str, Any]
 
@@ -53,23 +52,23 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A call that waits for a decision. Plain JSON both ways, so that it can wait for days."""
+    """Call that is waiting for a decision. Converts to and from plain JSON, so that it can wait for days."""
 
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
     id: str
-    """Names this request; a decision is good for one request, once."""
+    """Unique ID. A decision is valid for one request, once."""
     call_id: str
     tool: str
     digest: str
-    """What the tool is: a tool that was changed since needs a new decision."""
+    """Digest of the tool's definition. A tool that has changed needs a new decision."""
     arguments: Mapping[str, Any]
     preview: str | None = None
-    """What the call would do, in the tool's own words."""
+    """Text from the tool's `preview` function that describes the effect of the call."""
     effects: tuple[str, ...] = ()
     identity: str | None = None
-    """For whom the call is made: the context's `user`, `tenant` and `session_id`."""
+    """Identity the call is made for: the context's `user`, `tenant` and `session_id`."""
     expires: float | None = None
-    """When it is too late, in seconds since 1970."""
+    """Expiry time, in seconds since the epoch."""
     signature: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,17 +77,17 @@ class ApprovalRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ApprovalRequest:
-        """Read back what `to_dict` wrote.
+        """Restore a request from the data of `to_dict`.
 
         Raises:
-            ApprovalDenied: it is something else.
+            ApprovalDenied: the data is not a valid request.
         """
         return _parse(cls, data, "request")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A signed verdict on one request. Plain JSON both ways."""
+    """Signed verdict on one request. Converts to and from plain JSON."""
 
     __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
     request: ApprovalRequest
@@ -105,17 +104,17 @@ class Decision:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        """Read back what `to_dict` wrote.
+        """Restore a decision from the data of `to_dict`.
 
         Raises:
-            ApprovalDenied: it is something else.
+            ApprovalDenied: the data is not a valid decision.
         """
         return _parse(cls, data, "decision")
 
 
 def _parse(value_type: type[_T], data: Any, label: str) -> _T:
-    """Read what came as JSON from anywhere: it may have been made up."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - loads much, for what has waited
+    """Validate untrusted JSON data."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - slow to load, and needed only for stored requests
 
     try:
         return TypeAdapter(value_type).validate_python(data)
@@ -132,18 +131,18 @@ Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalVerdict | Awaitable[Ap
 
 _lock = threading.Lock()
 _consumed: set[str] = set()
-"""The signatures of requests whose decision was used: no two keys and no two requests have the same."""
+"""Signatures of requests whose decision was used. They are unique across keys and requests."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ApprovalSigner:
-    """Signs requests and decisions, and knows which were used in this process, whichever toolbox they came to."""
+    """Signs requests and decisions, and rejects decisions that any toolbox of this process has used."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
 
     def sign(self, *parts: Any) -> str:
         """Return a signature over JSON data."""
-        import hmac  # noqa: PLC0415 - 5 ms at start-up, for programs that ask
+        import hmac  # noqa: PLC0415 - 5 ms at start-up, needed only with approvals
 
         data = to_json(canonicalize(to_jsonable_python(parts)))
         return hmac.new(self.key, data, "sha256").hexdigest()
@@ -156,7 +155,7 @@ class ApprovalSigner:
         """Return a signed decision on a request.
 
         Raises:
-            ApprovalDenied: the request is not one that this toolbox made.
+            ApprovalDenied: the request was not signed with this key.
         """
         self._check_request(request)
         kind, reason, arguments = _split_verdict(verdict)
@@ -164,10 +163,10 @@ class ApprovalSigner:
         return Decision(request, kind, reason, arguments, signature)
 
     def consume(self, decision: Decision, tool: Tool, arguments: Any, identity: str | None) -> ApprovalVerdict:
-        """Check a decision against the call it is used for, use it up, and return its verdict.
+        """Verify a decision against its call, mark it as used, and return its verdict.
 
         Raises:
-            ApprovalDenied: it was forged, changed, used before, came too late, or is for something else; says which.
+            ApprovalDenied: the decision is forged, modified, used, expired or for another call; the message says which.
         """
         request = decision.request
         self._check_request(request)
@@ -188,7 +187,7 @@ class ApprovalSigner:
         return _to_verdict(decision)
 
     def verify(self, decision: Decision) -> bool:
-        """Tell whether a decision, and the request that it is about, are as they were signed."""
+        """Return True if a decision and its request carry valid signatures."""
         try:
             self._check_request(decision.request)
         except ApprovalDenied:
@@ -234,7 +233,7 @@ def _to_verdict(decision: Decision) -> ApprovalVerdict:
 
 
 def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
-    """Tell whether a toolbox's rule asks for approval of a tool with these effects."""
+    """Return True if a toolbox's rule requires approval for a tool with these effects."""
     if rule is None or options.skip_permission:
         return False
     if rule == "all":
@@ -243,7 +242,7 @@ def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
 
 
 async def needs_approval(tool: Tool, rule: ApprovalRule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
-    """Tell whether a call needs a decision. A predicate that fails counts as yes: when in doubt, ask."""
+    """Return True if a call needs a decision. A predicate that fails counts as True."""
     if rule_requires_approval(rule, tool.options):
         return True
     own_rule = tool.options.approval
@@ -252,18 +251,18 @@ async def needs_approval(tool: Tool, rule: ApprovalRule, arguments: dict[str, An
     try:
         answer = own_rule(deepcopy(arguments), context)
         return bool(await answer if inspect.isawaitable(answer) else answer)
-    except (Exception, SystemExit):  # noqa: BLE001 - see above
+    except (Exception, SystemExit):  # noqa: BLE001 - if the predicate fails, ask
         return True
 
 
 def get_identity(context: ToolContext[Any]) -> str | None:
-    """Return for whom a call is made, as far as the context says it."""
+    """Return the identity a call is made for, or None if the context has none."""
     identity = {name: str(context[name]) for name in ("tenant", "user", "session_id") if name in context}
     return to_json(identity).decode() if identity else None
 
 
 async def make_preview(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
-    """Return what a call would do, in the tool's own words; `None` where it has none. Never runs the tool."""
+    """Return the text of the tool's `preview` function, or None if it has none. Never runs the tool."""
     preview = tool.options.preview
     if preview is None:
         return None
@@ -277,11 +276,11 @@ async def make_preview(tool: Tool, arguments: dict[str, Any], context: ToolConte
 
 
 async def request_verdict(approver: Approver, request: ApprovalRequest) -> ApprovalVerdict:
-    """Ask for a decision; an approver that fails or answers nonsense has refused."""
+    """Ask the approver for a verdict. A failure or an invalid answer counts as a denial."""
     try:
         answer = approver(request)
         verdict: Any = await answer if inspect.isawaitable(answer) else answer
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - when in doubt, no
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - if the approver fails, deny
         return Deny(f"the approver failed: {type(error).__name__}")
     if isinstance(verdict, bool):
         return Allow() if verdict else Deny()

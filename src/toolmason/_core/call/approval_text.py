@@ -1,8 +1,4 @@
-"""The arguments of a call → what a person reads before deciding about it: every key, and nothing that hides.
-
-Lives here: shortening of long values with a note of how much is left out, and characters that are not seen or that
-turn the order of others, shown by their numbers. Not here: the question itself, or who asks it.
-"""
+"""Format a call's arguments for the person who approves it: every key is shown, and hidden characters are escaped."""
 
 from __future__ import annotations
 
@@ -13,19 +9,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _MAX_CHARS: Final = 500
-"""Characters of one value, or one key, that are shown."""
+"""Maximum number of characters shown of one value or key."""
 _MAX_ITEMS: Final = 50
-"""Items of a list that are shown."""
+"""Maximum number of list items shown."""
 _NOT_PLAIN: Final = re.compile(r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]")
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-# Unicode has them drawn as nothing, though they are letters and marks by their kind.
+# Rendered as blank by Unicode, although their category is letter or mark.
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
 def escape_hidden(text: str) -> str:
-    """Return a text in which everything is seen, in the order it has; ends of lines stay."""
+    """Escape invisible and direction-changing characters. Line breaks stay."""
     return _NOT_PLAIN.sub(_escape_character, text)
 
 
@@ -38,7 +34,7 @@ def _escape_character(match: re.Match[str]) -> str:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a call for a person: every key is there, and a long value says how long it is."""
+    """Return a call's arguments as text. Every key is present, and a truncated value states its length."""
     return _format_value(dict(arguments))
 
 

@@ -1,8 +1,4 @@
-"""Several calls of one turn → one result for each, in call order.
-
-Lives here: how many run at once, barriers, the batch's deadline, and what a cancelled batch leaves behind:
-no task, and a result for every call. Not here: what one call does (`dispatch`).
-"""
+"""Run the calls of one turn concurrently and return their results in call order."""
 
 from __future__ import annotations
 
@@ -19,17 +15,17 @@ from toolmason._core.values.results import Arguments, ToolCall, ToolResult
 from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, ToolTimeout, clip
 
 RunOne: TypeAlias = Callable[[ToolCall, float | None], Coroutine[Any, Any, ToolResult]]
-"""Runs one call of a batch; the number is when the batch is over, or `None`."""
+"""Runs one call of a batch. The number is the batch deadline, or `None`."""
 
 CALL_NUMBERS: Final = itertools.count(1)
-"""Numbers for calls that came without an id."""
+"""Numbers for calls without an ID."""
 
 
 def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
-    """Return a call from what a caller gives for one.
+    """Convert a `ToolCall`, or a name with arguments, to a `ToolCall`.
 
     Raises:
-        DefinitionError: it is neither a call nor a name with arguments.
+        DefinitionError: the value is neither.
     """
     if isinstance(call, ToolCall):
         return call
@@ -40,10 +36,10 @@ def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
 
 
 def get_max_parallel(strategy: Strategy, limit: int) -> int:
-    """Return how many calls run at once.
+    """Return the maximum number of concurrent calls.
 
     Raises:
-        DefinitionError: it is no strategy.
+        DefinitionError: the value is not a strategy.
     """
     given: Any = strategy
     if isinstance(given, Sequential):
@@ -54,19 +50,19 @@ def get_max_parallel(strategy: Strategy, limit: int) -> int:
 
 
 def is_barrier(route: Route | ToolCallError) -> bool:
-    """Tell whether a call runs alone."""
+    """Return True if a call must run alone."""
     return isinstance(route, Route) and route.tool.options.runs_alone
 
 
 class Batch:
-    """The calls of one turn, their results in call order, and how many run at once."""
+    """Calls of one turn, with their results in call order."""
 
     def __init__(
         self, calls: Sequence[ToolCall], results: list[ToolResult], max_parallel: int, seconds: float | None
     ) -> None:
         self.calls = calls
         self.results = results
-        """Where the results go; complete when the batch ends, also when it was cancelled."""
+        """List that receives the results. Complete when the batch ends, even if it was cancelled."""
         self.max_parallel = max_parallel
         self.seconds = seconds
         self._results_by_index: dict[int, ToolResult] = {}
@@ -75,7 +71,7 @@ class Batch:
         self._first_error: BaseException | None = None
 
     async def run(self, run_one: RunOne, barriers: Sequence[bool]) -> list[ToolResult]:
-        """Run every call; a barrier runs alone, after the calls before it and before those after it."""
+        """Run every call. A barrier runs alone, after all calls before it and before all calls after it."""
         loop = asyncio.get_running_loop()
         deadline = None if self.seconds is None else monotonic() + self.seconds
         try:
@@ -128,7 +124,7 @@ class Batch:
             raise self._first_error
 
     async def _wait_until_running(self, limit: int) -> None:
-        """Wait until at most `most` calls are running."""
+        """Wait until at most `limit` calls are running."""
         while len(self._running) > limit:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

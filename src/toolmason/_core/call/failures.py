@@ -1,8 +1,4 @@
-"""What went wrong → the error that a result carries, and how much of it the model is shown.
-
-Lives here: naming failures, and the policies `message`, `redact`, `raise` and a function of your own.
-Not here: what a tool returned (`render`), or when something fails (`dispatch`).
-"""
+"""Convert a failure to the error that a result carries, and decide how much of it the model sees."""
 
 from __future__ import annotations
 
@@ -24,10 +20,10 @@ _log = logging.getLogger("toolmason")
 
 
 def to_call_error(tool: str, error: BaseException) -> ToolCallError:
-    """Return what a tool raised as the error that its result carries."""
+    """Convert a tool's exception to the error that its result carries."""
     if isinstance(error, ToolError):
         if error.tool and error.tool != tool:
-            # One error object may be raised by two tools, and each result keeps its own.
+            # Two tools may raise the same error object, and each result needs its own.
             error = copy.copy(error)
         error.tool = tool
         return error
@@ -41,10 +37,10 @@ def to_call_error(tool: str, error: BaseException) -> ToolCallError:
 
 
 def make_error_fields(error: ToolCallError, policy: OnError) -> dict[str, Any]:
-    """Return the fields of a failed result: what the model is shown, by policy.
+    """Return the fields of a failed result, according to the `on_error` policy.
 
     Raises:
-        ToolCallError: the policy is to raise.
+        ToolCallError: the policy is `"raise"`.
     """
     if policy == "message":
         return {"error": error, **_get_extra_fields(error)}
@@ -64,7 +60,7 @@ def make_error_fields(error: ToolCallError, policy: OnError) -> dict[str, Any]:
 
 
 def _get_extra_fields(error: ToolCallError) -> dict[str, Any]:
-    """Return what a tool said with its failure: the parts after the text that every failure has, and data."""
+    """Return the data and content parts that a tool attached to its error."""
     if not isinstance(error, ToolError) or not error.result_fields:
         return {}
     extra = dict(error.result_fields)
@@ -74,7 +70,7 @@ def _get_extra_fields(error: ToolCallError) -> dict[str, Any]:
 
 
 def _redact(error: ToolCallError) -> dict[str, Any]:
-    """Return the model's form without the words of a failure; the log has them, under the same id."""
+    """Return the model's view of an error without its message, which is logged under the same ID."""
     error_form = error.to_model()
     if isinstance(error, ExecutionError | ResultError):
         error_id = os.urandom(6).hex()

@@ -1,7 +1,6 @@
-"""The turns of a call: what it has to hold while it runs, and how long it may wait for it.
+"""Acquire the slots and locks of a call, and hold them while it runs.
 
-Lives here: slots and locks of one call, taken in order, given back in the end, not taken twice by a call inside a
-call. Not here: what a slot is (`limits`), or the call itself (`govern`).
+They are acquired in a fixed order. A nested call does not acquire what its caller already holds.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_turns_held", defa
 
 
 get_held = _held.get
-"""What the caller holds already."""
+"""Return the slots and locks that the caller already holds."""
 set_held, reset_held = _held.set, _held.reset
 
 
 class Stop(Exception):
-    """The call ends with an error of ours, which must not be taken for the tool's own."""
+    """Error of the engine that ends a call, as opposed to an exception of the tool."""
 
     def __init__(self, error: ToolCallError) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class Stop(Exception):
 
 
 class HeldSlots:
-    """The turns of one call, while it runs."""
+    """Slots and locks of one call, held while it runs."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class HeldSlots:
         keys: set[Hashable] = set()
         try:
             for key, slot in self._iterate_slots():
-                # A tool that calls another holds its turn already; waiting for it would be for ever.
+                # A nested call inherits its caller's slots; waiting for them would deadlock.
                 if key in already_held:
                     continue
                 if not slot.try_acquire():
@@ -84,7 +83,7 @@ class HeldSlots:
             slot.release()
 
     async def _acquire_in_time(self, slot: Semaphore | KeyedLock) -> None:
-        """Wait for a turn, no longer than the call may take."""
+        """Wait for a slot, within the timeout of the call."""
         call_options, seconds = self.call_options, self.seconds
         remaining = None if call_options.batch_deadline is None else max(0.0, call_options.batch_deadline - monotonic())
         timeout = seconds if remaining is None else remaining if seconds is None else min(seconds, remaining)
@@ -99,7 +98,7 @@ class HeldSlots:
             raise Stop(timeout_error) from None
 
     def _iterate_slots(self) -> Iterator[tuple[Hashable, Semaphore | KeyedLock]]:
-        """Yield what a call has to hold while it runs, each under a name of its own."""
+        """Yield each slot or lock of the call, with its key."""
         options, tool_key = self.route.tool.options, id(self.route.tool.root)
         if options.lock is not None:
             value = self.route.tool.get_argument(options.lock, self.values)

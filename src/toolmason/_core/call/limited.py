@@ -1,7 +1,6 @@
-"""A call under limits whose turn is free → its result, on the short way.
+"""Run calls with simple limits on the fast path if their slots are free.
 
-Lives here: counting and taking turns without waiting, around the short way. What needs more (a wait, an approval, a
-lock, a retry, a run) is handed to the long way before anything was counted. Not here: the long way (`govern`).
+Calls that need more (a wait, approval, a lock, a retry, a run) go to the full pipeline before anything is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from toolmason._core.values.results import Arguments, ToolResult
 
 
 def make_limited_runner(route: Route, shared: SharedCallState, full_runner: CallRunner) -> CallRunner | None:
-    """Return what runs the calls of a tool with limits, outside of any run; `None` where only the long way will do."""
+    """Return a runner for a tool with limits, outside of a run, or None if the tool needs the full pipeline."""
     tool, options = route.tool, route.tool.options
     needs_approval = options.approval is not False or rule_requires_approval(shared.get_rule(None), options)
     if needs_approval or options.lock is not None or tool.on_arguments is not None:
@@ -33,7 +32,7 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
 
     async def run_limited(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         already_held = get_held()
-        # A tool that calls another holds its turn already; waiting for it would be for ever.
+        # A nested call inherits its caller's slots; waiting for them would deadlock.
         needed = (
             tuple(semaphore for semaphore in semaphores if semaphore not in already_held)
             if already_held
@@ -54,7 +53,7 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
     try_acquire, release = semaphores[0].try_acquire, semaphores[0].release
 
     async def run_with_one_semaphore(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
-        # One limit, and a turn that is free, is what most calls find.
+        # Fast path for the common case: one limit with a free slot.
         if (
             get_held()
             or call_options.batch_deadline is not None
@@ -73,7 +72,7 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
 
 
 def _try_acquire_all(semaphores: tuple[Semaphore, ...]) -> bool:
-    """Take all of these slots, or none."""
+    """Acquire all of these slots, or none."""
     for semaphore in semaphores:
         if not semaphore.try_acquire():
             for acquired in semaphores[: semaphores.index(semaphore)]:
@@ -93,7 +92,7 @@ def _get_semaphores(route: Route, shared: SharedCallState) -> tuple[Semaphore, .
 
 
 def _with_counting(route: Route, shared: SharedCallState) -> Route:
-    """Return a route that counts each call whose arguments fit."""
+    """Return a route that counts each call with valid arguments."""
     name, options, key = route.name, route.tool.options, id(route.tool.root)
     bind, max_calls, counter = route.bind, options.max_calls, shared.counters.get_counter(key)
     rate_limiter = None if options.rate is None else shared.rate_limiters.setdefault(key, RateLimiter(options.rate))

@@ -1,8 +1,4 @@
-"""How many, how often, and one at a time: slots, locks, rates, and the counters of a run.
-
-Lives here: waiting for a turn across loops and threads, counting, and noticing repeats. What is used up is told
-to the model as a result. Not here: which tool has which limit (`definition`), or what a run is for (`toolbox`).
-"""
+"""Count calls, enforce rates, and detect repeated calls within a run."""
 
 from __future__ import annotations
 
@@ -24,13 +20,13 @@ from toolmason._core.values.results import ToolResult
 from toolmason.errors import LimitExceeded
 
 REPEATS_BEFORE_CACHED: Final = 2
-"""After this many identical calls with the same result, the next one is answered from the store."""
+"""Number of identical calls with the same result after which the next one is answered from the cache."""
 REPEATS_BEFORE_REFUSED: Final = 3
-"""After this many, the next one is refused."""
+"""Number of identical calls after which the next one is refused."""
 
 
 class RateLimiter:
-    """How often something may happen: a window that slides."""
+    """Rate limit with a sliding window."""
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
@@ -41,7 +37,7 @@ class RateLimiter:
         """Count one call.
 
         Raises:
-            LimitExceeded: there were too many; says when to come back.
+            LimitExceeded: the rate is exceeded; the message says when to retry.
         """
         now = time.monotonic()
         with self._lock:
@@ -55,14 +51,14 @@ class RateLimiter:
 
 
 def fingerprint(name: str, arguments: Any) -> str:
-    """Return the same word for the same call, whatever the order of its keys."""
-    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for programs with runs and locks
+    """Return a hash of a call that does not depend on the order of its keys."""
+    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, needed only with runs and locks
 
     return sha256(to_json(canonicalize([name, to_json_like(arguments)]))).hexdigest()
 
 
 def to_json_like(value: Any) -> Any:
-    """Return any value as JSON data, also what has no JSON form: something to show, to sign and to compare."""
+    """Convert any value to JSON data to show, sign and compare. Values without a JSON form become text."""
     try:
         data = to_jsonable_python(value, fallback=repr, bytes_mode="base64", inf_nan_mode="strings")
         to_json(data)
@@ -78,19 +74,19 @@ def _to_text(value: Any) -> str:
 
 
 def fingerprint_result(result: ToolResult) -> str:
-    """Return the same word for the same result: the whole of a cut text, and what pictures and sounds hold."""
+    """Return a hash of a result that covers truncated text in full, and image and audio data."""
     data = [getattr(part, "data", None) for part in result.content]
     return fingerprint(result.full_text_digest or result.text, [item for item in data if item is not None])
 
 
 def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
-    """Return what a model is told that has made every call it may."""
+    """Return the error for a tool that has used up its calls."""
     return LimitExceeded(tool, f"max_calls of {max_calls} for this tool", "Go on without it.")
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RepeatedCall:
-    """What came of a call the last times it was made."""
+    """Last result of a call, and the number of times it was repeated."""
 
     text: str
     times: int
@@ -99,7 +95,7 @@ class RepeatedCall:
 
 @dataclass(slots=True, eq=False, repr=False)
 class RunState:
-    """What one run has used up, and what it has seen. Shared by every view of the run's toolbox."""
+    """Counters and results of one run, shared by every view of the run's toolbox."""
 
     limits: Limits
     call_counter: Iterator[int] = field(default_factory=itertools.count)
@@ -111,32 +107,32 @@ class RunState:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, tool: str, max_calls: int | None, key: Hashable = None) -> None:
-        """Count one call of a tool; `key` tells tools apart that may have several names.
+        """Count one call of a tool. `key` identifies the tool, which may have several names.
 
         Raises:
             LimitExceeded: the tool or the run has used up its calls.
         """
         tool_limit, run_limit = self.limits.per_tool if max_calls is None else max_calls, self.limits.calls
-        # The next number is had in one step, whichever thread asks; what is refused has been used up for good.
+        # next() is atomic across threads. A refused call also uses up its number.
         if tool_limit is not None and next(self.get_counter(tool if key is None else key)) >= tool_limit:
             raise make_max_calls_error(tool, tool_limit)
         if run_limit is not None and next(self.call_counter) >= run_limit:
             raise LimitExceeded(tool, f"max_calls of {run_limit} for this run", "Answer with what you have.")
 
     def get_counter(self, key: Hashable) -> Iterator[int]:
-        """Return the numbers of a tool's calls: each call takes the next."""
+        """Return the call counter of a tool."""
         found = self.tool_counters.get(key)
         return self.tool_counters.setdefault(key, itertools.count()) if found is None else found
 
     def get_remaining_seconds(self) -> float | None:
-        """Return the seconds that the run has left, or `None` for no limit."""
+        """Return the remaining seconds of the run, or None if it has no limit."""
         if self.limits.seconds is None:
             return None
         return self.limits.seconds - (time.monotonic() - self.started)
 
     @contextmanager
     def track_task(self, loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> Generator[None]:
-        """Keep a task where `cancel` finds it."""
+        """Register a task, so that `cancel` can stop it."""
         self.tasks[task] = loop
         try:
             yield
@@ -144,16 +140,16 @@ class RunState:
             self.tasks.pop(task, None)
 
     def cancel(self) -> None:
-        """Call off what is running, and refuse what comes; from any thread."""
+        """Cancel running calls and refuse new ones. Thread-safe."""
         self.cancelled = True
         for task, loop in list(self.tasks.items()):
             loop.call_soon_threadsafe(task.cancel)
 
     def find_repeat(self, key: str, tool: str) -> ToolResult | None:
-        """Return the stored answer of a call that has been made twice with the same result.
+        """Return the cached result of a call that was made twice with the same result, or None.
 
         Raises:
-            LimitExceeded: it was answered from the store before, and comes again.
+            LimitExceeded: the call was already answered from the cache.
         """
         with self.lock:
             repeat = self.repeats.get(key)
@@ -167,7 +163,7 @@ class RunState:
             return repeat.result
 
     def record_result(self, key: str, result: ToolResult) -> int:
-        """Keep what came of a call; return how often in a row it came to the same."""
+        """Record the result of a call. Return the number of consecutive identical results."""
         text = fingerprint_result(result)
         with self.lock:
             repeat = self.repeats.get(key)

@@ -1,8 +1,4 @@
-"""Results that are too long for a model → the beginning, the end, and a handle to read the rest by.
-
-Lives here: cutting, the store behind the handles, and `read_result`, the tool that pages and searches it.
-Not here: when a result is too long (`govern`).
-"""
+"""Truncate results that are too long for a model, and store the full text for `read_result`."""
 
 from __future__ import annotations
 
@@ -28,26 +24,26 @@ _handle_numbers = itertools.count(1)
 _result_owner: ContextVar[str] = ContextVar("toolmason_results_kept_for", default="")
 
 set_result_owner, reset_result_owner = _result_owner.set, _result_owner.reset
-"""Say for whom results are kept and read in this task; a toolbox that is served has more than one user."""
+"""Set the owner of results stored and read in this task. A served toolbox has more than one user."""
 
 
 class ResultStore:
-    """Whole results under handles, in memory or in a directory; bounded, the oldest go first.
+    """Bounded store of full results by handle, in memory or in a directory. The oldest are dropped first.
 
-    A result is for whoever's call it was: nobody else reads it, whatever handle they give.
+    Only the owner can read a result, even if another caller has its handle.
     """
 
     def __init__(self, limit: int, directory: Path | None = None) -> None:
         self.limit = limit
         self.directory = directory
         self._entries: OrderedDict[tuple[str, str], str | Path] = OrderedDict()
-        """For whom, and under which handle."""
+        """Entries by owner and handle."""
         self._sizes: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
     def save(self, text: str) -> str:
-        """Keep a text and return its handle."""
-        # Callers that nothing tells apart have only this between them.
+        """Store a text and return its handle."""
+        # Without an owner, only an unguessable handle separates callers.
         handle = f"result_{next(_handle_numbers)}_{os.urandom(16).hex()}"
         key = (_result_owner.get(), handle)
         entry: str | Path = text
@@ -62,20 +58,20 @@ class ResultStore:
         return handle
 
     def read(self, handle: str) -> str:
-        """Return a whole text.
+        """Return a stored text.
 
         Raises:
-            ToolError: there is none under this handle.
+            ToolError: no result has this handle.
         """
         with self._lock:
             entry = self._entries.get((_result_owner.get(), handle))
         if entry is None:
-            # Which others there are is not told: a toolbox may serve more than one user.
+            # Do not list other handles: a toolbox may serve several users.
             raise ToolError(f"There is no result under {handle[:64]!r}. It may have been dropped; make the call again.")
         return entry.read_bytes().decode() if isinstance(entry, Path) else entry
 
     def clear(self) -> None:
-        """Drop everything that is kept."""
+        """Drop all stored results."""
         with self._lock:
             for key in list(self._entries):
                 self._drop(key)
@@ -91,7 +87,7 @@ class ResultStore:
 
 
 def truncate(text: str, limit: int, handle: str) -> str:
-    """Return the head and the tail of a text, cut between lines where there are any, with a line that says how much."""
+    """Return the head and tail of a text, cut at line breaks if possible, with a line that states the omitted size."""
     data = text.encode()
     note = f"\n[… {{}} of {len(data)} bytes left out. Read them with {READ_RESULT}(handle={handle!r}, offset=…) …]\n"
     budget = max(2, limit - len(note.encode()) - 16)
@@ -102,7 +98,7 @@ def truncate(text: str, limit: int, handle: str) -> str:
 
 
 def truncate_middle(text: str, limit: int) -> str:
-    """Return a text that is too long with its middle left out, for words that are not worth a handle."""
+    """Omit the middle of a text that is too long, without storing it."""
     if len(text) <= limit:
         return text
     half = max(1, (limit - 40) // 2)
@@ -110,7 +106,7 @@ def truncate_middle(text: str, limit: int) -> str:
 
 
 def truncate_result(fields: dict[str, Any], limit: int, store: ResultStore) -> dict[str, Any]:
-    """Return the fields of a result within a limit: a text that is too long is cut, and the whole is kept."""
+    """Truncate the text of a result to `limit` bytes and store the full text."""
     text = fields["text"]
     size = len(text.encode())
     if size <= limit:
@@ -118,7 +114,7 @@ def truncate_result(fields: dict[str, Any], limit: int, store: ResultStore) -> d
     handle = store.save(text)
     truncated = truncate(text, limit, handle)
     other_parts = tuple(part for part in fields.get("content", ()) if getattr(part, "text", None) is None)
-    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long result
+    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, needed only for long results
 
     digest = sha256(text.encode()).hexdigest()
     meta = {**fields.get("meta", {}), "handle": handle, "bytes": size}
@@ -128,14 +124,14 @@ def truncate_result(fields: dict[str, Any], limit: int, store: ResultStore) -> d
 
 def _trim_to_lines(text: str, *, from_end: bool) -> str:
     position = text.find("\n") if from_end else text.rfind("\n")
-    # A text without line ends near the cut is cut where it is: half a screen is better than nothing.
+    # Without a line break in the nearer half, cut mid-line: trimming would drop most of the text.
     if position < 0 or (position > len(text) // 2 if from_end else position < len(text) // 2):
         return text
     return text[position + 1 :] if from_end else text[:position]
 
 
 def make_result_reader(store: ResultStore) -> FunctionTool:
-    """Return the tool that reads kept results."""
+    """Return the `read_result` tool."""
 
     def read_result(
         handle: Annotated[str, Param(description="As the cut result names it")],

@@ -1,7 +1,6 @@
-"""Calls in, results out: the steps of a call, in order.
+"""Run one call on the fast path: bind, run with deadline and retries, render.
 
-bind (`arguments`) → fill in (`tool`) → run with deadline and retry (`execute`) → render (`result`).
-Lives here: that order, and attempts. Every call gets exactly one result. Not here: several calls (`batch`).
+Every call gets exactly one result.
 """
 
 from __future__ import annotations
@@ -45,32 +44,32 @@ _log = logging.getLogger("toolmason")
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallOptions:
-    """What a call says for itself, beside its arguments."""
+    """Options of one call besides its arguments."""
 
     context: ToolContext[Any] | None = None
     timeout: Timeout = INHERIT
     retry: Retry | Inherit | None = INHERIT
     batch_deadline: float | None = None
-    """When the batch that the call belongs to is over, on the clock of `time.monotonic()`."""
+    """Deadline of the batch, on the clock of `time.monotonic()`."""
     batch_timeout: float = 0.0
-    """How long the batch, or the run, may take in all."""
+    """Total seconds of the batch or run."""
     limit_name: str = "batch timeout"
-    """What that limit is called."""
+    """Name of that limit in error messages."""
     on_progress: OnProgress | None = None
 
 
 CLOCK_SLACK: Final = 0.005
-"""A timer may fire this much early; the deadline it stands for has passed all the same."""
+"""Seconds a timer may fire early. Its deadline counts as passed."""
 
 CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
-"""The id of a call, its arguments and what it says for itself → its result."""
+"""Runs a call, given its ID, arguments and options."""
 
 NO_OPTIONS: Final = CallOptions()
 NO_TIMEOUT: Final = CallOptions(timeout=None)
 
 
 def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
-    """Return what runs a tool's calls on the short way, with everything it needs at hand."""
+    """Return a runner for the fast path of a tool."""
     name, bind, render, function, is_async = route.name, route.bind, route.render, route.plain_function, route.is_async
     max_chars, default_timeout, runs_on, new = route.max_text_chars, route.timeout, route.runs_on, object.__new__
     settings = route.policy.settings
@@ -83,7 +82,7 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
         state = None
         try:
             values, repairs = bind(arguments)
-        except BaseException as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user-defined validator may raise anything
             fields = make_bind_failure(route, error, options)
         else:
             try:
@@ -103,7 +102,7 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
                             if task is not None:
                                 value = await await_task(task, cap_timeout(seconds, settings), *route.cancel_grace)
                             elif failure is not None:
-                                raise failure  # noqa: TRY301 - to the one place below that decides what becomes of it
+                                raise failure  # noqa: TRY301 - handled below with all other failures
                 try:
                     fields = render(value, values)
                 except NeedsIteration:
@@ -112,7 +111,7 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
                     fields = route.truncate(fields)
                 if route.return_direct:
                     fields["return_direct"] = True
-            except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and a result must come of it
+            except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
                 fields = make_failure(route, error, options)
         if repairs:
             fields["repairs"] = repairs
@@ -133,7 +132,7 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
 
 
 async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
-    """Run a plain function in a thread; what it needs to know is all in its values."""
+    """Run a function that needs no context in a thread."""
     settings, function = route.policy.settings, cast("Callable[..., Any]", route.plain_function)
     try:
         value = await run_in_thread(
@@ -145,7 +144,7 @@ async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: fl
 
 
 async def read_iterator(route: Route, value: Any, call_options: CallOptions) -> list[Any]:
-    """Read what a tool returned to its end, in a thread, within the time of a call."""
+    """Exhaust a returned iterator in a thread, within the timeout of the call."""
     settings = route.policy.settings
     seconds = _get_attempt_timeout(route, call_options)
     try:
@@ -158,7 +157,7 @@ async def read_iterator(route: Route, value: Any, call_options: CallOptions) -> 
 
 
 def make_reporter(call_options: CallOptions, call_id: str, route: Route) -> Reporter | None:
-    """Return where the progress of a call goes, if anywhere."""
+    """Return the progress reporter of a call, or None if the caller wants no progress."""
     if call_options.on_progress is None:
         return None
     return Reporter(call_options.on_progress, call_id, route.name, route.policy.settings.progress_queue)
@@ -172,7 +171,7 @@ def _log_call(route: Route, call_id: str, fields: dict[str, Any]) -> None:
 async def run_attempts(
     route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState
 ) -> tuple[Any, dict[str, Any]]:
-    """Run a tool until it succeeds or no attempt is left; return its value and what it was called with."""
+    """Run a tool until it succeeds or has no attempts left. Return its value and the arguments used."""
     tool, settings = route.tool, route.policy.settings
     retry = route.retry if isinstance(call_options.retry, Inherit) else call_options.retry
     base_context = route.policy.context.merge(call_options.context)
@@ -181,7 +180,7 @@ async def run_attempts(
         attempt_state = state.with_deadline(None if seconds is None else monotonic() + seconds)
         attempt_context = base_context.for_call(attempt_state)
         if state.attempt > 1:
-            # The attempt before may have changed a list or a dict in place.
+            # The previous attempt may have modified a list or dict in place.
             values, _ = route.bind(state.call.arguments if state.call is not None else None)
         complete_values = tool.fill(dict(values), attempt_context)
         try:
@@ -202,7 +201,7 @@ async def run_attempts(
 
 
 def _get_attempt_timeout(route: Route, call_options: CallOptions) -> float | None:
-    """Return how long an attempt may take: its own time-out, within what is left of its batch."""
+    """Return the timeout of an attempt, capped at the remaining time of its batch."""
     own_timeout = (
         route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, route.policy.settings)
     )
@@ -221,11 +220,11 @@ def _should_retry(error: Exception, retry: Retry) -> bool:
 
 
 def make_bind_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
-    """Return the fields of the result of a call whose arguments did not fit."""
+    """Return the result fields of a call with invalid arguments."""
     if not isinstance(error, InvalidArguments | LimitExceeded):
         return {**make_failure(route, error, call_options), "attempts": 0}
-    # Where in our own code it was found says nothing, and the frames would keep every refused call alive for the
-    # garbage collector: that alone doubles the cost of a refusal.
+    # Drop the traceback: it only shows engine code, and its frames keep refused calls alive, which doubles the cost of
+    # a refusal.
     error.__traceback__ = error.__context__ = None
     fields = make_error_fields(error, route.on_error)
     fields["attempts"] = 0
@@ -233,12 +232,12 @@ def make_bind_failure(route: Route, error: BaseException, call_options: CallOpti
 
 
 def make_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
-    """Return the fields of the result that a failure comes to, or let it pass through."""
+    """Return the result fields for a failure, or re-raise an exception that must propagate."""
     return _truncate_failure(_make_failure_fields(route, error, call_options), route)
 
 
 def _truncate_failure(fields: dict[str, Any], route: Route) -> dict[str, Any]:
-    """Keep the words of a failure within what a result may have."""
+    """Truncate an error message that exceeds the result limit."""
     error = fields.get("error")
     if error is None or len(error.message) <= route.max_text_chars:
         return fields
@@ -255,7 +254,7 @@ def _make_failure_fields(route: Route, error: BaseException, call_options: CallO
     if isinstance(error, DeadlinePassed):
         return make_error_fields(_make_timeout_error(route, error.seconds, call_options), route.on_error)
     if not isinstance(error, ToolError | ResultError):
-        # The type and the place, not the words: an exception's text may hold what a log must not.
+        # Log only type and location: the message may hold data that must not be logged.
         _log.info("%s failed: %s%s", route.name, type(error).__name__, _format_location(error))
     return make_error_fields(to_call_error(route.name, error), route.on_error)
 
@@ -278,10 +277,10 @@ def _must_propagate(error: BaseException, route: Route) -> bool:
     if isinstance(error, Abort | GeneratorExit):
         return True
     if isinstance(error, KeyboardInterrupt):
-        # Ctrl-C comes to the main thread; anywhere else it is something that a tool raised.
+        # Ctrl-C arrives in the main thread. Elsewhere, a tool raised it.
         return threading.current_thread() is threading.main_thread()
     if isinstance(error, asyncio.CancelledError):
-        # A tool that raises CancelledError by itself has failed; a task that was cancelled must end.
+        # A tool that raises CancelledError has failed. A cancelled task must end.
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, route.policy.rethrow)

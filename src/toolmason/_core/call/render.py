@@ -1,8 +1,4 @@
-"""What a tool returned → the fields of its result: text, parts, and how the structured form follows.
-
-Lives here: conversion by the return type, and everything that JSON cannot say. What is sent fits the declared
-type or is an error. Not here: what a failure is called and how much of it is shown (`result`).
-"""
+"""Convert a tool's return value to the text, content and structured data of a result."""
 
 from __future__ import annotations
 
@@ -29,24 +25,24 @@ VOID_TEXT: Final = "Success"
 NO_OUTPUT: Final = "(no output)"
 _MAX_DEPTH: Final = 200
 _SMALL_SIZE: Final = 32
-"""Up to this many items it is cheaper to check a value against its type than to have the serializer watch."""
+"""Maximum number of items for which validating first is cheaper than serializing with warnings as errors."""
 
 Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
-"""What a tool returned and what it was called with → the fields of its result; raises ResultError."""
+"""Converts a return value, given the call's values, to the fields of a result. Raises ResultError."""
 
 
 MAX_ITEMS: Final = 100_000
 
 
 class NeedsIteration(Exception):
-    """A tool returned an iterator: reading it is part of running the tool, with its deadline."""
+    """Tool returned an iterator, which must be read within the tool's deadline."""
 
 
 def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
-    """Return the items of an iterator that a tool returned.
+    """Return the items of a returned iterator.
 
     Raises:
-        ResultError: there is no end to them.
+        ResultError: the iterator yields more than `MAX_ITEMS` items.
     """
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
@@ -55,9 +51,9 @@ def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
 
 
 def make_renderer(tool: Tool) -> Renderer:
-    """Return the function that renders what a tool returns; the usual cases take the shortest way."""
+    """Return a function that renders a tool's return value, with fast paths for the common cases."""
     if (tool_renderer := tool.renderer) is not None:
-        return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are for texts with ${...} in them
+        return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
     if tool.options.converter is not None or tool.options.substitute_result:
         return lambda value, values: convert(tool, value, values)
     output, structured = tool.output, tool.definition.output_schema is not None
@@ -77,7 +73,7 @@ def make_renderer(tool: Tool) -> Renderer:
             try:
                 check(value, strict=True)
                 return {"value": value, "text": serialize(value).decode(), "structured_from": shape}
-            except Exception:  # noqa: BLE001 - the long way round finds out what is wrong, and says it
+            except Exception:  # noqa: BLE001 - the full path finds and reports the problem
                 return convert(tool, value, values)
         return convert(tool, value, values)
 
@@ -85,7 +81,7 @@ def make_renderer(tool: Tool) -> Renderer:
 
 
 def _get_builtin_type(hint: Any) -> type | None:
-    """Return the builtin that values of a type are, where it is one whose contents can be checked as they stand."""
+    """Return the builtin type of the values of a hint, if they can be validated as they are, or None."""
     kind: Any = get_origin(hint) or hint
     if is_typeddict(kind):
         return dict
@@ -106,10 +102,10 @@ def _get_structured_shape(tool: Tool) -> str | None:
 
 
 def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a result for what a tool returned.
+    """Return the result fields for a return value.
 
     Raises:
-        ResultError: it cannot be sent; says where and why.
+        ResultError: the value cannot be sent; the message says where and why.
     """
     if isinstance(value, Iterator):
         raise NeedsIteration
@@ -130,7 +126,7 @@ def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]
 
 def _apply_converter(tool: Tool, value: Any) -> Any:
     converter = tool.options.converter
-    assert converter is not None  # noqa: S101 - the caller has looked
+    assert converter is not None  # noqa: S101 - checked by the caller
     try:
         return converter(value, None if tool.returns is MISSING else tool.returns)
     except Exception as error:
@@ -138,7 +134,7 @@ def _apply_converter(tool: Tool, value: Any) -> Any:
 
 
 def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields for a text; `None` where the declared type does not take one."""
+    """Return the fields for a string, or None if the declared type does not accept one."""
     if tool.output is not None:
         try:
             tool.output.validator.validate_python(value, strict=True)
@@ -189,10 +185,10 @@ def _render_parts(tool: Tool, given: Any) -> dict[str, Any]:
 
 
 def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
-    """Return a value as compact JSON, by the tool's return type where it has one.
+    """Return a value as compact JSON, using the tool's return type if it has one.
 
     Raises:
-        ResultError: it has no JSON form.
+        ResultError: the value has no JSON form.
     """
     try:
         value = list(value) if inspect.isgenerator(value) else value
@@ -211,12 +207,12 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
 
 
 def _serialize_typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
-    if value is not None:  # the serializer takes a None for anything, without a word
+    if value is not None:  # the serializer accepts None for any type without an error
         try:
             return output.serializer.to_json(value, warnings="error", by_alias=True)
         except (ValueError, TypeError):
             pass
-    # Not quite of the declared type: a tuple for a list, a dict for a model. Read it as that type.
+    # A near match, such as a tuple for a list or a dict for a model: validate it as the declared type.
     try:
         validated = output.validator.validate_python(value)
     except ValidationError as error:
@@ -228,14 +224,14 @@ def _serialize_typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
 
 
 def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """Return any value as JSON; what has no JSON form raises."""
+    """Return any value as JSON. Raise if it has no JSON form."""
     if isinstance(value, bytes | dict | list | tuple | set | frozenset):
         value = _encode_bytes(value)
     return to_json(value, indent=indent, by_alias=True, inf_nan_mode="constants", fallback=to_builtins)
 
 
 def _encode_bytes(value: Any, depth: int = 0) -> Any:
-    """Return plain data with bytes as base64, in the alphabet that everybody reads; pydantic's is the other one."""
+    """Encode bytes as standard base64. Pydantic uses the URL-safe alphabet."""
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     if depth > _MAX_DEPTH:
@@ -250,10 +246,10 @@ def _encode_bytes(value: Any, depth: int = 0) -> Any:
 
 
 def check_finite(value: Any, data: bytes) -> None:
-    """Refuse a NaN or an infinity; some serializers write null for it, and say nothing.
+    """Reject NaN and infinity, which some serializers silently write as null.
 
     Raises:
-        ValueError: there is one; says where.
+        ValueError: a number is not finite; the message says where.
     """
     path = _find_non_finite(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
     if path is None and (b"NaN" in data or b"Infinity" in data):
@@ -266,7 +262,7 @@ def check_finite(value: Any, data: bytes) -> None:
 
 
 def _find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
-    """Return where a NaN or infinity is, if there is one."""
+    """Return the path of a NaN or infinity, or None."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
     if depth > _MAX_DEPTH:
@@ -291,10 +287,10 @@ def _describe_error(error: Exception) -> str:
 
 
 def check_text(tool: Tool, text: str) -> None:
-    """Refuse a text that cannot be encoded; it would make the whole conversation impossible to send.
+    """Reject a string that cannot be encoded: it would make the whole conversation unsendable.
 
     Raises:
-        ResultError: it holds half a surrogate pair; says where.
+        ResultError: the string contains a lone surrogate; the message says where.
     """
     if text.isascii():
         return

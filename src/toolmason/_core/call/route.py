@@ -1,7 +1,6 @@
-"""A tool in a toolbox → how its calls are treated, worked out once.
+"""Combine the policies of a tool, its toolbox and the settings into one value per tool.
 
-Lives here: the order of policy (call > tool > toolbox > setting) as one frozen value for each tool.
-Not here: applying it (`dispatch`).
+Precedence: call, tool, toolbox, setting.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from toolmason._core.values.results import Arguments, ToolResult
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallPolicy:
-    """The part of a toolbox's options that applies to each call."""
+    """Toolbox options that apply to each call."""
 
     settings: EngineSettings
     context: ToolContext[Any]
@@ -40,7 +39,7 @@ class CallPolicy:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Route:
-    """One tool of a toolbox, with everything decided that does not depend on the call."""
+    """One tool of a toolbox, with everything that does not depend on the call."""
 
     tool: Tool
     name: str
@@ -52,31 +51,31 @@ class Route:
     is_async: bool
     return_direct: bool
     bind: Callable[[Arguments], Bound]
-    """Arguments as they came → values."""
+    """Converts raw arguments to values."""
     render: Renderer
-    """What the tool returned → the fields of its result."""
+    """Converts a return value to the fields of a result."""
     max_text_chars: int
-    """Text results up to this length are certainly within the limit."""
+    """Length in characters up to which a text is certain to fit in `max_result_bytes`."""
     max_result_bytes: int
-    """Bytes that a result may have."""
+    """Maximum size of a result in bytes."""
     truncate: Callable[[dict[str, Any]], dict[str, Any]]
-    """Cuts a result that is too long, and keeps the whole."""
+    """Truncates a result that is too long, and stores the full text."""
     cancel_grace: tuple[str, float]
-    """The tool's name, and how long it may take to clean up when it is called off."""
+    """Name of the tool, and seconds it may take to clean up after cancellation."""
     runner: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
-    """What runs its calls on the short way; `None` where they take the long one, through limits and approval."""
+    """Runner for the fast path, or `None` if calls need the full pipeline."""
     plain_function: Callable[..., Any] | None = None
-    """The function itself, where the values go to it as they are: nothing is filled in, no context is needed."""
+    """Tool function, if it takes the values as they are: no injected parameters, no context."""
 
 
 def make_route(tool: Tool, policy: CallPolicy, store: ResultStore) -> Route:
-    """Work out how a toolbox treats a tool."""
+    """Return the route of a tool."""
     options = tool.options
     max_bytes = options.max_result_bytes or policy.settings.result_bytes
     timeout = next(
         (t for t in (options.timeout, policy.timeout) if not isinstance(t, Inherit)), policy.settings.call_timeout
     )
-    # A retry for the whole toolbox must not send a mail twice.
+    # A toolbox-wide retry must not repeat side effects, such as sending an email twice.
     inherited_retry = policy.retry if options.repeatable else None
     retry = inherited_retry if isinstance(options.retry, Inherit) else options.retry
     on_error = policy.on_error if isinstance(options.on_error, Inherit) else options.on_error
@@ -102,5 +101,5 @@ def make_route(tool: Tool, policy: CallPolicy, store: ResultStore) -> Route:
 
 
 def cap_timeout(timeout: Timeout, settings: EngineSettings) -> float | None:
-    """Return a time-out within the hard maximum; `None` stays "none"."""
+    """Return a timeout capped at the hard maximum. None means no timeout."""
     return None if timeout is None or isinstance(timeout, Inherit) else min(timeout, settings.max_timeout)

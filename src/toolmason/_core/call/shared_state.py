@@ -1,7 +1,4 @@
-"""What the calls of a toolbox and its views share, and which tools need it.
-
-Lives here: the rule and who decides, slots, locks, meters, counters, hooks; no call. Not here: using them (`govern`).
-"""
+"""Hold the state that all calls of a toolbox and its views share."""
 
 from __future__ import annotations
 
@@ -22,38 +19,38 @@ Middleware: TypeAlias = Callable[[ToolCall, NextCall], Awaitable[ToolResult]]
 
 @dataclass(slots=True, eq=False, repr=False)
 class SharedCallState:
-    """What the calls of a toolbox and its views share: the rule, the notary, slots, locks, meters, hooks."""
+    """Shared state: approval rule, signer, slots, locks, rate limits and middleware."""
 
     settings: EngineSettings
     approval_rule: ApprovalRule | Inherit = INHERIT
     approver: Approver | None = None
     signer: ApprovalSigner = field(default_factory=ApprovalSigner)
     max_concurrency: int | None = None
-    """How many calls run at once in the whole toolbox, where that was asked for."""
+    """Maximum number of concurrent calls in the whole toolbox, if set."""
     locks: KeyedLocks = field(default_factory=KeyedLocks)
     semaphores: dict[int, Semaphore] = field(default_factory=dict)
     rate_limiters: dict[int, RateLimiter] = field(default_factory=dict)
     counters: RunState = field(default_factory=lambda: RunState(Limits(calls=None, per_tool=None)))
-    """Calls of tools that say `max_calls`, outside of any run."""
+    """Call counters for tools with `max_calls`, outside of a run."""
     middleware: list[Middleware] = field(default_factory=list)
 
     def get_rule(self, run: RunState | None) -> ApprovalRule:
         """Return the approval rule.
 
-        Where none was given, what a model does in a run is asked about if it destroys;
-        a call that the application makes by itself is its own decision.
+        If the application sets no rule, destructive calls of a model need approval within a run. Direct calls by the
+        application need none.
         """
         if isinstance(self.approval_rule, Inherit):
             return None if run is None else "destructive"
         return self.approval_rule
 
     def get_semaphore(self, key: int, limit: int) -> Semaphore:
-        """Return the slots of a tool, or of the toolbox under 0."""
+        """Return the semaphore of a tool, or of the whole toolbox for key 0."""
         return self.semaphores.setdefault(key, Semaphore(limit))
 
 
 def needs_pipeline(route: Route, shared: SharedCallState, run: RunState | None) -> bool:
-    """Tell whether a tool has policy on it that needs the long way."""
+    """Return True if a tool has a policy that requires the full pipeline."""
     options = route.tool.options
     policy_options = (options.approval, options.max_calls, options.max_concurrency, options.lock, options.rate)
     return bool(

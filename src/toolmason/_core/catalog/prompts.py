@@ -21,33 +21,54 @@ from toolmason._core.values.results import Arguments
 from toolmason.errors import DefinitionError
 
 
-class Prompt:
-    """A reusable opening of a conversation: a function that returns a string, a `Message`, or a list of them."""
+class DeclaredFunction:
+    """A decorated function that is not a tool: base of prompts and resources."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
         self.fn = fn
         self._tool = FunctionTool(fn, declaration)
-        self.role: Role = declaration.role
 
     @property
     def name(self) -> str:
-        """The prompt's name."""
+        """The name."""
         return self._tool.name
 
     @property
     def description(self) -> str:
-        """The prompt's description."""
+        """The description."""
         return self._tool.description
 
     @property
     def input_schema(self) -> JsonSchema:
-        """The JSON Schema of its parameters."""
+        """The JSON Schema of the parameters."""
         return self._tool.definition.input_schema
 
     @property
     def origin(self) -> str:
-        """The location of its code, for error messages."""
+        """The location of the code, for error messages."""
         return self._tool.origin
+
+    async def _run(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
+        """Return the function's value.
+
+        Raises:
+            InvalidArguments: the arguments are invalid.
+            ConfigError: an injected value is missing.
+        """
+        values, _ = bind_once(self._tool.inputs, arguments, self.name, EngineSettings())
+        filled = self._tool.fill(dict(values), context)
+        if self._tool.kind == "async":
+            return await self._tool.invoke_raw(filled, context)
+        value = await asyncio.to_thread(self._tool.invoke_raw, filled, context)
+        return await value if inspect.isawaitable(value) else value
+
+
+class Prompt(DeclaredFunction):
+    """A reusable opening of a conversation: a function that returns a string, a `Message`, or a list of them."""
+
+    def __init__(self, fn: Any, declaration: Declaration) -> None:
+        super().__init__(fn, declaration)
+        self.role: Role = declaration.role
 
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
         """Return the prompt's messages.
@@ -56,15 +77,7 @@ class Prompt:
             InvalidArguments: the arguments are invalid.
             ConfigError: an injected value is missing.
         """
-        effective_context = context if context is not None else ToolContext()
-        values, _ = bind_once(self._tool.inputs, arguments, self.name, EngineSettings())
-        filled = self._tool.fill(dict(values), effective_context)
-        if self._tool.kind == "async":
-            value = await self._tool.invoke_raw(filled, effective_context)
-        else:
-            value = await asyncio.to_thread(self._tool.invoke_raw, filled, effective_context)
-            value = await value if inspect.isawaitable(value) else value
-        return self._to_messages(value)
+        return self._to_messages(await self._run(arguments, ToolContext() if context is None else context))
 
     def _to_messages(self, value: Any) -> list[Message]:
         if isinstance(value, Message):

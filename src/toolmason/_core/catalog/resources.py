@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Iterable
 from typing import Any
 
 from pydantic_core import to_json
 
-from toolmason._core.arguments.bind import bind_once
+from toolmason._core.catalog.prompts import DeclaredFunction
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
-from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from toolmason._core.values.definition import JsonSchema
-from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import DefinitionError
 
 
-class Resource:
+class Resource(DeclaredFunction):
     """Readable content under a URI, or under every URI that matches a template."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
-        self.fn = fn
+        super().__init__(fn, declaration)
         self.uri = declaration.uri
         """URI or URI template."""
-        self._tool = FunctionTool(fn, declaration)
         self.title, self.mime_type = declaration.title, declaration.mime_type
         from toolmason._core.catalog.uri_templates import UriTemplate  # noqa: PLC0415 - 2 ms at start-up, needed only for resources
 
@@ -39,26 +33,6 @@ class Resource:
                 f"@resource({self.uri!r}): the URI has the placeholders {sorted(self.parameters)}, but the function "
                 f"takes {sorted(parameter_names)}. Add one placeholder of the same name for each parameter."
             )
-
-    @property
-    def name(self) -> str:
-        """The resource's name."""
-        return self._tool.name
-
-    @property
-    def description(self) -> str:
-        """The resource's description."""
-        return self._tool.description
-
-    @property
-    def input_schema(self) -> JsonSchema:
-        """The JSON Schema of its placeholders."""
-        return self._tool.definition.input_schema
-
-    @property
-    def origin(self) -> str:
-        """The location of its code, for error messages."""
-        return self._tool.origin
 
     @property
     def link(self) -> ResourceLink:
@@ -77,14 +51,7 @@ class Resource:
         Raises:
             InvalidArguments: a placeholder's value is invalid for its parameter.
         """
-        bound, _ = bind_once(self._tool.inputs, values, self.name, EngineSettings())
-        filled = self._tool.fill(dict(bound), context)
-        if self._tool.kind == "async":
-            value = await self._tool.invoke_raw(filled, context)
-        else:
-            value = await asyncio.to_thread(self._tool.invoke_raw, filled, context)
-            value = await value if inspect.isawaitable(value) else value
-        return tuple(self._to_contents(uri, value))
+        return tuple(self._to_contents(uri, await self._run(values, context)))
 
     def _to_contents(self, uri: str, value: Any) -> Iterable[Content]:
         if isinstance(value, EmbeddedResource):

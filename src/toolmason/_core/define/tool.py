@@ -253,6 +253,7 @@ class FunctionTool(Tool):
     @cached_property
     @override
     def output(self) -> TypeSchema | None:
+        """The compiled return type, or None if it has no schema."""
         if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _returns_content(self.returns):
             return None
         return schema_compiler().compile_return(self.returns) if _is_hashable(self.returns) else None

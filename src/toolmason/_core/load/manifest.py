@@ -92,7 +92,7 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
     Raises:
         ConfigError: it is damaged, of another version, or has invalid content; names the part.
     """
-    with _pause_garbage_collection():
+    with pause_garbage_collection():
         return _make_manifest(_load_document(text, place), place)
 
 
@@ -136,10 +136,10 @@ def _load_document(text: bytes, place: str) -> JsonObject:
 
 
 @contextlib.contextmanager
-def _pause_garbage_collection() -> Generator[None]:
-    """Pause the garbage collector while a list is built.
+def pause_garbage_collection() -> Generator[None]:
+    """Pause the garbage collector while many objects are built that are all kept.
 
-    Everything built is kept, so each collection is wasted: a third of the time for a thousand tools.
+    Each collection would be wasted: a third of the time of a manifest of a thousand tools, more for syntax trees.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -189,7 +189,7 @@ class LoadedManifest:
     def __tools__(self) -> Iterator[Tool | Prompt]:
         """Yield the listed items. Tools of a module that has changed since are read from the module itself."""
         stale = {module for module in self.manifest.modules if self._is_stale(module)}
-        with _pause_garbage_collection():
+        with pause_garbage_collection():
             lazy_items = [self._make_lazy(entry) for entry in self.manifest.entries if entry.module not in stale]
         yield from lazy_items
         for module in sorted(stale):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from toolmason._core.load.manifest import pause_garbage_collection
 from toolmason.build.check.dynamic import ToolReport, check_loaded
 from toolmason.build.check.find_files import PythonFile, Target
 from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unused, read_ignores
@@ -48,7 +47,7 @@ class Report:
 def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "auto", strict: bool = False) -> Report:
     """Check targets; nothing is imported unless `mode` says that a target is loaded."""
     files = {file.path.resolve(): file for target in targets for file in target.files}
-    with _without_gc():
+    with pause_garbage_collection():
         static = _check_sources(files.values(), settings)
     findings = list(static.findings)
     loaded_targets = [target for target in targets if mode == "dynamic" or (mode == "auto" and target.name)]
@@ -84,18 +83,6 @@ def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _Sta
     declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
     ignores = {source.path: read_ignores(source.text, source.lines, source.path) for source in sources}
     return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
-
-
-@contextmanager
-def _without_gc() -> Generator[None, None, None]:
-    # Syntax trees are millions of small objects without cycles; garbage collection takes longer than parsing.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _read_sources(files: Iterable[PythonFile]) -> tuple[list[Source], list[Finding]]:

@@ -1,1 +1,1 @@
-"""Models behind an HTTP API: endpoints, retries, transport, streams."""
+"""Models behind an HTTP API: endpoints, retries, transport and streams."""

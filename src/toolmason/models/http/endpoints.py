@@ -1,8 +1,4 @@
-"""A provider, a model and a key → where requests go, and with which headers.
-
-Lives here: addresses, headers, the environment variables that the providers' own SDKs read.
-Not here: sending (`transport`).
-"""
+"""Build a provider's URL and headers from a model name, an API key and the environment variables of its SDK."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ _MCP_BETA: Final = "mcp-client-2025-11-20"
 
 @dataclass(frozen=True, slots=True)
 class ProviderDefaults:
-    """What is known of a provider before a model is named."""
+    """Default URL and environment variables of a provider."""
 
     base_url: str
     url_variable: str
@@ -38,10 +34,10 @@ PROVIDER_DEFAULTS: Final[Mapping[str, ProviderDefaults]] = {
 
 
 def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
-    """Return where a model is found.
+    """Return the endpoint of a model.
 
     Raises:
-        ConfigError: there is no key for a provider that wants one.
+        ConfigError: the provider requires an API key and none is set, or the URL or the key is invalid.
     """
     defaults = PROVIDER_DEFAULTS[provider]
     base = (base_url or os.environ.get(defaults.url_variable) or defaults.base_url).rstrip("/")
@@ -71,13 +67,13 @@ def _make_anthropic_endpoint(provider: str, _: str, base: str, key: str) -> Endp
 
 
 def make_beta_headers(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers that what a body holds asks for."""
+    """Return the beta headers that the fields of a body require."""
     return {"anthropic-beta": _MCP_BETA} if body.get("mcp_servers") else {}
 
 
 def _make_gemini_endpoint(provider: str, model: str, base: str, key: str) -> Endpoint:
     path = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
-    # The key goes into a header: an address ends up in logs.
+    # The key goes into a header, because URLs end up in logs.
     return Endpoint(
         provider=provider,
         url=f"{base}/{path}:generateContent",

@@ -1,8 +1,4 @@
-"""An error of a provider → the same error without the key that was sent to it.
-
-Lives here: what is secret of an address, of headers and of an SDK's client, and striking it out of every text of an
-error. A provider, or a proxy before it, may say in any answer what it was sent. Not here: who raises errors.
-"""
+"""Remove API keys from the errors of a provider; a provider or proxy may echo the request in any response."""
 
 from __future__ import annotations
 
@@ -13,15 +9,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from toolmason.errors import ModelError
 
 _MIN_SECRET_CHARS: Final = 4
-"""A shorter key is none, and would be found in the midst of words."""
+"""Shorter strings are not keys and would match ordinary text."""
 _MIN_PREFIX_CHARS: Final = 8
-"""So much of the beginning of a key is struck out too: a text may have been cut within it."""
+"""Minimum length of a key prefix that is redacted as well, because text may be truncated within the key."""
 _PUBLIC_HEADERS: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
 _CLIENT_SECRET_ATTRIBUTES: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
 
 
 def find_secrets(url: str, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what must not be shown of an address and of headers."""
+    """Return the secret parts of a URL and of headers."""
     return tuple(_iterate_secrets(url, headers))
 
 
@@ -40,14 +36,14 @@ def _iterate_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_client_secrets(client: Any) -> tuple[str, ...]:
-    """Return the keys that an SDK's client holds now: it may change them."""
+    """Return the keys that an SDK client holds now; it may rotate them."""
     holders = (client, getattr(client, "_api_client", None))
     found = (getattr(holder, name, None) for holder in holders for name in _CLIENT_SECRET_ATTRIBUTES)
     return tuple(value for value in found if isinstance(value, str))
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without secrets, and without the beginning of one at which a text was cut."""
+    """Return text without secrets, and without prefixes of secrets left by truncation."""
     for secret in sorted({*secrets}, key=len, reverse=True):
         if len(secret) < _MIN_SECRET_CHARS:
             continue
@@ -59,7 +55,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def redact_error(error: ModelError, secrets: Iterable[str]) -> None:
-    """Take secrets out of an error, and what led to it away where that shows one."""
+    """Remove secrets from an error, and drop its cause and context if they contain one."""
     known = tuple(secrets)
     error.args = tuple(redact(part, known) if isinstance(part, str) else part for part in error.args)
     for name, value in vars(error).items():

@@ -1,8 +1,4 @@
-"""A name, a codec and a sender → a model.
-
-Lives here: its life from the name to the last closed connection. What a turn needs is loaded with the first one.
-Not here: the turn (`turn`).
-"""
+"""Model behind an HTTP API; the modules that a request needs are imported with the first one."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing_extensions import override
 
 from toolmason.models.http.sender import Sender
 
-if TYPE_CHECKING:  # these cost more than the model, which may never be asked
+if TYPE_CHECKING:  # imported on first use: they cost more than creating a model, which may never be used
     from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
     from toolmason.models.http.turn import ModelClient
     from toolmason.providers.codec import Codec
@@ -23,15 +19,15 @@ _T = TypeVar("_T")
 
 
 class RemoteModel:
-    """A model behind an API."""
+    """Model behind an API."""
 
     def __init__(
         self, name: str, codec: Callable[[], Codec], sender: Sender, options: Mapping[str, Any] | None = None
     ) -> None:
         self.name = name
-        """As it was asked for: `openai:gpt-5`."""
+        """Full name, such as `openai:gpt-5`."""
         self.model = name.partition(":")[2]
-        """As the provider knows it."""
+        """The provider's name of the model."""
         self._codec, self._sender, self._options = codec, sender, options
         if options:
             self._client  # noqa: B018 - what is wrong with them is told now
@@ -44,19 +40,19 @@ class RemoteModel:
 
     @property
     def codec(self) -> Codec:
-        """The format that it speaks."""
+        """Codec of the provider's format."""
         return self._client.codec
 
     async def respond(self, request: ModelRequest) -> ModelReply:
-        """Return the answer to a request.
+        """Return the reply to a request.
 
         Raises:
-            ModelError: there is none; says why, and whether the same request may succeed later.
+            ModelError: the request failed; `retryable` is True if it may succeed later.
         """
         return await self._client.respond(request)
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
-        """Run `respond` to its end, from code that is not async; no connection stays open."""
+        """Run `respond` from synchronous code, and close the connections afterwards."""
 
         async def respond_once() -> ModelReply:
             async with self:
@@ -65,10 +61,10 @@ class RemoteModel:
         return _run_blocking(respond_once())
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
+        """Yield the reply as events; the last one is `Finished` with the complete reply.
 
         Raises:
-            ModelError: there is none, or it was cut; says why.
+            ModelError: the request failed, or the stream ended early.
         """
         return self._client.stream(request)
 
@@ -83,7 +79,7 @@ class RemoteModel:
         await self._sender.aclose()
 
     def close_sync(self) -> None:
-        """Run `aclose` to its end, from code that is not async."""
+        """Run `aclose` from synchronous code."""
         _run_blocking(self.aclose())
 
     @override
@@ -92,7 +88,7 @@ class RemoteModel:
 
 
 def _run_blocking(coro: Coroutine[Any, Any, _T]) -> _T:
-    # A loop in a thread: asyncio costs as much as the rest of a first model, and many a model is never asked this way.
+    # Imported on demand: asyncio costs as much as creating the model, and many models are never used synchronously.
     from toolmason._core.run.blocking import run_blocking  # noqa: PLC0415
 
     return run_blocking(coro)

@@ -1,7 +1,6 @@
-"""An official SDK's client → a sender, for those who need its ways to sign in: Azure, Bedrock, Vertex, tokens.
+"""Send requests through the client of an official SDK, for its authentication: Azure, Bedrock, Vertex, tokens.
 
-Lives here: what is called on the client. No SDK is imported: whoever has a client has loaded it.
-Not here: our own connections (`transport`).
+No SDK is imported here: a caller with a client has already loaded it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "a
 
 
 def make_sender(client: Any, provider: str, model: str) -> SdkSender | GenaiSender:
-    """Return a sender over a client.
+    """Return a sender that uses a client.
 
     Raises:
-        ConfigError: the client is another provider's, or a sync one.
+        ConfigError: the client belongs to another provider or is synchronous.
     """
     if not _belongs_to(client, _PACKAGES[provider]):
         raise ConfigError(
@@ -40,12 +39,12 @@ def make_sender(client: Any, provider: str, model: str) -> SdkSender | GenaiSend
 
 
 def _belongs_to(client: Any, package: str) -> bool:
-    """Tell whether a client is of a package, or of a class that somebody made out of its own."""
+    """Return True if the client's class is from the package or derived from one of its classes."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(client).__mro__)
 
 
 class SdkSender:
-    """Requests through `AsyncOpenAI`, `AsyncAzureOpenAI`, `AsyncAnthropic` and their kin. Retries are the client's."""
+    """Sender that uses `AsyncOpenAI`, `AsyncAzureOpenAI`, `AsyncAnthropic` or similar. The client does the retries."""
 
     def __init__(self, client: Any, provider: str) -> None:
         self._client, self._provider = client, provider
@@ -56,11 +55,11 @@ class SdkSender:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no error may show."""
+        """Strings that errors must not contain."""
         return find_client_secrets(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the answer."""
+        """Return the response."""
         try:
             return await self._client.post(
                 _PATHS[self._provider], cast_to=object, body=dict(body), options=self._make_options(body)
@@ -69,7 +68,7 @@ class SdkSender:
             raise to_model_error(error, self._provider) from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer."""
+        """Yield the events of the response."""
         stream_type = sys.modules[_PACKAGES[self._provider]].AsyncStream
         try:
             stream = await self._client.post(
@@ -86,42 +85,42 @@ class SdkSender:
             raise to_model_error(error, self._provider) from error
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
-        """Tell that there is no other attempt."""
+        """Return False: the client has already retried."""
         return False
 
     async def aclose(self) -> None:
-        """Leave the client open: it is the caller's."""
+        """Leave the client open: the caller owns it."""
 
 
 class GenaiSender:
-    """Requests through `google.genai.Client`, or its `aio`."""
+    """Sender that uses `google.genai.Client` or its `aio`."""
 
     def __init__(self, client: Any, model: str) -> None:
         self._models, self._model = getattr(client, "aio", client).models, model
-        self._client = client  # a client that nobody holds is closed
+        self._client = client  # keep a reference: the client closes when it is garbage-collected
 
     def _make_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         own_fields = {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
         rest = {k: v for k, v in body.items() if k not in {*own_fields, "contents", "generationConfig"}}
-        # What runs tools is the toolbox, not the SDK.
+        # The toolbox runs the tools, not the SDK.
         manual = {"automaticFunctionCalling": {"disable": True}}
         config = {**body.get("generationConfig", {}), **own_fields, **rest, **manual}
         return {"model": self._model, "contents": body["contents"], "config": config}
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no error may show."""
+        """Strings that errors must not contain."""
         return find_client_secrets(self._client)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the answer."""
+        """Return the response."""
         try:
             return _to_plain(await self._models.generate_content(**self._make_arguments(body)))
         except Exception as error:
             raise to_model_error(error, "gemini") from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer."""
+        """Yield the events of the response."""
         try:
             async for event in await self._models.generate_content_stream(**self._make_arguments(body)):
                 yield _to_plain(event)
@@ -129,11 +128,11 @@ class GenaiSender:
             raise to_model_error(error, "gemini") from error
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
-        """Tell that there is no other attempt."""
+        """Return False: the client has already retried."""
         return False
 
     async def aclose(self) -> None:
-        """Leave the client open: it is the caller's."""
+        """Leave the client open: the caller owns it."""
 
 
 def _to_plain(answer: Any) -> Any:
@@ -141,7 +140,7 @@ def _to_plain(answer: Any) -> Any:
 
 
 def to_model_error(error: Exception, provider: str) -> ModelError:
-    """Return an SDK's error as ours."""
+    """Convert an SDK's error to a ModelError."""
     if isinstance(error, ModelError):
         return error
     status = getattr(error, "status_code", None) or getattr(error, "code", None)

@@ -1,8 +1,4 @@
-"""What brings a body to a provider, and where the provider is.
-
-Lives here: the protocol of senders, the address as a value, a sender that is made with the first request.
-Not here: any connection (`transport`). Nothing here loads an HTTP library, which costs more than a whole model.
-"""
+"""Protocol of senders, endpoints and retries, without importing an HTTP library (which costs more than a whole model)."""
 
 from __future__ import annotations
 
@@ -19,71 +15,71 @@ _FIRST_DELAY, _MAX_DELAY, _MAX_RETRY_AFTER = 0.5, 8.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent again, and how long to wait before."""
+    """Number of retries, and the delays between them."""
 
     max_retries: int = 2
-    """Beside the first attempt."""
+    """Maximum number of attempts after the first."""
 
     def get_delay(self, attempt: int, retry_after: float | None = None) -> float | None:
-        """Return the seconds to wait before another attempt; `None` where there is none.
+        """Return the seconds to wait before the next attempt, or None if there is none.
 
-        A wait that the provider asks for is kept to, up to a minute: more is for the caller to decide.
+        A delay requested by the provider is honoured up to one minute; a longer one is left to the caller.
         """
         if attempt >= self.max_retries or (retry_after is not None and retry_after > _MAX_RETRY_AFTER):
             return None
         import random  # noqa: PLC0415 - 2 ms at start-up, for requests that failed
 
         max_delay = min(_MAX_DELAY, _FIRST_DELAY * 2.0**attempt)
-        # Clients that failed together must not come back together.
+        # Jitter, so that clients that failed together do not retry together.
         return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - no secret
 
 
 def is_retryable_status(status: int) -> bool:
-    """Tell whether a failure of this status may go away by itself."""
+    """Return True if a request that failed with this status may succeed later."""
     return status in _RETRY_STATUSES or status >= _SERVER_ERROR
 
 
 class Sender(Protocol):
-    """Something that brings a body to a provider."""
+    """Sender of request bodies to a provider."""
 
     @property
     def secrets(self) -> Sequence[str]:
-        """What no error may show."""
+        """Strings that errors must not contain."""
         ...
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the answer. Raises ModelError."""
+        """Return the response. Raises ModelError."""
         ...
 
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer, asked for once. Raises ModelError."""
+        """Yield the events of the response, without retries. Raises ModelError."""
         ...
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
-        """Wait before another attempt to stream, and tell whether there is one."""
+        """Wait before the next attempt to stream. Return False if there is none."""
         ...
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Close open connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a provider is, and what it wants to see in every request."""
+    """URLs and headers of a provider."""
 
     provider: str
     url: str
     stream_url: str
     headers: Mapping[str, str] = field(repr=False)
     secret: str = field(default="", repr=False)
-    """Struck out of whatever the provider writes."""
+    """Redacted from all text that the provider returns."""
     make_headers: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
-    """Headers that follow from a body, such as the names of betas."""
+    """Function that returns headers that depend on the body, such as beta flags."""
 
 
 class LazySender:
-    """A sender that is made with the first request."""
+    """Sender that is created with the first request."""
 
     def __init__(self, make: Callable[[], Sender]) -> None:
         self._make = make
@@ -97,22 +93,22 @@ class LazySender:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """What no error may show."""
+        """Strings that errors must not contain."""
         return self._instances[0].secrets if self._instances else ()
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the answer."""
+        """Return the response."""
         return await self._sender.post(body)
 
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer."""
+        """Yield the events of the response."""
         return self._sender.events(body)
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
-        """Wait before another attempt, and tell whether there is one."""
+        """Wait before the next attempt. Return False if there is none."""
         return await self._sender.wait_for_retry(error, attempt)
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Close open connections."""
         if self._instances:
             await self._instances[0].aclose()

@@ -1,7 +1,4 @@
-"""Bytes of a server-sent stream, cut anywhere → JSON events.
-
-Lives here: the framing that all providers share. Not here: what an event means (each provider's reader).
-"""
+"""Parse a stream of server-sent events into JSON objects."""
 
 from __future__ import annotations
 
@@ -14,28 +11,28 @@ from pydantic_core import from_json
 from toolmason.errors import ModelError
 
 _MAX_EVENT_LENGTH: Final = 64 * 1024 * 1024
-"""An event longer than this is no event; a server must not fill the memory."""
+"""Maximum length of an event, so that a server cannot exhaust the memory."""
 
 
 class EventStream:
-    """One stream. `feed` takes whatever came; an event is given when its blank line has come."""
+    """Incremental parser of one stream; an event is complete at its blank line."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._decode = getincrementaldecoder("utf-8-sig")("replace").decode
         self._line_parts: list[str] = []
-        """The line that is not complete yet; joined once, when it is."""
+        """Parts of the incomplete line, joined once when it is complete."""
         self._data: list[str] = []
         self._held_length = 0
         self._ended_with_return = False
-        """Whether a carriage return came last: a line feed after it ends the same line."""
+        """True if the last character was a carriage return; a line feed after it ends the same line."""
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """Yield the events that are complete."""
+        """Yield the events that this chunk completes."""
         yield from self._read_lines(self._decode(chunk))
 
     def end(self) -> Iterator[dict[str, Any]]:
-        """Yield the last event, where no blank line came after it."""
+        """Yield the last event if no blank line followed it."""
         yield from self._read_lines(self._decode(b"", final=True) + "\n\n")
 
     def _read_lines(self, text: str) -> Iterator[dict[str, Any]]:
@@ -62,7 +59,7 @@ class EventStream:
             raise ModelError(self._provider, f"an event of the stream is longer than {_MAX_EVENT_LENGTH:,} characters")
 
     def _add_line(self, line: str) -> bool:
-        """Take a line, and tell whether it is kept."""
+        """Process a line, and return True if its data is buffered."""
         name, _, value = line.partition(":")
         if name == "data":
             self._data.append(value.removeprefix(" "))

@@ -1,8 +1,4 @@
-"""A request body → an answer over HTTP, or its events; the one place that opens connections to providers.
-
-Lives here: httpx2, retries, time-outs, proxies, errors with the provider's words. A key stands in headers alone.
-Not here: what is in a body (`toolmason.providers`), or what an error may show (`secrets`).
-"""
+"""Send requests to providers over HTTP (httpx2), with retries, timeouts and proxies."""
 
 from __future__ import annotations
 
@@ -29,15 +25,15 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
 
 _REDIRECT_STATUS, _ERROR_STATUS = 300, 400
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""The longest answer that is taken, unpacked."""
+"""Maximum size of a response, decompressed."""
 MAX_STREAM_BYTES: Final = 4 * MAX_BODY_BYTES
-"""The longest stream: each token of it may come with hundreds of bytes around it."""
+"""Maximum size of a stream; each token may carry hundreds of bytes of overhead."""
 _ALLOWED_ENCODINGS: Final = ("", "identity", "gzip", "deflate")
-"""Packed once, and in a way whose pieces cannot grow without end: a few bytes must not fill the memory."""
+"""Encodings with a bounded expansion ratio, applied once: a few bytes must not exhaust the memory."""
 
 
 class Transport:
-    """Connections to one endpoint. It may be used from several event loops, one after the other or at once."""
+    """Connections to one endpoint, usable from several event loops, even concurrently."""
 
     def __init__(
         self,
@@ -51,12 +47,12 @@ class Transport:
         self._endpoint, self._retries, self._sleep = endpoint, retries or Retries(), sleep
         connect = 10.0 if timeout is None else min(timeout, 10.0)
         self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=connect), "proxy": proxy}
-        # A connection belongs to the loop that opened it.
+        # A connection belongs to the event loop that opened it.
         self._clients: weakref.WeakKeyDictionary[Any, httpx2.AsyncClient] = weakref.WeakKeyDictionary()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no error may show."""
+        """Strings that errors must not contain."""
         endpoint = self._endpoint
         return (endpoint.secret, *find_secrets(endpoint.url, endpoint.headers))
 
@@ -78,10 +74,10 @@ class Transport:
         )
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the answer.
+        """Return the response.
 
         Raises:
-            ModelError: there is none; `retryable` tells whether it may come later. It may show a secret still.
+            ModelError: the request failed; `retryable` is True if it may succeed later. Secrets are not yet redacted.
         """
         for attempt in count():
             try:
@@ -93,10 +89,10 @@ class Transport:
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the answer; whoever reads them knows whether it may be asked for `again`.
+        """Yield the events of the response. The caller decides about retries with `wait_for_retry`.
 
         Raises:
-            ModelError: there is none, or it was cut. It may show a secret still.
+            ModelError: the request failed, or the stream ended early. Secrets are not yet redacted.
         """
         try:
             async for event in self._stream_once(body):
@@ -105,7 +101,7 @@ class Transport:
             raise self._to_model_error(error) from error
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
-        """Wait before another attempt, and tell whether there is one."""
+        """Wait before the next attempt. Return False if there is none."""
         delay = self._retries.get_delay(attempt, error.retry_after) if error.retryable else None
         if delay is not None:
             await self._sleep(delay)
@@ -124,7 +120,7 @@ class Transport:
         return b"".join([piece async for piece in self._iterate_body(response, MAX_BODY_BYTES)])
 
     async def _iterate_body(self, response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
-        """Yield an answer, unpacked, as long as it is not too long."""
+        """Yield a decompressed response, up to the size limit."""
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in _ALLOWED_ENCODINGS:
             raise ModelError(
@@ -164,7 +160,7 @@ class Transport:
         if status < _REDIRECT_STATUS:
             return
         if status < _ERROR_STATUS:
-            # Not followed: a key must not go where nobody meant it to.
+            # Redirects are not followed, so that the key is not sent to another server.
             location = clip(headers.get("location", "nowhere"))
             raise ModelError(
                 self._endpoint.provider, f"it points to {location!r}. Give the right base_url.", status=status
@@ -173,7 +169,7 @@ class Transport:
             payload = from_json(content)
         except ValueError:
             payload = None
-        if isinstance(payload, list) and payload:  # Gemini sends a list where a stream was asked for
+        if isinstance(payload, list) and payload:  # Gemini sends errors of streaming requests as a list
             payload = payload[0]
         error_form = (
             payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}

@@ -1,7 +1,4 @@
-"""A request, a codec and a sender → one turn of a model.
-
-Lives here: plain and streaming. Not here: formats (`toolmason.providers`), or connections (`transport`).
-"""
+"""Run one model request, plain or streaming, with a codec and a sender."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from toolmason.providers.tool_set import EncodedMessages
 
 
 class ModelClient:
-    """What a model does with each request."""
+    """Client that encodes requests, sends them and decodes the replies."""
 
     def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None) -> None:
         self.model, self.codec, self._sender = model, codec, sender
@@ -34,7 +31,7 @@ class ModelClient:
         return ModelRequest(request.messages, [*request.tools, *request.native], request.tool_choice, options)
 
     async def respond(self, request: ModelRequest) -> ModelReply:
-        """Return the answer."""
+        """Return the reply."""
         merged = self._merge_options(request)
         body = self.codec.encode(merged, self.model, encoded_messages=self._encoded)
         names = self.codec.fit_request_tools(merged).names
@@ -45,7 +42,7 @@ class ModelClient:
             raise
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the answer piece by piece."""
+        """Yield the reply as events."""
         merged = self._merge_options(request)
         body = self.codec.encode(merged, self.model, stream=True, encoded_messages=self._encoded)
         names = self.codec.fit_request_tools(merged).names
@@ -56,7 +53,7 @@ class ModelClient:
                     has_output = True
                     yield event
             except ModelError as error:
-                # What was said cannot be taken back; before the first word the same request may be sent again.
+                # Emitted events cannot be withdrawn, so only a request without output so far is retried.
                 if has_output or not await self._sender.wait_for_retry(error, attempt):
                     redact_error(error, self._sender.secrets)
                     raise

@@ -1,1 +1,1 @@
-"""Words without a model: similarity, search index, extraction of values from text."""
+"""Text matching without a model: similarity, a search index, and extraction of values."""

@@ -1,7 +1,6 @@
-"""A text → the values that stand in it: numbers, lists of numbers, quoted words, choices.
+"""Extract numbers, lists, quoted strings, codes, names and choices from text.
 
-Lives here: reading, and nothing else; what was read is what stands there, or its plain meaning ("two", "5%").
-Not here: which parameter a value is for (`filling`).
+Values are taken literally or by their plain meaning ("two", "5%").
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
 @dataclass(frozen=True, slots=True)
 class FoundNumber:
-    """A number, and the words around it."""
+    """Number with the words around it."""
 
     value: float
     nearby_words: tuple[str, ...]
-    """The next words first, then the ones before."""
+    """Following words first, then the preceding ones, nearest first."""
 
 
 def find_numbers(text: str) -> list[FoundNumber]:
-    """Return the numbers of a text in their order, those in words last; "5%" gives 0.05 and 5, in this order."""
+    """Return the numbers in a text in order, spelled-out ones last; "5%" yields 0.05, then 5."""
     matches: list[tuple[int, int, float]] = []
     for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
         plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
@@ -81,7 +80,7 @@ def _get_nearby_words(text: str, start: int, end: int) -> tuple[str, ...]:
 
 
 def find_lists(text: str) -> list[list[Any]]:
-    """Return the lists that are written out in a text: `[1, 2, 3]`, `(1, 2)`."""
+    """Return the lists written out in a text, such as `[1, 2, 3]` or `(1, 2)`."""
     found = []
     for match in _LIST.findall(text):
         inner = match[1:-1].strip()
@@ -97,22 +96,22 @@ def _strip_quotes(item: str) -> str:
 
 
 def find_quoted(text: str) -> list[str]:
-    """Return what stands in quotation marks."""
+    """Return the strings in quotation marks."""
     return [next(filter(None, groups)) for groups in _QUOTED.findall(text)]
 
 
 def find_codes(text: str) -> list[str]:
-    """Return what looks like the number of an article, an order or a flight: capitals with digits."""
+    """Return codes such as article, order or flight numbers: capitals with digits."""
     return list(dict.fromkeys(_CODE.findall(text)))
 
 
 def find_names(text: str) -> list[str]:
-    """Return the capitalized words that do not begin a sentence, such as the name of a city."""
+    """Return capitalized words that do not start a sentence, such as city names."""
     return _CAPITALIZED.findall(text)
 
 
 def expand_name(value: str, text: str) -> str:
-    """Return the whole of a name that a value is a part of: "New York City" where the value is "New York"."""
+    """Return the full name that a value is part of, such as "New York City" for "New York"."""
     for match in _NAME.finditer(text):
         name = match[0]
         if value != name and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", name) and value[:1].isupper():
@@ -121,7 +120,7 @@ def expand_name(value: str, text: str) -> str:
 
 
 def find_choices(text: str, choices: Iterable[Any]) -> list[Any]:
-    """Return the choices that a text names, the longest first."""
+    """Return the choices that a text mentions, longest first."""
     words = [word.casefold() for word in _WORD.findall(text)]
     named = []
     for choice in choices:

@@ -1,7 +1,6 @@
-"""Tools → an index that finds them by what they do: BM25, on this machine, with no model.
+"""BM25 index that finds tools by their names, descriptions and parameters.
 
-Lives here: the index. It takes the words of `likeness`, so that a search and a choice see the same ones.
-Not here: when a chat searches, and what it offers (`toolmason.chat.search`).
+It uses the same stems as `similarity`, so that a search and a choice see the same words.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from toolmason._core.values.definition import ToolDefinition
 from toolmason.models.lexical.similarity import extract_stems, get_properties, get_synonyms
 
 _K1, _B = 1.2, 0.75
-"""BM25's usual k1 and b."""
+"""Standard BM25 parameters k1 and b."""
 _NAME_WEIGHT, _DESCRIPTION_WEIGHT, _PARAMETER_WEIGHT = 3, 2, 1
-"""How often a word counts, by where it stands."""
+"""Weight of a word by its location in the definition."""
 _SYNONYM_WEIGHT: Final = 0.4
-"""What a word counts that only means about the same as the one that was asked for."""
+"""Weight of a synonym of a query word."""
 
 
 class ToolIndex:
-    """Definitions, found by words."""
+    """Search index of tool definitions."""
 
     def __init__(self, tools: Iterable[ToolDefinition]) -> None:
         self.tools = tuple(tools)
@@ -39,7 +38,7 @@ class ToolIndex:
         self._norms = [_K1 * (1 - _B + _B * length / (mean or 1.0)) for length in lengths]
 
     def find(self, query: str, limit: int = 8) -> list[ToolDefinition]:
-        """Return the tools that fit a query best, the best first; those that share no word with it are left out."""
+        """Return the best matches for a query, best first; tools that share no word with it are omitted."""
         scores: defaultdict[int, float] = defaultdict(float)
         exact = query.strip().casefold()
         for word in dict.fromkeys(extract_stems(query)):

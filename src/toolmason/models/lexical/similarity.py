@@ -1,8 +1,4 @@
-"""A text and tools → how like each of them the text is, by words alone.
-
-Lives here: words, their stems, what a tool is described by and how heavily, the score. No model is asked, and the same
-text gives the same numbers. Not here: who is chosen (`choosing`).
-"""
+"""Score the similarity of a text to tools by their words, deterministically and without a model."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from toolmason._core.values.definition import ToolDefinition
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 _CODE: Final = re.compile(r"\S*\d\S*")
 _HOW_MUCH: Final = re.compile(r"\bhow much (?:is|are|does|do|for)\b", re.IGNORECASE)
-"""The usual way to ask for a price names none: its words are among the common ones."""
+"""The usual question for a price consists of stop words only, so it is replaced by "price"."""
 _CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STOP_WORDS: Final = frozenset(
     {
@@ -49,10 +45,10 @@ _SUFFIXES: Final = (
 )
 _MIN_STEM_CHARS: Final = 3
 
-# How heavy a word is, by where a tool has it: found on the half of BFCL that the figures do not come from.
+# Weights by location of a word in the definition, tuned on the half of BFCL that the published figures do not use.
 _NAME_WEIGHT, _DESCRIPTION_WEIGHT, _CHOICES_WEIGHT, _PARAMETER_WEIGHT, _PARAMETER_TEXT_WEIGHT = 1.2, 1.0, 0.6, 0.5, 0.4
 _PARTIAL_WEIGHT: Final = 0.4
-"""What a word counts that only begins like one of the tool's, or means about the same."""
+"""Weight of a synonym, or of a word that shares only a prefix with one of the tool's words."""
 _SYNONYM_GROUPS: Final = (
     *(("price", "cost", "quote", "expensive"), ("delete", "remove", "cancel", "erase"), ("create", "make", "new")),
     *(("buy", "purchase", "order"), ("search", "look", "list", "lookup"), ("send", "mail", "write"), ("big", "size")),
@@ -63,7 +59,7 @@ _SYNONYM_GROUPS: Final = (
 _PREFIX_CHARS: Final = 4
 NO_OVERLAP: Final = -1.0
 _LENGTH_PENALTY: Final = 0.03
-"""What a tool pays for a long description, which would match anything."""
+"""Penalty for a long description, which would match anything."""
 
 
 def _make_synonyms() -> dict[str, frozenset[str]]:
@@ -76,13 +72,13 @@ def _make_synonyms() -> dict[str, frozenset[str]]:
 
 
 def extract_stems(text: str) -> list[str]:
-    """Return the words of a text that say something, without their endings."""
+    """Return the stems of the words of a text, without stop words."""
     words = (word.casefold() for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)))
     return [stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1]
 
 
 def extract_words(text: str, *, exclude: Container[str]) -> list[str]:
-    """Return the words of a text as they are written, without stop words and without stems to exclude."""
+    """Return the words of a text unchanged, without stop words and excluded stems."""
     return [
         word
         for word in _WORD.findall(text)
@@ -91,7 +87,7 @@ def extract_words(text: str, *, exclude: Container[str]) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Return a word without its ending."""
+    """Return a word without its suffix."""
     for end in _SUFFIXES:
         if word.endswith(end) and len(word) - len(end) >= _MIN_STEM_CHARS:
             return word[: -len(end)]
@@ -99,12 +95,12 @@ def stem(word: str) -> str:
 
 
 def get_synonyms(word: str) -> frozenset[str]:
-    """Return the stems that mean about the same, the word's own among them; nothing where none are known."""
+    """Return the synonymous stems, including the word's own; empty if none are known."""
     return _SYNONYMS.get(word, frozenset())
 
 
 def weigh_stems(tool: ToolDefinition) -> dict[str, float]:
-    """Return the stems of what a tool says of itself, each with the weight of its best place."""
+    """Return the stems in a tool's definition, each with its highest weight."""
     weights: dict[str, float] = {}
 
     def add(text: str, weight: float) -> None:
@@ -122,7 +118,7 @@ def weigh_stems(tool: ToolDefinition) -> dict[str, float]:
 
 
 def get_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the properties of a schema; one that allows anything has an empty schema."""
+    """Return the properties of a schema; a property without constraints has an empty schema."""
     found = schema.get("properties")
     if not isinstance(found, Mapping):
         return {}
@@ -130,10 +126,10 @@ def get_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def score_similarity(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
-    """Return how like each tool a text is; below 0 is hardly, 1 is as good as word for word."""
+    """Return the similarity of a text to each tool: below 0 hardly similar, 1 nearly identical."""
     weights_by_tool = [weigh_stems(tool) for tool in tools]
     document_counts = Counter(word for tool_weights in weights_by_tool for word in tool_weights)
-    # What has digits in it is a value, and says nothing about the tool: "TEA-01", "3", "2024-05-01".
+    # Words with digits ("TEA-01", "3", "2024-05-01") are values and say nothing about the tool.
     query_stems = sorted(set(extract_stems(_CODE.sub(" ", _HOW_MUCH.sub("price", text)))))
     rarity = {
         word: math.log(1 + (len(weights_by_tool) + 1) / (0.5 + document_counts[word]))

@@ -1,1 +1,1 @@
-"""One module per wire format: requests, replies and streams as plain dicts."""
+"""Wire formats of the providers, one module each: requests, replies and streams as plain dicts."""

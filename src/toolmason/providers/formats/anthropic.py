@@ -1,7 +1,4 @@
-"""Anthropic Messages: tools, conversations and answers as `POST /v1/messages` has them.
-
-Lives here: the format, plain and streaming. Not here: sending.
-"""
+"""Anthropic Messages format: tools, conversations, replies and streams of `POST /v1/messages`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from toolmason.providers.schema.strict import fit_anthropic
 from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _DEFAULT_MAX_TOKENS: Final = 8192
-"""The API wants a limit; this one is within what every current model takes."""
+"""The API requires a limit; every current model accepts this one."""
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -43,7 +40,7 @@ _CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
 
 
 class AnthropicCodec(Codec):
-    """Anthropic's Messages API."""
+    """Codec for Anthropic's Messages API."""
 
     name = "anthropic"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
@@ -76,7 +73,7 @@ class AnthropicCodec(Codec):
         if text := "\n\n".join(filter(None, system)):
             body["system"] = text
         choice = request.tool_choice
-        # There is no list of allowed tools in this API: only those are offered.
+        # This API has no list of allowed tools, so only the allowed ones are offered.
         chosen = tool_set.only(choice.names) if choice is not None and choice.names else tool_set
         if tools := self.format_tools(chosen):
             body["tools"] = tools
@@ -97,7 +94,7 @@ class AnthropicCodec(Codec):
             role = "assistant" if message.role == "assistant" else "user"
             if not blocks:
                 continue
-            # Results have to stand first in the one message after their calls, so the user's words join them.
+            # Results must come first in the one message after their calls, so user content is appended to them.
             if turns and turns[-1]["role"] == role:
                 turns[-1]["content"].extend(blocks)
             else:
@@ -133,7 +130,7 @@ class AnthropicCodec(Codec):
 
 
 class AnthropicReader(ReplyReader):
-    """One stream of the Messages API."""
+    """Reader of one Messages stream."""
 
     def __init__(self, codec: AnthropicCodec, names: ToolNames) -> None:
         super().__init__(codec.name)
@@ -195,7 +192,7 @@ class AnthropicReader(ReplyReader):
             try:
                 block["input"] = from_json(self._json[index] or "{}")
             except ValueError:
-                # Cut by the token limit: the text itself tells what is wrong with it when it is bound.
+                # Truncated by the token limit: binding the text as arguments reports the problem.
                 block["input"] = self._json[index]
         call = _parse_call(block, self._names)
         if call is not None:

@@ -1,7 +1,4 @@
-"""Gemini: tools, conversations and answers as `generateContent` has them.
-
-Lives here: the format, plain and streaming. Not here: sending.
-"""
+"""Gemini format: tools, conversations, replies and streams of `generateContent`."""
 
 from __future__ import annotations
 
@@ -37,15 +34,17 @@ from toolmason.providers.schema.strict import fit_gemini
 from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _OWN_ID_PREFIX: Final = "gemini_"
-"""Begins the id of a call that came without one. It is ours alone, so it does not go back."""
+"""Prefix of ids generated for calls that arrived without one. They are local and not sent back."""
 _OLDER_MODEL: Final = re.compile(r"(models/)?gemini-[12]\b")
-"""Models that want no signature on a call, and take nothing but data in a result."""
+"""Models that need no signature on a call and accept only JSON in a result."""
 _RESULT_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-"""What later models take in a result; another kind there makes them refuse the request."""
+"""Types that later models accept in a result; any other type makes them reject the request."""
 _INLINE_MIME_TYPE: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/.+|application/pdf")
-"""What every model takes from the user."""
+"""Types that every model accepts from the user."""
 _SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
-"""What Google's documents say to send with a call that another model made: later models refuse one without."""
+"""Signature that Google's documentation prescribes for a call made by another model; later models reject a call without
+one.
+"""
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "STOP": "stop",
     "FINISH_REASON_UNSPECIFIED": "stop",
@@ -62,7 +61,7 @@ _CHOICE_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 
 
 class GeminiCodec(Codec):
-    """Google's Gemini API."""
+    """Codec for Google's Gemini API."""
 
     name = "gemini"
     rules = ProviderRules(
@@ -72,7 +71,7 @@ class GeminiCodec(Codec):
     @override
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
         definition: Body = {"name": alias, "description": tool.description}
-        # A function without parameters has no schema here: an object without properties is refused.
+        # The API rejects an object without properties, so a function without parameters has no schema.
         return (
             {**definition, "parametersJsonSchema": narrowed.schema} if narrowed.schema.get("properties") else definition
         )
@@ -91,7 +90,7 @@ class GeminiCodec(Codec):
         blobs = [blob for blob in _get_blobs(result) if blob.mime_type in _RESULT_MIME_TYPES]
         structured = result.structured if result.ok else None
         text = content_parts.replace_surrogates(result.text)
-        # What a model is told is the text; data in its place must say the same.
+        # The text is authoritative for the model; structured data may replace it only if both agree.
         same = result.structured_from is not None or matches_structured(result.text, structured)
         output = structured if structured is not None and not _get_blobs(result) and same else text
         response: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
@@ -126,7 +125,7 @@ class GeminiCodec(Codec):
         for message in request.messages:
             parts = list(tool_set.encode(message, partial(self._format_parts, message, tool_set.names, older=older)))
             role = "model" if message.role == "assistant" else "user"
-            # Results answer the calls before them one by one, and nothing else may stand among them.
+            # Results must follow their calls one by one, with nothing else among them.
             if results := [part for part in parts if "functionResponse" in part]:
                 turns.append({"role": role, "parts": results})
                 parts = [part for part in parts if "functionResponse" not in part]
@@ -168,7 +167,7 @@ class GeminiCodec(Codec):
                     yield {"text": text}
 
     def _format_result_parts(self, result: ToolResult, names: ToolNames, *, older: bool) -> Iterator[Body]:
-        """Yield a result, and what of it has no place there: the user hands that over."""
+        """Yield a result, then the content that a result cannot hold, as parts of the user."""
         response = self.result(result, names)
         if older:
             response["functionResponse"].pop("parts", None)
@@ -180,7 +179,7 @@ class GeminiCodec(Codec):
 
     @override
     def as_streaming(self, body: Body) -> Body:
-        return body  # the address says it
+        return body  # streaming is chosen by the URL
 
     @override
     def reader(self, names: ToolNames) -> ReplyReader:
@@ -208,7 +207,7 @@ class GeminiCodec(Codec):
 
 
 class GeminiReader(ReplyReader):
-    """One stream of the Gemini API: each event is a whole answer with the next parts."""
+    """Reader of one Gemini stream; each event is a complete response with the next parts."""
 
     def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
         super().__init__(codec.name)
@@ -229,7 +228,7 @@ class GeminiReader(ReplyReader):
 
     def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         if "functionCall" in part:
-            # The id is given here, so that the reply has the same one as the events.
+            # Assign the id here, so that the reply and the events have the same one.
             call = _parse_call(part, self._names, content_parts.make_call_id("gemini"))
             if call is not None:
                 part["functionCall"] = {**part["functionCall"], "id": call.id}
@@ -264,7 +263,7 @@ def _format_inline_data(blob: content_parts.Blob) -> Body:
 def _format_choice(request: ModelRequest, tool_set: ToolSet) -> Body:
     choice, allowed_names = request.tool_choice, get_allowed_aliases(request.tool_choice, tool_set.names)
     mode = _CHOICE_MODES[choice.mode] if choice is not None else ""
-    # AUTO takes no list of allowed functions; VALIDATED does, and also holds calls to their schemas.
+    # AUTO accepts no list of allowed functions; VALIDATED does, and also enforces the schemas of calls.
     if mode in ("", "AUTO") and tool_set.tools and (allowed_names or tool_set.strict is True):
         mode = "VALIDATED"
     if not mode:

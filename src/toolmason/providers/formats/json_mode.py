@@ -1,7 +1,6 @@
-"""Tools for servers that have none: the model answers in JSON of a schema that holds the calls.
+"""Emulate tool calls on servers without tool support: the reply is JSON constrained by a schema of the possible calls.
 
-Lives here: the schema of such an answer, the words that explain the tools, and the way back to calls.
-It speaks Chat Completions with `response_format`. Not here: the format itself (`openai_chat`).
+It uses Chat Completions with `response_format`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _INSTRUCTIONS: Final = (
 
 
 class JsonModeCodec(OpenAiChatCodec):
-    """Chat Completions without tools of its own."""
+    """Codec for Chat Completions servers without tool support."""
 
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
@@ -91,7 +90,7 @@ class JsonModeCodec(OpenAiChatCodec):
         try:
             answer = from_json(text)
         except ValueError:
-            return reply  # an answer in plain words, or one that was cut: it is what the model said
+            return reply  # plain text or truncated JSON: return it as the model wrote it
         if not isinstance(answer, dict) or not answer.keys() & {"calls", "answer"}:
             return reply
         calls = [
@@ -108,7 +107,7 @@ class JsonModeCodec(OpenAiChatCodec):
 
 
 class _JsonModeReader(ReplyReader):
-    """One stream; the text is JSON until it is complete, so nothing of it is given before."""
+    """Reader of one stream. The text is incomplete JSON until the end, so no text event is emitted earlier."""
 
     def __init__(self, inner: ReplyReader) -> None:
         super().__init__(inner.provider)
@@ -169,7 +168,7 @@ def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[s
 
 
 def _inline_schema(schema: Mapping[str, Any], number: int) -> Any:
-    """Return a tool's schema inside of another one, where its references lead to names of their own."""
+    """Return a tool's schema for embedding, with references renamed to avoid collisions."""
     without_definitions = {key: value for key, value in schema.items() if key != "$defs"}
     return _rename_refs(without_definitions, number)
 

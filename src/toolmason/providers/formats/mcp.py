@@ -1,7 +1,4 @@
-"""MCP: tools as `tools/list` gives them, results as `tools/call` answers them.
-
-Lives here: the format of protocol 2025-06-18 and later. Not here: connections (`toolmason.mcp`).
-"""
+"""MCP format of tools (`tools/list`) and results (`tools/call`), protocol 2025-06-18 and later."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 
 class McpFormat(Format):
-    """Model Context Protocol."""
+    """Model Context Protocol format."""
 
     name = "mcp"
     rules = ProviderRules(provider="mcp", fit_schema=fit_mcp, name_pattern=r"[\x21-\x7e]{1,128}", max_name_length=128)

@@ -1,7 +1,4 @@
-"""The events of an OpenAI Responses stream → our events and the whole answer.
-
-Lives here: putting items together. Not here: what an item means (`openai`).
-"""
+"""OpenAI Responses format: tools, conversations, replies and streams of `POST /v1/responses`."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "
 
 
 class OpenAiResponsesReader(ReplyReader):
-    """One stream of the Responses API."""
+    """Reader of one Responses stream."""
 
     def __init__(self, names: ToolNames, decode: Callable[[Any], ModelReply]) -> None:
         super().__init__("openai")
@@ -104,7 +101,7 @@ class OpenAiResponsesReader(ReplyReader):
         for number in sorted(self._items.keys() - self._closed):
             yield from self._close_item(self._items[number])
         self._closed.update(self._items)
-        # Not every server repeats the items at the end.
+        # Some servers do not repeat the items at the end.
         output = response.get("output") or [self._items[number] for number in sorted(self._items)]
         self._body = {"status": "completed", **response, "output": output}
 
@@ -116,11 +113,11 @@ class OpenAiResponsesReader(ReplyReader):
 
 
 _NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
-"""Models without reasoning, which refuse to be asked for it."""
+"""Prefixes of models without reasoning, which reject a request for it."""
 
 
 class OpenAiResponsesCodec(Codec):
-    """OpenAI's Responses API."""
+    """Codec for OpenAI's Responses API."""
 
     name = "openai"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
@@ -171,7 +168,7 @@ class OpenAiResponsesCodec(Codec):
                 body["parallel_tool_calls"] = bool(parallel)
         known = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
         body.update(content_parts.map_options(request.options, known, self.name))
-        # We keep the conversation ourselves; what the model thought has to come along, encrypted, to go back.
+        # The client keeps the conversation, so reasoning must be returned encrypted in order to be sent back.
         body["store"] = False
         if not model.startswith(_NON_REASONING_PREFIXES):
             body["include"] = ["reasoning.encrypted_content"]
@@ -190,7 +187,7 @@ class OpenAiResponsesCodec(Codec):
         elif message.role == "system":
             yield {"type": "message", "role": "developer", "content": content_parts.join_parts(message.content)}
         else:
-            # What only this provider understands, such as an answer to its own question, may stand beside words.
+            # Opaque items, such as a response to an MCP approval request, may accompany the text.
             provider_items = get_provider_items(message, self.name) or []
             if message.content or not provider_items:
                 yield {"type": "message", "role": "user", "content": [_format_part(part) for part in message.content]}

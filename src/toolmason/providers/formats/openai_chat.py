@@ -1,7 +1,4 @@
-"""OpenAI Chat Completions: the format that OpenAI, Azure and every compatible server speak.
-
-Lives here: the format, plain and streaming. Not here: Responses (`openai`), or servers without tools (`json_mode`).
-"""
+"""OpenAI Chat Completions format, used by OpenAI, Azure and compatible servers."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from toolmason.providers.tool_set import ProviderRules, ToolSet
 
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _PASSTHROUGH_KEYS: Final = ("reasoning_content", "reasoning_details", "extra_content")
-"""What compatible servers put into a message, and want to see again: DeepSeek, OpenRouter, Google."""
+"""Extra message keys that compatible servers (DeepSeek, OpenRouter, Google) expect back."""
 _OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -41,7 +38,7 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 
 
 class OpenAiChatCodec(Codec):
-    """OpenAI's Chat Completions API."""
+    """Codec for OpenAI's Chat Completions API."""
 
     name = "openai-chat"
     rules = ProviderRules(
@@ -79,7 +76,7 @@ class OpenAiChatCodec(Codec):
             body.update(_format_choice(request, tool_set.names))
             if (parallel := request.options.get("parallel")) is not None:
                 body["parallel_tool_calls"] = bool(parallel)
-        # Newer models of OpenAI refuse the old name, and most compatible servers know only that.
+        # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
         max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
         known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
         body.update(content_parts.map_options(request.options, known, self.name))
@@ -88,14 +85,14 @@ class OpenAiChatCodec(Codec):
     def _format_with_state(self, message: Message, names: ToolNames, model: str) -> Iterator[Body]:
         provider_items = get_provider_items(message, self.name) if message.role == "assistant" else None
         state = provider_items[0] if provider_items and isinstance(provider_items[0], Mapping) else {}
-        # Many servers speak this format, and one refuses what another wants: only the same model gets it back.
+        # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
         if not _is_same_model(str(state.get("model") or ""), model):
             state = {}
         for item in self.format_message(message, names):
             yield _restore_state(item, state) if state else item
 
     def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
-        """Yield one message as the API has it; a result with an image needs one more of the user."""
+        """Yield one message in the API's format; a result with an image needs an additional user message."""
         if message.role == "assistant":
             assistant_message: Body = {
                 "role": "assistant",
@@ -153,7 +150,7 @@ class OpenAiChatCodec(Codec):
 
 
 class OpenAiChatReader(ReplyReader):
-    """One stream of the Chat Completions API."""
+    """Reader of one Chat Completions stream."""
 
     def __init__(self, codec: OpenAiChatCodec, names: ToolNames) -> None:
         super().__init__(codec.name)
@@ -205,7 +202,7 @@ class OpenAiChatReader(ReplyReader):
     def _read_call_delta(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
         function = piece.get("function") or {}
         key = piece.get("index")
-        if key is None:  # some servers leave it out: an id begins a call, and what has none goes on with the last
+        if key is None:  # some servers omit it: an id starts a call, a delta without id continues the last one
             key = piece.get("id") or next(reversed(self._calls), 0)
         call = self._calls.get(key)
         if call is None:
@@ -256,7 +253,7 @@ class OpenAiChatReader(ReplyReader):
 
 
 def join_details(pieces: Iterable[Any]) -> list[Any]:
-    """Return the details of a thought with the pieces of each put together."""
+    """Return reasoning details with the pieces of each one joined."""
     details: list[Any] = []
     for piece in pieces:
         last = details[-1] if details else None
@@ -273,7 +270,7 @@ def _continues(last: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
 
 
 def _is_same_model(answered: str, asked: str) -> bool:
-    """Tell whether an answer is of the model that is asked; servers add dates and prefixes to its name."""
+    """Return True if both names mean the same model; servers add dates and prefixes to the name."""
     one, other = answered.rpartition("/")[2], asked.rpartition("/")[2]
     return not one or one.startswith(other) or other.startswith(one)
 
@@ -305,7 +302,7 @@ def _format_part(part: Content) -> Body:
 
 
 def _iter_attachments(message: Message) -> Iterator[Body]:
-    """Yield what the results of a turn hold beside text, which the API takes from the user alone."""
+    """Yield the non-text content of a turn's results, which the API accepts only from the user."""
     for result in message.results:
         parts = [_format_part(part) for part in result.content if content_parts.get_blob(part) is not None]
         attachments = [part for part in parts if part["type"] != "text"]

@@ -1,1 +1,1 @@
-"""JSON Schema rewritten for each provider, with a report of what was lost."""
+"""Rewrite JSON Schema for each provider, and report what is lost."""

@@ -1,7 +1,6 @@
-"""What each provider's API takes of JSON Schema, as data.
+"""Subsets of JSON Schema that the providers' APIs accept.
 
-Lives here: the subsets, one value for each. Sources: the providers' documents and the types of their SDKs (openai 3.49,
-anthropic 2.8, google-genai 3.1). Not here: what is done about the rest (`narrow`).
+Sources: the providers' documentation and the types of their SDKs (openai 3.49, anthropic 2.8, google-genai 3.1).
 """
 
 from __future__ import annotations
@@ -17,32 +16,32 @@ _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The part of JSON Schema that a provider takes."""
+    """Subset of JSON Schema that a provider accepts."""
 
     provider: str
     keywords: frozenset[str] | None = None
-    """What may stand in a schema; `None`: anything."""
+    """Allowed keywords; `None` allows any."""
     formats: frozenset[str] | None = None
     enum_types: tuple[type, ...] | None = None
-    """Of what kinds the values of an `enum` may be; `None`: of any."""
+    """Allowed types of `enum` values; `None` allows any."""
     requires_closed_objects: bool = False
-    """Every object says `additionalProperties: false`."""
+    """True if every object must set `additionalProperties: false`."""
     requires_all_properties: bool = False
-    """Every property is required, so an optional one may be null instead."""
+    """True if every property must be required; an optional one is nullable instead."""
     requires_flat_root: bool = True
-    """No alternatives at the top."""
+    """True if the root must not have alternatives."""
     requires_lone_refs: bool = False
-    """Nothing may stand beside a `$ref`."""
+    """True if a `$ref` must have no sibling keywords."""
     allows_lookaround: bool = True
-    """Patterns may look ahead and behind."""
+    """True if patterns may use lookahead and lookbehind."""
     allows_any_item_count: bool = True
-    """`minItems` and `maxItems` of any size; else `minItems` 0 and 1 alone."""
+    """True if `minItems` and `maxItems` may have any value; otherwise only `minItems` 0 and 1 are allowed."""
     requires_type: bool = False
-    """Every schema says what it is."""
+    """True if every schema must have a type."""
     requires_items: bool = False
-    """An array says what its items are, and an object what its properties are."""
+    """True if arrays must have `items` and objects must have `properties`."""
     property_name_pattern: str | None = None
-    """What the name of a property may be, as a regular expression."""
+    """Regular expression for property names."""
     max_depth: int | None = None
     max_properties: int | None = None
     max_enum_values: int | None = None
@@ -80,5 +79,5 @@ GEMINI: Final = Dialect(
     requires_lone_refs=True,
     requires_flat_root=False,
 )
-"""Of `parametersJsonSchema`, which takes more than the older field `parameters`."""
+"""For `parametersJsonSchema`, which accepts more than the older field `parameters`."""
 MCP: Final = Dialect(provider="mcp", requires_flat_root=False)

@@ -1,7 +1,4 @@
-"""What became of a tool on its way to a provider, as frozen values.
-
-Lives here: losses and what a narrowing gives. Not here: how they come about (`narrow`).
-"""
+"""Result of adapting a tool to a provider: the schema, its losses and the verdict."""
 
 from __future__ import annotations
 
@@ -14,15 +11,17 @@ from typing_extensions import override
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One thing that a provider's form of a schema does not say."""
+    """Constraint that a provider's form of a schema cannot express."""
 
     path: str
-    """Of the parameter, as a JSON path: `$.items[*].count`."""
+    """JSON path of the parameter, such as `$.items[*].count`."""
     what: str
-    """What was dropped or changed, in words."""
+    """Description of the change."""
     changes_meaning: bool = False
-    """Whether arguments that the tool takes can no longer be said. Else a rule is only no longer enforced by the
-    provider: the description tells it, and we still hold it."""
+    """True if some valid arguments can no longer be expressed. Otherwise only the provider stops enforcing a
+    constraint: the
+    description mentions it, and Toolmason still enforces it.
+    """
 
     @override
     def __str__(self) -> str:
@@ -31,30 +30,30 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class NarrowedSchema:
-    """A schema as one provider takes it."""
+    """Schema in the form that one provider accepts."""
 
     schema: dict[str, Any]
     strict: bool = False
     reason: str = ""
-    """Why it is not strict, where it is not."""
+    """Why the schema is not strict; empty if it is."""
     losses: tuple[Loss, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What is sent instead of the name of a property that the provider refuses → that name."""
+    """Aliases of property names that the provider rejects, mapped to those names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one provider makes of one tool."""
+    """Assessment of one tool for one provider."""
 
     provider: str
     tool: str
     narrowed: NarrowedSchema
     alias: str | None = None
-    """The name that is sent instead, where the tool's own is refused."""
+    """Name that is sent if the provider rejects the tool's own."""
 
     @property
     def status(self) -> str:
-        """`accepted`, `lossy` (a rule is told and not enforced) or `rejected` (the meaning would change)."""
+        """`accepted`, `lossy` (a constraint is described but not enforced) or `rejected` (the meaning would change)."""
         if any(loss.changes_meaning for loss in self.narrowed.losses):
             return "rejected"
         return "lossy" if self.narrowed.losses else "accepted"

@@ -1,7 +1,4 @@
-"""Several schemas that hold together → one; references → what they stand for; older drafts → the current one.
-
-Lives here: `allOf`, alternatives at the top, look-up of references. Not here: what a provider takes (`narrow`).
-"""
+"""Merge schemas, resolve references, and convert older JSON Schema drafts to the current one."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ _EXCLUSIVE_BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "
 
 
 class SchemaConflict(ValueError):
-    """Two schemas that cannot be written as one."""
+    """Two schemas that cannot be merged into one."""
 
 
 def get_definition_name(ref: Any) -> str | None:
-    """Return the name of the definition that a reference means, where it means one of the schema's own."""
+    """Return the name of the local definition that a reference points to, or None if it points elsewhere."""
     for prefix in _LOCAL_PREFIXES:
         if isinstance(ref, str) and ref.startswith(prefix):
             return ref.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
@@ -28,7 +25,7 @@ def get_definition_name(ref: Any) -> str | None:
 
 
 def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema of an older draft as the current one writes it; one that is right comes back as it is."""
+    """Return a schema of an older draft in the current form; a current one is returned unchanged."""
     if isinstance(node.get("items"), list):
         rest = {key: value for key, value in node.items() if key not in ("items", "additionalItems")}
         additional_items = {"items": node["additionalItems"]} if "additionalItems" in node else {}
@@ -41,7 +38,7 @@ def modernize(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def get_definitions(root: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named schemas of a root, old spelling included."""
+    """Return the named schemas of a root, including those under the older key `definitions`."""
     definitions: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
         value = root.get(key)
@@ -51,10 +48,10 @@ def get_definitions(root: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_schemas(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one schema that says what all of them say.
+    """Return one schema equivalent to all of these together.
 
     Raises:
-        Conflict: there is none.
+        SchemaConflict: there is no such schema.
     """
     merged: dict[str, Any] = {}
     for part in parts:
@@ -93,7 +90,7 @@ def _to_type_list(types: Any) -> list[str]:
 
 
 def unite_branches(root: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one object that takes what any of the branches takes: their properties, required where all require."""
+    """Return one object schema that accepts any of the branches; a property is required if all branches require it."""
     properties: dict[str, Any] = dict(root.get("properties", {}))
     own = set(properties)
     for branch in branches:

@@ -1,7 +1,7 @@
-"""A JSON Schema → the same schema in the subset that a provider takes, and what got lost on the way.
+"""Rewrite a JSON Schema into the subset that a provider accepts, and record what is lost.
 
-Lives here: the walk. Our own schema stays the truth: arguments are always checked against it, so a rule that a provider
-cannot hold is told in words. Not here: what each provider takes (`dialects`).
+Toolmason always validates arguments against the original schema, so a constraint that the provider cannot enforce is
+only described to the model.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _STRUCTURE_KEYWORDS: Final = frozenset(
     | {"const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "description"}
 )
 _MAX_DEPTH: Final = 200
-"""More levels than any schema has that is meant; a walk must end."""
+"""Deeper than any real schema; guarantees that the recursion ends."""
 
 
 class SchemaNarrower:
-    """One schema on its way into one dialect."""
+    """Conversion of one schema to one dialect."""
 
     def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
         self.dialect, self._root_schema = dialect, root
@@ -53,11 +53,11 @@ class SchemaNarrower:
         self.losses: list[Loss] = []
         self.used_definitions: dict[str, dict[str, Any]] = {}
         self.key_aliases: dict[str, str] = {}
-        """What is sent instead of the name of a property → that name."""
+        """Aliases of property names, mapped to those names."""
         self.property_count = self.enum_value_count = self.max_depth = 0
 
     def add_loss(self, path: str, what: str, *, changes_meaning: bool = False) -> None:
-        """Take note of a loss."""
+        """Record a loss."""
         self.losses.append(Loss(path, what, changes_meaning))
 
     def narrow_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class SchemaNarrower:
         return narrowed
 
     def flatten_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the root with what it refers to in its place, and without alternatives where none may stand."""
+        """Return the root with its reference resolved, and without alternatives if the dialect forbids them there."""
         top = dict(schema)
         for _ in range(_MAX_DEPTH):
             name = self.find_definition_name(top.get("$ref"))
@@ -107,7 +107,7 @@ class SchemaNarrower:
         return top
 
     def find_definition_name(self, ref: Any) -> str | None:
-        """Return the name of what a reference means; a part of the schema that has none is given one."""
+        """Return the definition name of a reference; a part of the schema without a name gets one."""
         name = get_definition_name(ref)
         if name is not None and name in self.definitions:
             return name
@@ -131,7 +131,7 @@ class SchemaNarrower:
         return resolved
 
     def narrow_node(self, schema: Any, path: str, depth: int) -> dict[str, Any]:
-        """Return one schema in the dialect, with everything in it."""
+        """Return one schema and everything in it in the dialect."""
         self.max_depth = max(self.max_depth, depth)
         if not isinstance(schema, Mapping):
             if schema is False:
@@ -302,7 +302,7 @@ class SchemaNarrower:
             self.add_loss(path, "any key goes here", changes_meaning=True)
 
     def alias_key(self, name: Any) -> Any:
-        """Return the name of a property as it is sent."""
+        """Return the property name to send."""
         rule = self.dialect.property_name_pattern
         if rule is None or not isinstance(name, str) or re.fullmatch(rule, name):
             return name
@@ -311,7 +311,7 @@ class SchemaNarrower:
         return alias
 
     def alias_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """Return properties under names that the provider takes; one that is renamed says what it was."""
+        """Return properties under names that the provider accepts; a renamed one mentions its original name."""
         aliased: dict[str, Any] = {}
         for name, part in properties.items():
             key, added_description = self.alias_key(name), {}
@@ -374,7 +374,7 @@ class SchemaNarrower:
 
 
 def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that also takes null, which then stands for "left out"."""
+    """Return a schema that also accepts null, which then means "omitted"."""
     declared_type = schema.get("type")
     if "const" in schema or "$ref" in schema or "allOf" in schema:
         text = {"description": schema["description"]} if "description" in schema else {}

@@ -1,7 +1,4 @@
-"""A rule of a schema that a provider does not take → a sentence for the description.
-
-Lives here: the wording, so that what is not enforced is still told. Not here: which rules those are (`dialects`).
-"""
+"""Describe in a sentence a schema constraint that a provider does not accept."""
 
 from __future__ import annotations
 
@@ -52,13 +49,13 @@ ANNOTATION_KEYWORDS: Final = frozenset(
         "example",
     }
 )
-"""What says nothing about which arguments fit."""
+"""Keywords that do not constrain the arguments."""
 UNENFORCED_KEYWORDS: Final = frozenset({"default", "examples", "format"})
-"""What a sentence says as well as a keyword: nothing enforces it in either form."""
+"""Keywords that no provider enforces, so describing them in a sentence loses nothing."""
 
 
 def make_sentence(keyword: str, value: Any) -> str:
-    """Return a rule in words; a long value is cut."""
+    """Return a sentence for a constraint; a long value is truncated."""
     if type(value) is int:
         return _SENTENCES.get(keyword, f"{keyword}: {{}}").replace("{}", str(value)) + "."
     text = value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
@@ -67,7 +64,7 @@ def make_sentence(keyword: str, value: Any) -> str:
 
 
 def add_sentences(text: Any, sentences: list[str]) -> str:
-    """Return a description with sentences added, each once."""
+    """Return a description with sentences appended, each once."""
     description = str(text).strip() if text else ""
     if not description and len(sentences) == 1:
         return sentences[0]

@@ -1,7 +1,4 @@
-"""A tool's schema and a wish for strictness → what one provider is sent, strict or not, with the reason.
-
-Lives here: the decision. Not here: the rewriting (`narrow`), or the rest of a definition (each provider's module).
-"""
+"""Decide whether a tool's schema is sent in strict mode, and adapt it to the provider."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ _match_portable_name: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
 
 
 def check_strict(strict: Any) -> Strict:
-    """Return a wish for strictness.
+    """Return a valid `strict` option.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is invalid.
     """
     if strict is True or strict is False or strict == "auto":
         return strict  # type: ignore[no-any-return]
@@ -37,7 +34,7 @@ def check_strict(strict: Any) -> Strict:
 
 
 def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
-    """Return a schema as OpenAI takes it; strict wherever nothing gets lost, or where it is asked for."""
+    """Return a schema that OpenAI accepts: strict if nothing is lost or if strict mode is requested."""
     if strict is False:
         return _fit_loosely(schema, OPENAI, "strict=False")
     if (plain_schema := _make_plain_strict(schema)) is not None:
@@ -51,7 +48,7 @@ def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 
 
 def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
-    """Return a schema as Anthropic takes it; strict where it is asked for: a request has room for few such tools."""
+    """Return a schema that Anthropic accepts: strict only if requested, because a request may hold few strict tools."""
     if strict is not True:
         reason = "strict=False" if strict is False else "Anthropic limits strict tools for each request; ask for it"
         return _fit_loosely(schema, ANTHROPIC, reason)
@@ -61,7 +58,7 @@ def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 
 
 def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
-    """Return a schema as Gemini takes it in `parametersJsonSchema`; strictness is a matter of the whole request."""
+    """Return a schema for Gemini's `parametersJsonSchema`; strict mode applies to a whole request."""
     reason = "" if strict is True else "Gemini is strict for a whole request, where it is asked for"
     properties = _get_plain_properties(schema)
     if properties is not None:
@@ -73,13 +70,13 @@ def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 
 
 def fit_mcp(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
-    """Return a schema as MCP takes it: any."""
+    """Return the schema unchanged: MCP accepts any."""
     del strict
     return NarrowedSchema(dict(schema), reason="MCP has no strict mode")
 
 
 def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the parameters where each is a plain value, as in most tools; a walk would cost ten times as much."""
+    """Return the parameters if each is a plain scalar, as in most tools; a full walk costs ten times as much."""
     properties = schema.get("properties")
     if type(properties) is not dict or not schema.keys() <= _ROOT_KEYWORDS or schema.get("type") != "object":
         return None
@@ -95,7 +92,7 @@ def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _describe_default(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a plain parameter with its default in words."""
+    """Return a plain parameter with its default moved to the description."""
     if "default" not in part:
         return part
     described_part = {key: value for key, value in part.items() if key != "default"}
@@ -107,7 +104,7 @@ def _describe_default(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_plain_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return OpenAI's strict form where every parameter is plain."""
+    """Return OpenAI's strict form, or None if a parameter is not plain."""
     properties = _get_plain_properties(schema)
     if properties is None:
         return None
@@ -144,7 +141,7 @@ def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Na
 
 
 def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
-    """Return a schema with what the API insists on: an array that says its items, property names that it takes."""
+    """Return a schema with `items` on arrays and property names that the API accepts."""
     if not isinstance(node, Mapping) or depth > _MAX_DEPTH:
         return node
     node = modernize(node)
