@@ -40,7 +40,7 @@ def test_a_model_may_wait_as_long_as_it_takes():
 
 @pytest.mark.parametrize("said", [{"role": "user", "content": "x"}, [{"role": "user"}], 5, [None]], ids=repr)
 def test_what_is_no_message_is_an_error(said):
-    with pytest.raises(ConfigError, match="is no message"):
+    with pytest.raises(ConfigError, match="is not a message"):
         ModelRequest(said)
 
 
@@ -79,8 +79,8 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
         ("openai-chat:m", {"base_url": "http://y", "max_retries": 1.5}, "max_retries=1.5"),
         ("openai-chat:m", {"base_url": 5}, "base_url is of the type 'int'"),
         ("openai-chat:m", {"base_url": "http://y", "proxy": "user:secret@proxy:1"}, "proxy='proxy:1' is no proxy"),
-        ("openai-chat:m", {"base_url": "http://y", "options": [1]}, "give a mapping"),
-        ("openai-chat:m", {"base_url": "http://y", "options": {"body": 5}}, "give a mapping of fields"),
+        ("openai-chat:m", {"base_url": "http://y", "options": [1]}, "must be a mapping"),
+        ("openai-chat:m", {"base_url": "http://y", "options": {"body": 5}}, "must be a mapping of fields"),
         ("openai-chat:m", {"base_url": "http://y", "max_retries": -1}, "max_retries=-1"),
         ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "holds characters"),
         ("openai-chat:m", {"basurl": "http://y"}, "takes no 'basurl'"),

@@ -50,7 +50,7 @@ async def test_what_is_no_strategy_is_refused(box):
 def test_what_is_no_function_is_refused(box):
     with pytest.raises(DefinitionError, match="approver=7: give a function"):
         Toolbox(drop, approver=7)
-    with pytest.raises(DefinitionError, match="7 is not a hook"):
+    with pytest.raises(DefinitionError, match="7 is not middleware"):
         box.use(7)
 
 
@@ -92,7 +92,7 @@ async def test_a_decision_that_cannot_be_read_runs_nothing_and_says_where(change
     result = await box.resume(data)
 
     assert result.error.code == "approval_denied"
-    assert f"the decision cannot be read: {where}" in result.error.message
+    assert f"the decision is invalid: {where}" in result.error.message
     with pytest.raises(ApprovalDenied):
         Decision.from_dict(data)
 

@@ -264,7 +264,7 @@ async def test_a_huge_length_gives_one_page_and_says_where_it_ends(text):
 async def test_a_search_without_a_find_says_so():
     box, result = await cut_result("x\n" * 5000)
 
-    assert "No line holds 'nothing'" in await read(box, result.meta["handle"], search="nothing")
+    assert "No line contains 'nothing'" in await read(box, result.meta["handle"], search="nothing")
 
 
 async def test_a_search_takes_its_text_as_it_is():
@@ -290,7 +290,7 @@ async def test_a_handle_that_does_not_exist_is_a_result_that_says_so(handle, tmp
     result = await box.call("read_result", {"handle": handle})
 
     assert result.error.code == "tool_error"
-    assert "There is no result under" in result.error.message
+    assert "No result has the handle" in result.error.message
     assert len(result.text) < 1000
 
 

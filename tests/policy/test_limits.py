@@ -284,7 +284,7 @@ async def test_waiting_for_a_turn_ends_with_the_timeout(options):
     door.open.set()
 
     assert isinstance(late.error, ToolTimeout)
-    assert "waiting for its turn" in late.text
+    assert "waiting for a slot" in late.text
     assert (await inside).ok
     assert door.ran == ["a"]
     assert (await box.call("wait")).ok

@@ -67,14 +67,14 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
         return _from_plugin(provider, name, model_name, options)
     if unknown := options.keys() - ModelOptions.__annotations__.keys():
         known_options = ", ".join(ModelOptions.__annotations__)
-        raise ConfigError(f"model({name!r}) takes no {min(unknown)!r}. There are: {known_options}.")
+        raise ConfigError(f"model({name!r}) got an unknown option {min(unknown)!r}. Options: {known_options}.")
     for option in ("api_key", "base_url", "proxy"):
         if not isinstance(given := options.get(option) or "", str):
-            raise ConfigError(f"model({name!r}): {option} is of the type {type(given).__name__!r}. Give a text.")
+            raise ConfigError(f"model({name!r}): {option} must be a string, not {type(given).__name__!r}.")
     if provider == "offline":
         return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if not model_name:
-        raise ConfigError(f"{name!r} names no model. Write {provider}:NAME.")
+        raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
     if provider == "scripted":
         return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
     codec_factory = _make_codec_factory(provider, options.get("tool_mode", "native"))
@@ -84,7 +84,7 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
 
 
 def _from_plugin(kind: str, name: str, rest: str, options: ModelOptions) -> Model:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, only for models of plugins
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for plugin models
 
     points = {point.name: point for point in entry_points(group=GROUP)}
     if kind not in points:
@@ -106,26 +106,26 @@ def _load_attribute(module: str, name: str) -> Any:
 
 def _make_codec_factory(provider: str, mode: str) -> Callable[[], Codec]:
     if mode not in ("native", "json_schema"):
-        raise ConfigError(f'tool_mode={mode!r}: give "native" or "json_schema".')
+        raise ConfigError(f'tool_mode={mode!r}: must be "native" or "json_schema".')
     if mode == "native":
         return lambda: _load_attribute("providers.registry", "codec")(provider)
     if provider != "openai-chat":
-        raise ConfigError(f'tool_mode="json_schema" is for openai-chat; {provider} has tools of its own. Leave it out.')
+        raise ConfigError(f'tool_mode="json_schema" requires openai-chat; {provider} supports tools natively. Omit it.')
     return partial(_load_attribute, "providers.formats.json_mode", "CODEC")
 
 
 def _make_sender(provider: str, name: str, options: ModelOptions) -> Sender:
     if (client := options.get("client")) is not None:
         if conflicting := options.keys() & {"api_key", "base_url", "timeout", "max_retries", "proxy"}:
-            raise ConfigError(f"client= and {min(conflicting)}=: the client has its own. Leave one of the two out.")
+            raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
         return _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, name)  # type: ignore[no-any-return]
     timeout, retries = options.get("timeout", 600.0), options.get("max_retries", 2)
     if not (timeout is None or (_is_number(timeout) and timeout > 0)) or type(retries) is not int or retries < 0:
-        raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: give seconds above 0, and 0 or more retries.")
+        raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: timeout must be positive or None, max_retries 0 or more.")
     proxy = options.get("proxy") or None
     if proxy is not None and not proxy.startswith(_PROXY_SCHEMES):
         visible = proxy.rpartition("@")[2]  # the part before `@` holds credentials
-        raise ConfigError(f"proxy={visible!r} is no proxy. Write http://…, https:// or socks5://….")
+        raise ConfigError(f"proxy={visible!r} is not a proxy URL. Use http://…, https://… or socks5://….")
     endpoint = make_endpoint(provider, name, base_url=options.get("base_url"), api_key=options.get("api_key"))
     if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it
         raise ImportError("Models need httpx2: pip install 'toolmason[models]'")

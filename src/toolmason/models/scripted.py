@@ -26,12 +26,12 @@ class ScriptedModel:
 
     def __init__(self, script: Iterable[ScriptStep], name: str = "scripted") -> None:
         if isinstance(script, str | bytes | Mapping):
-            raise ConfigError(f"The script {script!r:.60} is no list of turns. Write [{script!r:.60}].")
+            raise ConfigError(f"The script {script!r:.60} is not a list of turns. Use [{script!r:.60}].")
         self.name = name
         self.script = list(script)
         for turn in self.script:
             if isinstance(turn, tuple) and turn and isinstance(turn[0], str):
-                raise ConfigError(f"The script has a call {turn!r:.60} where a turn should be. Write [{turn!r:.60}].")
+                raise ConfigError(f"The script has a call {turn!r:.60} in place of a turn. Use [{turn!r:.60}].")
         self.requests: list[ModelRequest] = []
         """Requests received, in order."""
 
@@ -44,7 +44,7 @@ class ScriptedModel:
         self.requests.append(request)
         number = len(self.requests)
         if number > len(self.script):
-            raise ModelError(self.name, f"the script has {len(self.script)} turns, and this is request {number}")
+            raise ModelError(self.name, f"the script has {len(self.script)} turns, but this is request {number}")
         step = self.script[number - 1]
         turn = step(request) if callable(step) else step
         if isinstance(turn, ModelReply):
@@ -77,10 +77,10 @@ def load_script(path: str) -> ScriptedModel:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The script {path!r} cannot be read: {error}. Give the path of a file.") from error
+        raise ConfigError(f"The script {path!r} cannot be read: {error}. Pass the path of a file.") from error
     turns = _parse_file(text, file)
     if not isinstance(turns, list):
-        raise ConfigError(f"The script {path!r} is not a list. Write one item for each turn.")
+        raise ConfigError(f"The script {path!r} is not a list. It needs one item per turn.")
     return ScriptedModel(
         [_parse_turn(turn, f"{path!r}, turn {n}") for n, turn in enumerate(turns, 1)], f"scripted:{path}"
     )
@@ -91,15 +91,15 @@ def _parse_file(text: str, file: Path) -> Any:
         try:
             return from_json(text)
         except ValueError as error:
-            raise ConfigError(f"The script {str(file)!r} is not JSON: {error}. Correct it.") from error
+            raise ConfigError(f"The script {str(file)!r} is not valid JSON: {error}. Fix the file.") from error
     try:
-        import yaml  # noqa: PLC0415 - an optional package, for those whose scripts are YAML
+        import yaml  # noqa: PLC0415 - an optional package, needed only for YAML scripts
     except ImportError as missing:  # pragma: no cover - the test suite has it
         raise ImportError("Scripts in YAML need PyYAML: pip install 'toolmason[yaml]'") from missing
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"The script {str(file)!r} is not YAML: {error}. Correct it.") from error
+        raise ConfigError(f"The script {str(file)!r} is not valid YAML: {error}. Fix the file.") from error
 
 
 def _parse_turn(turn: Any, location: str) -> ScriptTurn:
@@ -107,5 +107,5 @@ def _parse_turn(turn: Any, location: str) -> ScriptTurn:
         return turn
     calls = [turn] if isinstance(turn, Mapping) else turn
     if not isinstance(calls, list) or not all(isinstance(c, Mapping) and isinstance(c.get("name"), str) for c in calls):
-        raise ConfigError(f"The script {location}: give a text, or calls with `name` and `arguments`.")
+        raise ConfigError(f"The script {location}: expected a string, or calls with `name` and `arguments`.")
     return [(call["name"], call.get("arguments") or {}) for call in calls]

@@ -47,13 +47,13 @@ def _check_tools(tools: list[tuple[Any, Any, bool]], name_pattern: str) -> Itera
     for number, (name, schema, strict) in enumerate(tools):
         place = f"tool {number}"
         if not isinstance(name, str) or not re.fullmatch(name_pattern, name):
-            yield Flaw(place, "name", f"the name {name!r} is refused")
+            yield Flaw(place, "name", f"the provider rejects the name {name!r}")
         if name in seen:
             yield Flaw(place, "duplicate tool", f"two tools are named {name!r}")
         seen.add(name)
         if isinstance(schema, Mapping):
             if schema.get("type") != "object":
-                yield Flaw(place, "schema", f"the parameters are of type {schema.get('type')!r}, not an object")
+                yield Flaw(place, "schema", f"the parameters have type {schema.get('type')!r}, not 'object'")
             if strict:
                 yield from _check_strict(schema, f"{place} $")
 
@@ -69,11 +69,11 @@ def _check_strict(node: Any, place: str) -> Iterator[Flaw]:
         if set(node.get("required") or ()) != set(properties):
             yield Flaw(place, "strict", "not every property is required")
     for keyword in node.keys() - _STRICT_KEYWORDS:
-        yield Flaw(place, "strict", f"`{keyword}` has no place in strict mode")
+        yield Flaw(place, "strict", f"`{keyword}` is not allowed in strict mode")
     if "$ref" in node and len(node) > 1:
-        yield Flaw(place, "strict", "something stands beside a reference")
+        yield Flaw(place, "strict", "a `$ref` has sibling keywords")
     if not node.keys() & {"type", "anyOf", "$ref", "enum", "const"}:
-        yield Flaw(place, "strict", "nothing says what it is")
+        yield Flaw(place, "strict", "the schema has no type")
     for part, inner in _iter_children(node, place):
         yield from _check_strict(part, inner)
 
@@ -89,7 +89,7 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
     config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
     choice = body.get("tool_choice", config.get("mode"))
     if choice is not None and not body.get("tools"):
-        yield Flaw("tool_choice", "choice", "there is a choice, and there are no tools")
+        yield Flaw("tool_choice", "choice", "a choice is set but there are no tools")
     chosen_names = list(config.get("allowedFunctionNames") or ())
     if isinstance(choice, Mapping):
         choice_body = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), Mapping) else choice
@@ -99,7 +99,7 @@ def _check_choice(body: Mapping[str, Any], names: set[Any]) -> Iterator[Flaw]:
         ]
     for name in chosen_names:
         if name is not None and name not in names:
-            yield Flaw("tool_choice", "choice", f"{name!r} is chosen, and not offered")
+            yield Flaw("tool_choice", "choice", f"{name!r} is chosen but not offered")
 
 
 def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw]:
@@ -115,21 +115,21 @@ def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw
             flaws += [Flaw(step.place, "unanswered", f"call {i!r} has no result before this") for i in open_calls]
             open_calls = {}
         elif not has_no_id and (not isinstance(step.id, str) or not id_pattern.fullmatch(step.id)):
-            flaws.append(Flaw(step.place, "id", f"the id {step.id!r} is refused"))
+            flaws.append(Flaw(step.place, "id", f"the provider rejects the id {step.id!r}"))
         elif step.kind == "call":
             if key in seen and not has_no_id:
-                flaws.append(Flaw(step.place, "duplicate", f"the id {key!r} was used before"))
+                flaws.append(Flaw(step.place, "duplicate", f"the id {key!r} is already used"))
             seen.add(key)
             # A duplicate id is reported above and still counts as one call.
             open_calls[key] = [*open_calls.get(key, ()), step] if has_no_id else [step]
         elif not (calls := open_calls.pop(key, [])):
-            flaws.append(Flaw(step.place, "orphan", f"there is no open call {key!r} for this result"))
+            flaws.append(Flaw(step.place, "orphan", f"no open call {key!r} for this result"))
         else:
             call = calls.pop(0)
             if calls:
                 open_calls[key] = calls
             if step.name is not None and call.name != step.name:
-                flaws.append(Flaw(step.place, "name", f"the result is of {step.name!r}, and the call of {call.name!r}"))
+                flaws.append(Flaw(step.place, "name", f"the result names {step.name!r}, the call {call.name!r}"))
     flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
     return flaws
 

@@ -111,7 +111,7 @@ class ReplyReader(ABC):
         try:
             return check_reply(self.build_reply())
         except PARSE_ERRORS as error:
-            raise make_unreadable_error(self.provider, "the answer", error, "") from error
+            raise make_unreadable_error(self.provider, "the response", error, "") from error
 
     @abstractmethod
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -121,7 +121,7 @@ class ReplyReader(ABC):
     def build_reply(self) -> ModelReply:
         """Return the complete reply. May raise any error if the events were malformed."""
 
-    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most have told all
+    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most report everything earlier
         """Yield events for content of the reply that no event has reported yet."""
         yield from ()
 
@@ -161,9 +161,9 @@ class Codec(Format):
         choice = request.tool_choice
         known = {tool.name for tool in request.tools}
         if choice is not None and (missing := [name for name in choice.names if name not in known]):
-            raise ConfigError(f"tool_choice names {missing[0]!r}, which is not offered. There are: {sorted(known)}.")
+            raise ConfigError(f"tool_choice names {missing[0]!r}, which is not offered. Available: {sorted(known)}.")
         if choice is not None and choice.mode == "required" and not known and not request.native:
-            raise ConfigError('tool_choice="required", and there are no tools. Offer some, or leave it out.')
+            raise ConfigError('tool_choice="required" needs at least one tool. Offer tools, or omit it.')
         return tool_set
 
     def encode(
@@ -196,7 +196,7 @@ class Codec(Format):
 
     def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
         if self.search_tool is None:
-            raise ConfigError(f"{self.name} has no search of its own among tools. Leave `defer` out.")
+            raise ConfigError(f"{self.name} has no built-in tool search. Omit `defer`.")
         # A tool that the model must call cannot be deferred.
         forced = request.tool_choice.names if request.tool_choice is not None else ()
         names = self.fit_request_tools(request).names
@@ -222,7 +222,7 @@ class Codec(Format):
         try:
             return check_reply(self.parse_reply(body, self.names_of(names)))
         except PARSE_ERRORS as error:
-            raise make_unreadable_error(self.name, "the answer", error, body) from error
+            raise make_unreadable_error(self.name, "the response", error, body) from error
 
 
 def parse_error(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:

@@ -125,7 +125,7 @@ def map_options(options: Mapping[str, Any], option_keys: Mapping[str, str], prov
             continue
         if name not in option_keys:
             raise ConfigError(
-                f"{provider} takes no {name!r}. Leave it out, or send it all the same with "
+                f"{provider} does not support {name!r}. Omit it, or force it with "
                 f'options={{"body": {{{name!r}: ...}}}}.'
             )
         fields[option_keys[name]] = [value] if name == "stop" and isinstance(value, str) else value

@@ -39,14 +39,14 @@ def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
     for number, message in enumerate(messages):
         place = f"message {number}"
         if message.role not in _ROLES:
-            flaws.append(Flaw(place, "role", f"there is no role {message.role!r}"))
+            flaws.append(Flaw(place, "role", f"unknown role {message.role!r}"))
         if message.role != "tool":
             flaws += [Flaw(place, "unanswered", f"call {i!r} has no result before this message") for i in open_calls]
             open_calls = {}
         if message.results and message.role != "tool":
-            flaws.append(Flaw(place, "misplaced", f"results stand in a message of role {message.role!r}"))
+            flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has results"))
         if message.calls and message.role != "assistant":
-            flaws.append(Flaw(place, "misplaced", f"calls stand in a message of role {message.role!r}"))
+            flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has calls"))
         flaws += _check_calls(message.calls, place, seen, open_calls)
         flaws += _check_results(message.results, place, seen, open_calls)
     flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
@@ -58,7 +58,7 @@ def _check_calls(calls: Sequence[ToolCall], place: str, seen: set[str], open_cal
         if not call.id or not call.name:
             yield Flaw(place, "nameless", f"a call has id {call.id!r} and name {call.name!r}; it needs both")
         if call.id in seen:
-            yield Flaw(place, "duplicate", f"the id {call.id!r} was used before")
+            yield Flaw(place, "duplicate", f"the id {call.id!r} is already used")
         seen.add(call.id)
         open_calls[call.id] = call.name
 
@@ -70,11 +70,11 @@ def _check_results(
         name = open_calls.pop(result.call_id, None)
         if name is not None:
             if name != result.name:
-                yield Flaw(place, "name", f"the result of {result.call_id!r} is of {result.name!r}, not of {name!r}")
+                yield Flaw(place, "name", f"the result of {result.call_id!r} names {result.name!r}, not {name!r}")
             continue
         known = result.call_id in seen
-        why = "was answered already, or too late" if known else "was never made"
-        yield Flaw(place, "duplicate result" if known else "orphan", f"the call {result.call_id!r} {why}")
+        why = "already has a result, or got it too late" if known else "was never made"
+        yield Flaw(place, "duplicate result" if known else "orphan", f"call {result.call_id!r} {why}")
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -41,14 +41,14 @@ def format_native_tool(item: AnyNativeTool, provider: str) -> dict[str, Any] | N
 def _format_search(item: WebSearch, provider: str) -> dict[str, Any]:
     if provider not in _SEARCH_TYPES:
         raise DefinitionError(
-            f"{provider} has no web search of its own. Leave WebSearch out, or use one of: {', '.join(_SEARCH_TYPES)}."
+            f"{provider} has no web search. Remove WebSearch, or use one of: {', '.join(_SEARCH_TYPES)}."
         )
     current, known = _SEARCH_TYPES[provider]
     kind = current if item.type == "default" else item.type
     if kind not in known:
         raise DefinitionError(
-            f"WebSearch(type={item.type!r}): {provider} has no such search. "
-            f"Give 'default', or one of: {', '.join(known)}."
+            f"WebSearch(type={item.type!r}): {provider} has no such search type. "
+            f"Use 'default' or one of: {', '.join(known)}."
         )
     location = {"user_location": {"type": "approximate", **item.location}} if item.location else {}
     if provider == "openai":
@@ -57,7 +57,7 @@ def _format_search(item: WebSearch, provider: str) -> dict[str, Any]:
         return {"type": kind, "name": "web_search", **location}
     if location:
         raise DefinitionError(
-            f"WebSearch({', '.join(item.location)}=…): gemini takes no place for a search. Leave it out."
+            f"WebSearch({', '.join(item.location)}=…): gemini does not support a search location. Omit it."
         )
     return {"googleSearch": {}}
 
@@ -65,7 +65,7 @@ def _format_search(item: WebSearch, provider: str) -> dict[str, Any]:
 def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
     if provider not in _SERVER_PROVIDERS:
         raise DefinitionError(
-            f"{provider} does not call MCP servers. Use `McpServer` for {item.name!r}, or one of: "
+            f"{provider} cannot call MCP servers. Use `McpServer` for {item.name!r}, or one of: "
             f"{', '.join(_SERVER_PROVIDERS)}."
         )
     if provider == "openai":
@@ -79,7 +79,7 @@ def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
         return tool
     if item.require_approval == "always":
         raise DefinitionError(
-            f"RemoteMcp({item.name!r}, require_approval='always'): {provider} calls servers without asking. "
+            f"RemoteMcp({item.name!r}, require_approval='always'): {provider} calls servers without approval. "
             "Use `McpServer` with approval, or openai."
         )
     if provider == "anthropic":

@@ -16,7 +16,7 @@ PARSE_ERRORS: Final = (LookupError, TypeError, ValueError, AttributeError, Arith
 
 def make_unreadable_error(provider: str, what: str, error: Exception, data: Any) -> ModelError:
     """Return the error for data that cannot be parsed."""
-    return ModelError(provider, f"{what} cannot be read ({type(error).__name__}: {error}): {str(data)[:200]}")
+    return ModelError(provider, f"{what} cannot be parsed ({type(error).__name__}: {error}): {str(data)[:200]}")
 
 
 def guard_events(provider: str, events: Iterable[ModelEvent], data: Any) -> Iterator[ModelEvent]:
@@ -29,7 +29,7 @@ def guard_events(provider: str, events: Iterable[ModelEvent], data: Any) -> Iter
         for event in events:
             yield _check_event(event)
     except PARSE_ERRORS as error:
-        raise make_unreadable_error(provider, "an event of the stream", error, data) from error
+        raise make_unreadable_error(provider, "a stream event", error, data) from error
 
 
 def check_reply(reply: ModelReply) -> ModelReply:
@@ -64,7 +64,7 @@ def _check_event(event: ModelEvent) -> ModelEvent:
     elif isinstance(event, CallClosed):
         _check_call(event.call)
     elif not isinstance(event, Finished):
-        _check_text(event.text, "a piece")
+        _check_text(event.text, "a delta")
     return event
 
 
@@ -72,9 +72,9 @@ def _check_call(call: ToolCall) -> None:
     _check_text(call.id, "the id of a call")
     _check_text(call.name, "the name of a call")
     if not isinstance(call.arguments, str | Mapping):
-        raise TypeError(f"the arguments of a call are of the type {type(call.arguments).__name__}")
+        raise TypeError(f"the arguments of a call have the type {type(call.arguments).__name__}")
 
 
 def _check_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{what} is {clip(repr(value), 40)}, not a text")
+        raise TypeError(f"{what} is {clip(repr(value), 40)}, not a string")

@@ -227,6 +227,8 @@ class Pipeline:
                 self.route.name, self.call_options.batch_timeout, limit=self.call_options.limit_name
             ) from None
 
+    # --- slots and execution ---------------------------------------------------------------
+
     async def _run_with_slots(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
         route, call_options = self.route, self._get_options_within_run()
         seconds = (

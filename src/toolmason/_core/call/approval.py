@@ -120,9 +120,9 @@ def _parse(value_type: type[_T], data: Any, label: str) -> _T:
         return TypeAdapter(value_type).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the top"
+        where = ".".join(map(str, first["loc"])) or "top level"
         tool = data.get("tool") if isinstance(data, Mapping) else None
-        reason = f"the {label} cannot be read: {where}: {first['msg']}"
+        reason = f"the {label} is invalid: {where}: {first['msg']}"
         raise ApprovalDenied(clip(tool) if isinstance(tool, str) else "the call", reason) from None
 
 
@@ -175,14 +175,14 @@ class ApprovalSigner:
         if request.expires is not None and time.time() > request.expires:
             raise ApprovalDenied(request.tool, "the request has expired")
         if tool.definition.digest != request.digest:
-            raise ApprovalDenied(request.tool, "the tool was changed since it was approved")
+            raise ApprovalDenied(request.tool, "the tool has changed since it was approved")
         if identity != request.identity:
-            raise ApprovalDenied(request.tool, "it was approved for someone else")
+            raise ApprovalDenied(request.tool, "it was approved for another identity")
         if request.tool != tool.name or canonicalize(dict(request.arguments)) != canonicalize(arguments):
             raise ApprovalDenied(request.tool, "it was approved for another call")
         with _lock:
             if request.signature in _consumed:
-                raise ApprovalDenied(request.tool, "the decision was used before")
+                raise ApprovalDenied(request.tool, "the decision was already used")
             _consumed.add(request.signature)
         return _to_verdict(decision)
 
@@ -200,7 +200,7 @@ class ApprovalSigner:
 
     def _check_request(self, request: ApprovalRequest) -> None:
         if not _digests_match(self.sign("request", _without_signature(request)), request.signature):
-            raise ApprovalDenied(request.tool, "the request was changed, or was made under another approval_key")
+            raise ApprovalDenied(request.tool, "the request was changed, or was signed with another approval_key")
 
 
 def _digests_match(expected: str, given: str) -> bool:
@@ -287,7 +287,7 @@ async def request_verdict(approver: Approver, request: ApprovalRequest) -> Appro
     edited: Any = getattr(verdict, "arguments", None)
     if isinstance(verdict, Allow | Deny) or (isinstance(verdict, Edit) and isinstance(edited, Mapping)):
         return verdict
-    return Deny(f"the approver answered {clip(repr(verdict))}")
+    return Deny(f"the approver returned an invalid verdict: {clip(repr(verdict))}")
 
 
 def parse_key(option: str, value: str | bytes | None) -> bytes | None:

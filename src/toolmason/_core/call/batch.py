@@ -31,7 +31,7 @@ def to_call(call: ToolCall | tuple[str, Arguments]) -> ToolCall:
         return call
     given: Any = call
     if not (isinstance(given, tuple) and given and isinstance(given[0], str) and len(given) <= 2):  # noqa: PLR2004 - a pair
-        raise DefinitionError(f"{clip(repr(call))} is not a call. Give a ToolCall, or a name and arguments.")
+        raise DefinitionError(f"{clip(repr(call))} is not a call. Pass a ToolCall, or a name and arguments.")
     return ToolCall(f"call_{next(CALL_NUMBERS)}", *call)
 
 
@@ -45,7 +45,7 @@ def get_max_parallel(strategy: Strategy, limit: int) -> int:
     if isinstance(given, Sequential):
         return 1
     if not isinstance(given, Parallel):
-        raise DefinitionError(f"strategy={clip(repr(strategy))}: give Parallel() or Sequential().")
+        raise DefinitionError(f"strategy={clip(repr(strategy))}: must be Parallel() or Sequential().")
     return limit if given.limit is None else min(given.limit, limit)
 
 

@@ -94,7 +94,7 @@ class HeldSlots:
             name = self.route.name
             if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
                 raise Stop(ToolTimeout(name, call_options.batch_timeout, limit=call_options.limit_name)) from None
-            timeout_error = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for its turn", retryable=True)
+            timeout_error = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for a slot", retryable=True)
             raise Stop(timeout_error) from None
 
     def _iterate_slots(self) -> Iterator[tuple[Hashable, Semaphore | KeyedLock]]:

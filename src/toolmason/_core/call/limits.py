@@ -81,7 +81,7 @@ def fingerprint_result(result: ToolResult) -> str:
 
 def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
     """Return the error for a tool that has used up its calls."""
-    return LimitExceeded(tool, f"max_calls of {max_calls} for this tool", "Go on without it.")
+    return LimitExceeded(tool, f"max_calls of {max_calls} for this tool", "Continue without it.")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -158,7 +158,7 @@ class RunState:
             repeat.times += 1
             if repeat.times > REPEATS_BEFORE_REFUSED:
                 raise LimitExceeded(
-                    tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the answer that you have."
+                    tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the result you already have."
                 )
             return repeat.result
 

@@ -42,7 +42,7 @@ class ResultStore:
         self._lock = threading.Lock()
 
     def save(self, text: str) -> str:
-        """Store a text and return its handle."""
+        """Store `text` and return its handle."""
         # Without an owner, only an unguessable handle separates callers.
         handle = f"result_{next(_handle_numbers)}_{os.urandom(16).hex()}"
         key = (_result_owner.get(), handle)
@@ -67,7 +67,7 @@ class ResultStore:
             entry = self._entries.get((_result_owner.get(), handle))
         if entry is None:
             # Do not list other handles: a toolbox may serve several users.
-            raise ToolError(f"There is no result under {handle[:64]!r}. It may have been dropped; make the call again.")
+            raise ToolError(f"No result has the handle {handle[:64]!r}. It may have been dropped; make the call again.")
         return entry.read_bytes().decode() if isinstance(entry, Path) else entry
 
     def clear(self) -> None:
@@ -87,7 +87,7 @@ class ResultStore:
 
 
 def truncate(text: str, limit: int, handle: str) -> str:
-    """Return the head and tail of a text, cut at line breaks if possible, with a line that states the omitted size."""
+    """Return the head and tail of `text`, cut at line breaks if possible, with a line that states the omitted size."""
     data = text.encode()
     note = f"\n[… {{}} of {len(data)} bytes left out. Read them with {READ_RESULT}(handle={handle!r}, offset=…) …]\n"
     budget = max(2, limit - len(note.encode()) - 16)
@@ -98,7 +98,7 @@ def truncate(text: str, limit: int, handle: str) -> str:
 
 
 def truncate_middle(text: str, limit: int) -> str:
-    """Omit the middle of a text that is too long, without storing it."""
+    """Omit the middle of `text` if it is too long, without storing it."""
     if len(text) <= limit:
         return text
     half = max(1, (limit - 40) // 2)
@@ -134,12 +134,12 @@ def make_result_reader(store: ResultStore) -> FunctionTool:
     """Return the `read_result` tool."""
 
     def read_result(
-        handle: Annotated[str, Param(description="As the cut result names it")],
-        offset: Annotated[int, Param(description="Character to start at; from the end if negative")] = 0,
-        length: Annotated[int, Param(description="How many characters")] = 16384,
-        search: Annotated[str | None, Param(description="Give the lines that hold this text instead")] = None,
+        handle: Annotated[str, Param(description="Handle from the truncated result")],
+        offset: Annotated[int, Param(description="First character; counts from the end if negative")] = 0,
+        length: Annotated[int, Param(description="Number of characters")] = 16384,
+        search: Annotated[str | None, Param(description="Return only the lines that contain this text")] = None,
     ) -> str:
-        """Read a part of a result that was too long to show whole, by place or by search."""
+        """Read part of a result that was too long to show in full, by position or by search."""
         text = store.read(handle)
         if search:
             return _search_lines(text, search)
@@ -174,4 +174,4 @@ def _search_lines(text: str, search: str) -> str:
                 )
         offset += len(line)
     remainder = f"\n[{total - _MAX_MATCHES} more lines]" if total > _MAX_MATCHES else ""
-    return "\n".join(lines) + remainder if lines else f"No line holds {search[:80]!r}."
+    return "\n".join(lines) + remainder if lines else f"No line contains {search[:80]!r}."

@@ -46,7 +46,7 @@ def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     """
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
-        raise ResultError(tool, f"it gives more than {MAX_ITEMS} items.")
+        raise ResultError(tool, f"it yields more than {MAX_ITEMS} items.")
     return items
 
 
@@ -200,10 +200,10 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     except ResultError:
         raise
     except RecursionError:
-        raise ResultError(tool.name, "it is nested too deep.") from None
+        raise ResultError(tool.name, "it is nested too deeply.") from None
     except Exception as error:
         reason = clip(_describe_error(error), 200)
-        raise ResultError(tool.name, f"{reason}. Return JSON-like data, a model or a text.") from error
+        raise ResultError(tool.name, f"{reason}. Return JSON-like data, a model or a string.") from error
 
 
 def _serialize_typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
@@ -218,7 +218,7 @@ def _serialize_typed(tool: Tool, output: TypeSchema, value: Any) -> bytes:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the value"
-        reason = f"it does not fit the declared return type at {where}: {clip(first['msg'], 160)}."
+        reason = f"it does not match the declared return type at {where}: {clip(first['msg'], 160)}."
         raise ResultError(tool.name, reason) from error
     return output.serializer.to_json(validated, by_alias=True)
 
@@ -258,7 +258,7 @@ def check_finite(value: Any, data: bytes) -> None:
         except ValueError as error:
             path = "$" if "number out of range" not in str(error) else None
     if path is not None:
-        raise ValueError(f"the number at {path} is not finite, and JSON has no word for it")
+        raise ValueError(f"the number at {path} is not finite, and JSON cannot represent it")
 
 
 def _find_non_finite(value: Any, path: str = "$", depth: int = 0) -> str | None:
@@ -282,7 +282,7 @@ def _describe_error(error: Exception) -> str:
     if "Circular reference" in text:
         return "it contains itself"
     if "surrogates not allowed" in text:
-        return "it holds half a surrogate pair, which no encoding takes"
+        return "it contains a lone surrogate, which cannot be encoded"
     return text.removeprefix("Error calling function `to_builtins`: ") or type(error).__name__
 
 
@@ -297,5 +297,5 @@ def check_text(tool: Tool, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        reason = f"character {error.start} is half a surrogate pair, which no encoding takes."
+        reason = f"character {error.start} is a lone surrogate, which cannot be encoded."
         raise ResultError(tool.name, reason) from None

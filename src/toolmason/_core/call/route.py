@@ -55,7 +55,7 @@ class Route:
     render: Renderer
     """Converts a return value to the fields of a result."""
     max_text_chars: int
-    """Length in characters up to which a text is certain to fit in `max_result_bytes`."""
+    """Length in characters up to which text is certain to fit in `max_result_bytes`."""
     max_result_bytes: int
     """Maximum size of a result in bytes."""
     truncate: Callable[[dict[str, Any]], dict[str, Any]]

@@ -1,7 +1,4 @@
-"""Decisions that come later, and a look at what a call would do.
-
-Lives here: the part of a toolbox that a person who decides needs. Not here: the gate itself (`approve`, `govern`).
-"""
+"""Sign decisions, resume approved calls, and preview the effect of a call."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, To
 
 
 def make_shared_call_state(policy: ToolboxPolicy) -> SharedCallState:
-    """Return what the calls of a toolbox share."""
+    """Return the state that all calls of a toolbox share."""
     key = parse_key("approval_key", policy.approval_key)
     return SharedCallState(
         policy.settings,
@@ -52,34 +49,34 @@ def make_shared_call_state(policy: ToolboxPolicy) -> SharedCallState:
 
 
 async def run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
-    """Run a call with leave to use APIs that may still change: the setting `experimental = true`."""
+    """Run a call with experimental APIs allowed (the setting `experimental = true`)."""
     with allow_experimental():
         return await call_next(call)
 
 
 def make_result_store(policy: ToolboxPolicy) -> ResultStore:
-    """Return where a toolbox keeps results that are too long."""
+    """Return the store for a toolbox's long results."""
     directory = None if policy.results_dir is None else Path(policy.results_dir)
     return ResultStore(policy.settings.kept_bytes, directory)
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a call would do; nothing was run."""
+    """Effect that a call would have. Nothing was run."""
 
     name: str
-    """The tool that would run."""
+    """Name of the tool that would run."""
     arguments: Mapping[str, Any]
-    """As the tool would get them: repairs made, defaults filled in."""
+    """Arguments as the tool would receive them: repaired, with defaults filled in."""
     repairs: tuple[Repair, ...] = ()
     preview: str | None = None
-    """What it would do, in the tool's own words."""
+    """Text from the tool's `preview` function that describes the effect of the call."""
     needs_approval: bool = False
-    """Whether someone has to decide about it first."""
+    """True if the call needs a decision first."""
 
 
 class Approvals(ABC):
-    """What a toolbox does for whoever decides about calls."""
+    """Approval methods of a toolbox."""
 
     _shared: SharedCallState
     _policy: ToolboxPolicy
@@ -87,33 +84,33 @@ class Approvals(ABC):
 
     @abstractmethod
     def _get_route_or_error(self, name: str) -> Route | ToolCallError:
-        """Return the route of a tool, or why there is none."""
+        """Return the route of a tool, or the error if it has none."""
 
     def decide(self, request: ApprovalRequest, verdict: ApprovalVerdict) -> Decision:
         """Sign a decision on a request that a result carried: `result.error.request`.
 
-        The decision is good once, for this tool, these arguments and this identity. Both are plain JSON
-        (`to_dict`, `from_dict`); with `approval_key=` they outlive the process.
+        The decision is valid once, for this tool, these arguments and this identity. Both are plain JSON (`to_dict`,
+        `from_dict`); with `approval_key=` they outlive the process.
 
         Raises:
-            ApprovalDenied: the request was changed, or was not made under this key.
+            ApprovalDenied: the request was changed, or was not signed with this key.
         """
         return self._shared.signer.sign_decision(request, verdict)
 
     def verify(self, decision: Decision) -> bool:
-        """Tell whether a decision was made under this toolbox's key, and not changed since."""
+        """Return True if a decision was signed with this toolbox's key and not changed since."""
         return self._shared.signer.verify(decision)
 
     def record_earlier_call(self, call: ToolCall, result: ToolResult) -> None:
-        """Count a call of this run that was made before, in another process: limits and repeats go on from there."""
+        """Count a call that another process made in this run, so that limits and repeat detection continue from there."""
         route = self._get_route_or_error(call.name)
         if self._run_state is None or not isinstance(route, Route):
             return
         options, key = route.tool.options, Pipeline(route, self._shared, self._run_state, NO_OPTIONS).tool_key
-        # What was over the limit then is over it now; what could not be read was no repeat.
+        # A call over the limit stays over it; unreadable arguments cannot be a repeat.
         with suppress(LimitExceeded, ValueError):
             self._run_state.count(route.name, options.max_calls, key)
-            # A call that waits has been counted, and has given nothing yet.
+            # A pending call is counted, but has no result yet.
             is_pending = result.error is not None and result.error.code == ApprovalRequired.code
             if options.repeats == "detect" and not is_pending:
                 self._run_state.record_result(fingerprint(route.name, parse_arguments(call)), result)
@@ -126,9 +123,9 @@ class Approvals(ABC):
         timeout: Timeout = INHERIT,
         on_progress: OnProgress | None = None,
     ) -> ToolResult:
-        """Run the call that a decision is about, if it still holds; else the result says why not.
+        """Run the call that a decision is about. If the decision is not valid, the result carries the reason.
 
-        A decision may come as the plain data that it was written as.
+        `decision` may also be the plain data of `Decision.to_dict`.
         """
         try:
             decision = decision if isinstance(decision, Decision) else Decision.from_dict(decision)
@@ -147,10 +144,11 @@ class Approvals(ABC):
     resume_sync = blocking(resume)
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
-        """Return what a call would do, and run nothing: the arguments as the tool would get them, and the gate.
+        """Return the effect that a call would have, without running it: the final arguments, preview and approval
+        check.
 
         Raises:
-            ToolCallError: there is no such tool, or the arguments do not fit.
+            ToolCallError: the tool is unknown, or the arguments are invalid.
         """
         route = self._get_route_or_error(name)
         if isinstance(route, ToolCallError):
@@ -172,10 +170,10 @@ class Approvals(ABC):
     dry_run_sync = blocking(dry_run)
 
     async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
-        """Return what a call would do, in the tool's own words (`preview=`); `None` where it has none.
+        """Return the text of the tool's `preview` function, or None if it has none.
 
         Raises:
-            ToolCallError: there is no such tool, or the arguments do not fit.
+            ToolCallError: the tool is unknown, or the arguments are invalid.
         """
         route = self._get_route_or_error(name)
         if isinstance(route, ToolCallError):

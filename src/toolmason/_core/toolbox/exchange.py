@@ -1,8 +1,4 @@
-"""What goes to a model and comes back: requests, replies, and the events of a reply that is on its way.
-
-Lives here: frozen values that no provider's format shows in. Not here: the formats (`toolmason.providers`), or
-who answers (`toolmason.models`).
-"""
+"""Define model requests, replies and stream events, independent of any provider's format."""
 
 from __future__ import annotations
 
@@ -20,52 +16,52 @@ from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
 
 FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
-"""Why a model stopped: done, wants calls, out of tokens, will not, was not let, wants to go on, something else."""
+"""Reason a model stopped: finished, tool calls, token limit, refusal, content filter, paused turn, or other."""
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required"]
 _MODES: Final = ("auto", "none", "required")
 
 OPTIONS: Final[Mapping[str, str]] = {
-    "max_tokens": "how long the answer may be",
-    "temperature": "how much chance there is in it",
-    "top_p": "from how much of the likely words it is chosen",
-    "stop": "texts that end it",
-    "parallel": "whether the model may ask for several calls at once",
+    "max_tokens": "maximum number of output tokens",
+    "temperature": "sampling temperature",
+    "top_p": "nucleus sampling threshold",
+    "stop": "sequences that end the answer",
+    "parallel": "True to allow several tool calls in one turn",
     "strict": 'True, False or "auto": see `Toolbox.definitions`',
-    "lossy": "whether a tool may change its meaning on the way",
-    "defer": "names of tools that the provider loads only when its own search finds them",
-    "body": "fields of the provider's own, put into the request as they are",
+    "lossy": "True to allow schemas that lose meaning in the provider's format",
+    "defer": "names of tools that the provider loads only if its tool search finds them",
+    "body": "provider-specific fields, copied into the request unchanged",
 }
-"""What `ModelRequest.options` may hold."""
+"""Keys of `ModelRequest.options`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether the model may, must or must not call, and which tools alone it may call."""
+    """Constraint on tool calls: whether the model may, must or must not call tools, and which ones."""
 
     mode: ToolChoiceMode = "auto"
     names: tuple[str, ...] = ()
-    """The tools that it may call; empty: any."""
+    """Names of the allowed tools. Empty allows all."""
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
-            raise ConfigError(f'tool_choice={self.mode!r}: give "auto", "none", "required", or the name of a tool.')
+            raise ConfigError(f'tool_choice={self.mode!r}: must be "auto", "none", "required" or the name of a tool.')
         given: Any = self.names
         object.__setattr__(self, "names", (given,) if isinstance(given, str) else tuple(given))
 
     @classmethod
     def parse(cls, choice: ToolChoice | str | None) -> ToolChoice | None:
-        """Read a choice: one of the three words, or the name of the tool that must be called."""
+        """Parse a choice: a mode, or the name of a tool that the model must call."""
         if choice is None or isinstance(choice, ToolChoice):
             return choice
         given: Any = choice
         if not isinstance(given, str):
-            raise ConfigError(f'tool_choice={given!r}: give "auto", "none", "required", or the name of a tool.')
+            raise ConfigError(f'tool_choice={given!r}: must be "auto", "none", "required" or the name of a tool.')
         return cls(choice) if choice in _MODES else cls("required", (choice,))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One turn to ask of a model. `tools` takes a toolbox, or anything that a toolbox takes."""
+    """Request for one model turn. `tools` accepts a toolbox, or any source that a toolbox accepts."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
@@ -77,21 +73,21 @@ class ModelRequest:
     def __init__(
         self,
         messages: str | Message | Iterable[Message],
-        tools: Any = (),  # a toolbox or whatever gives tools
+        tools: Any = (),  # a toolbox, or any source of tools
         tool_choice: ToolChoice | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         raw_options: Any = options or {}
         if not isinstance(raw_options, Mapping):
-            raise ConfigError(f"options={options!r:.60}: give a mapping, such as {{'max_tokens': 100}}.")
+            raise ConfigError(f"options={options!r:.60}: must be a mapping, such as {{'max_tokens': 100}}.")
         given = dict(options or {})
         if unknown := given.keys() - OPTIONS.keys():
             raise ConfigError(
-                f"There is no model option {min(unknown)!r}. There are: {', '.join(OPTIONS)}. "
-                'What only one provider knows goes into options={"body": {...}}.'
+                f"Unknown model option {min(unknown)!r}. Options: {', '.join(OPTIONS)}. "
+                'Put provider-specific fields into options={"body": {...}}.'
             )
         if not isinstance(given.get("body", {}), Mapping):
-            raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: give a mapping of fields.')
+            raise ConfigError(f'options={{"body": {given["body"]!r:.60}}}: must be a mapping of fields.')
         definitions, native = _split_tools(tools)
         for name, value in {
             "messages": _to_messages(messages),
@@ -110,14 +106,14 @@ def _to_messages(given: Any) -> tuple[Message, ...]:
     messages: tuple[Any, ...] = tuple(given) if is_iterable else (given,)
     for message in messages:
         if not isinstance(message, Message):
-            raise ConfigError(f"{message!r:.60} is no message. Give a text, or Message('user', ...).")
+            raise ConfigError(f"{message!r:.60} is not a message. Pass a string or Message('user', ...).")
     return messages
 
 
 def _split_tools(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[AnyNativeTool, ...]]:
     definitions: dict[str, ToolDefinition] = {}
     native: list[AnyNativeTool] = []
-    # A toolbox gives its tools itself, so that those of servers and `read_result` are among them.
+    # Ask a toolbox for its tools, so that server tools and `read_result` are included.
     own_tools = getattr(tools, "tools", None)
     sources = [*own_tools, *getattr(tools, "native", ())] if isinstance(own_tools, list) else _to_list(tools)
     for source in sources:
@@ -130,7 +126,7 @@ def _split_tools(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[AnyNativ
 
 
 def _read_source(source: Any) -> list[Any]:
-    # Whoever builds a model has no tools yet, and need not wait for what reads them: half the cost of a first model.
+    # Deferred: a model is built before it has tools, and these imports are half its cost.
     from toolmason._core.catalog.catalog import iter_source_items  # noqa: PLC0415
     from toolmason._core.define.tool import Tool  # noqa: PLC0415
 
@@ -145,20 +141,20 @@ def _to_list(tools: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, counted alike for every provider: `input_tokens` includes those that came from a cache."""
+    """Token counts, with the same meaning for every provider: `input_tokens` includes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """Of the input, read from a cache."""
+    """Input tokens read from a cache."""
     cache_write_tokens: int = 0
-    """Of the input, written to a cache."""
+    """Input tokens written to a cache."""
     reasoning_tokens: int = 0
-    """Of the output, thought and not said."""
+    """Output tokens spent on reasoning."""
 
     @property
     def total_tokens(self) -> int:
-        """Input and output."""
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -167,19 +163,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What a model answered."""
+    """Reply of a model."""
 
     message: Message
-    """To put into the history as it is."""
+    """Message to append to the history unchanged."""
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     raw: Any = field(default=None, repr=False)
-    """The provider's answer as it came."""
+    """Raw response of the provider."""
 
     def __init__(
         self,
         message: Message,
-        calls: Iterable[ToolCall] = (),  # for a message that has none; they are kept there, and nowhere else
+        calls: Iterable[ToolCall] = (),  # for a message without calls; stored in the message only
         finish: FinishReason = "stop",
         usage: Usage = Usage(),  # noqa: B008 - frozen, so one default serves all
         raw: Any = None,
@@ -196,37 +192,37 @@ class ModelReply:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelReply:
-        """Read a reply from the JSON data of `to_dict`."""
+        """Restore a reply from the data of `to_dict`."""
         return cls(Message.from_dict(data["message"]), (), data["finish"], Usage(**data["usage"]))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What the model wants called."""
+        """Tool calls that the model requests."""
         return self.message.calls
 
     @property
     def text(self) -> str:
-        """What the model said."""
+        """Text of the reply."""
         return self.message.text
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the answer."""
+    """Fragment of the reply's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta:
-    """A piece of what the model thinks, where the provider shows it."""
+    """Fragment of the model's reasoning, if the provider exposes it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallOpened:
-    """The model begins a call; its arguments follow."""
+    """Start of a call. Its arguments follow."""
 
     id: str
     name: str
@@ -234,7 +230,7 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsDelta:
-    """A piece of the arguments of a call."""
+    """Fragment of a call's arguments."""
 
     id: str
     text: str
@@ -242,14 +238,14 @@ class ArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallClosed:
-    """A call is complete."""
+    """End of a call, with the complete call."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The reply is complete; always the last event."""
+    """End of the stream, with the complete reply. Always the last event."""
 
     reply: ModelReply
 
@@ -258,7 +254,7 @@ ModelEvent: TypeAlias = TextDelta | ThoughtDelta | CallOpened | ArgumentsDelta |
 
 
 def iter_reply_events(reply: ModelReply) -> Iterator[ModelEvent]:
-    """Yield a complete reply as the events of a stream: its text word by word, its calls, and `Finished`."""
+    """Yield a complete reply as stream events: its text word by word, its calls, and `Finished`."""
     yield from map(TextDelta, re.findall(r"\S+\s*|\s+", reply.text))
     for call in reply.calls:
         yield CallOpened(call.id, call.name)

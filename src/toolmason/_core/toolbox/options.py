@@ -1,8 +1,4 @@
-"""A tool in a toolbox → how its calls are treated, worked out once.
-
-Lives here: the order of policy (call > tool > toolbox > setting) as one frozen value for each tool.
-Not here: applying it (`dispatch`).
-"""
+"""Parse and validate the options of `Toolbox(...)`."""
 
 from __future__ import annotations
 
@@ -33,15 +29,12 @@ from toolmason._core.values.policy import (
 from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
 from toolmason.errors import DefinitionError
 
-if TYPE_CHECKING:  # 15 ms at start-up, for programs that have settings
-    from toolmason._core.config.config import Config
-
-if TYPE_CHECKING:  # a tool of a provider needs no settings, and their words are many
+if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config
 
 
 class ToolboxOptions(TypedDict, total=False):
-    """What `Toolbox(...)` takes beside its sources."""
+    """Keyword arguments of `Toolbox(...)`."""
 
     context: ToolContext[Any] | Mapping[str, Any] | None
     project_dir: str | Path | None
@@ -69,7 +62,7 @@ class ToolboxOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ToolboxPolicy:
-    """How a toolbox treats its calls, where a tool or a call does not say otherwise."""
+    """Default policy of a toolbox. Tools and calls can override it."""
 
     context: ToolContext[Any] = field(default_factory=ToolContext)
     on_error: OnError = "message"
@@ -77,36 +70,36 @@ class ToolboxPolicy:
     timeout: Timeout = INHERIT
     retry: Retry | None = None
     max_concurrency: int = 0
-    """How many calls of a batch run at once; 0 where the settings say it."""
+    """Maximum number of concurrent calls in a batch; 0 means the value from the settings."""
     resolvers: tuple[Resolver, ...] = ()
     resolution_fallback: bool | Inherit = INHERIT
-    """Whether a call may name a tool that only a resolver knows; inherited: outside of a run alone."""
+    """True if a call may use a tool that only a resolver knows. If inherited, only outside of a run."""
     naming: Naming | None = None
     approve: ApprovalRule | Inherit = INHERIT
     approver: Approver | None = None
     approval_key: str | bytes | None = None
     results_dir: str | Path | None = None
     on_conflict: OnConflict = "shadow"
-    """What happens when a server offers a tool whose name is taken."""
+    """Action if a server offers a tool whose name is taken."""
     on_elicit: RequestHandler | None = None
-    """Answers what a server asks the user."""
+    """Handler for a server's requests to the user."""
     on_sample: RequestHandler | None = None
-    """Answers what a server asks a model."""
+    """Handler for a server's requests to a model."""
     roots: tuple[str | Path, ...] = ()
-    """Folders that servers are told they may work in."""
+    """Folders that servers may work in, reported as MCP roots."""
     eager: bool = True
-    """Whether `async with` connects at once, or the first need does."""
+    """True if `async with` connects to the servers, False if their first use does."""
     on_error_is_set: bool = False
-    """Whether the application has said what becomes of failures."""
+    """True if the application set `on_error`."""
     max_concurrency_is_set: bool = False
-    """Whether `max_concurrency` was asked for, and so holds for single calls too."""
+    """True if the application set `max_concurrency`, which then also applies to single calls."""
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen, so one default serves all
     limits: Limits = Limits()  # noqa: RUF009 - as above
-    """What a run may use if it names no limits itself."""
+    """Limits of a run that sets none itself."""
     experimental: bool = False
-    """Whether tools of this toolbox may use APIs that may still change."""
+    """True if tools of this toolbox may use experimental APIs."""
     native: tuple[AnyNativeTool, ...] = ()
-    """What the configuration has a provider run."""
+    """Native tools from the configuration, which the provider runs."""
     name: str | None = None
 
     def for_calls(self) -> CallPolicy:
@@ -115,10 +108,10 @@ class ToolboxPolicy:
 
     @classmethod
     def from_options(cls, options: ToolboxOptions) -> ToolboxPolicy:
-        """Read the keywords of `Toolbox(...)`.
+        """Parse the keyword arguments of `Toolbox(...)`.
 
         Raises:
-            DefinitionError: a keyword or value that makes no sense.
+            DefinitionError: a keyword is unknown, or a value is invalid.
         """
         values: dict[str, Any] = dict(options)
         known_options = {item.name for item in fields(cls)} - {
@@ -132,7 +125,9 @@ class ToolboxPolicy:
             "config",
         }
         if unknown := values.keys() - known_options:
-            raise DefinitionError(f"Toolbox takes no {min(unknown)!r}. There are: {', '.join(sorted(known_options))}.")
+            raise DefinitionError(
+                f"Toolbox() got an unknown option {min(unknown)!r}. Options: {', '.join(sorted(known_options))}."
+            )
         config = values.pop("config", None)
         config = _to_config(config)
         folder = values.pop("project_dir", None) or (config.project_dir if config is not None else None)
@@ -142,7 +137,7 @@ class ToolboxPolicy:
         if config is not None:
             values = {**_options_from_config(config), **values}
         if values.get("max_concurrency", 1) < 1:
-            raise DefinitionError(f"max_concurrency={values['max_concurrency']!r}: give 1 or more.")
+            raise DefinitionError(f"max_concurrency={values['max_concurrency']!r}: must be at least 1.")
         check_timeout(values.get("timeout", INHERIT))
         check_on_error(values.get("on_error", "message"))
         settings: EngineSettings = values.get("settings", EngineSettings())
@@ -150,16 +145,14 @@ class ToolboxPolicy:
         values["on_error_is_set"] = "on_error" in values
         values.setdefault("max_concurrency", settings.max_concurrency)
         if values.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
-            raise DefinitionError(f'on_conflict={values["on_conflict"]!r}: give "shadow", "error" or "prefix".')
+            raise DefinitionError(f'on_conflict={values["on_conflict"]!r}: must be "shadow", "error" or "prefix".')
         for root in map(str, values.get("roots", ())):
             if "://" in root and not root.startswith("file://"):
-                raise DefinitionError(
-                    f"roots: {root!r} is not a folder. Give paths, or addresses that begin with file://."
-                )
+                raise DefinitionError(f"roots: {root!r} is not a folder. Use paths or file:// URIs.")
         if not callable(approver := values.get("approver") or request_verdict):
-            raise DefinitionError(f"approver={approver!r}: give a function of the request.")
+            raise DefinitionError(f"approver={approver!r}: must be a function that takes the request.")
         if values.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
-            raise DefinitionError(f'approve={values["approve"]!r}: give "destructive", "writes", "all" or None.')
+            raise DefinitionError(f'approve={values["approve"]!r}: must be "destructive", "writes", "all" or None.')
         return cls(**values)
 
 
@@ -185,7 +178,7 @@ def _options_from_config(config: Config) -> dict[str, Any]:
 
 
 def make_native_tools(config: Config) -> Iterator[AnyNativeTool]:
-    """Yield what the settings switch on: `WebSearchTool.*`, and the groups `MCP*.` with `native=true`."""
+    """Yield the native tools that the settings enable: `WebSearchTool.*`, and `MCP*.` groups with `native=true`."""
     if (search := config.web_search) is not None:
         yield WebSearch(type=search.type, city=search.city, country=search.country, region=search.region)
     for server in config.servers:

@@ -1,7 +1,4 @@
-"""What a toolbox does with its servers: connect, look after them, close.
-
-Lives here: the part of a toolbox that concerns servers, async and sync. Not here: names and lists (`remotes`).
-"""
+"""Connect a toolbox to its servers, read their resources, and close them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from toolmason._core.values.policy import OnError
 
 
 class Connections:
-    """A toolbox and its servers. Without any, nothing here does anything."""
+    """Server methods of a toolbox. Without servers, they do nothing."""
 
     _catalog: Catalog
     _policy: ToolboxPolicy
@@ -60,21 +57,21 @@ class Connections:
 
     @property
     def on_error(self) -> OnError | None:
-        """What becomes of failures, where the application has said it with `on_error=`."""
+        """Value of `on_error=`, or None if the application did not set it."""
         return self._policy.on_error if self._policy.on_error_is_set else None
 
     def __mcp_server__(self) -> Any:
-        """Return this toolbox as a server object of the SDK, for `McpServer.of` and for tests."""
+        """Return this toolbox as a server object of the MCP SDK, for `McpServer.of` and for tests."""
         return import_module("toolmason.mcp_server.sdk_server").make_server(self)
 
     def __gateway__(self) -> Gateway:
-        """Return the servers of this toolbox, for whoever passes requests on to them."""
+        """Return a gateway that forwards requests to this toolbox's servers."""
         return Gateway(self._remotes)
 
     async def aclose(self) -> None:
-        """Close the connections and forget what the servers offer; the next need connects again.
+        """Close the connections and discard the servers' lists. The next use reconnects.
 
-        Safe from any task, any number of times. A view closes nothing but what is its own: the results of a run.
+        Safe to call from any task, and more than once. A view closes only the stored results of its own run.
         """
         if self._owns_store:
             self._result_store.clear()
@@ -82,7 +79,7 @@ class Connections:
             await self._remotes.aclose()
 
     def close_sync(self) -> None:
-        """Run `aclose` to its end, from code that is not async."""
+        """Run `aclose` to completion, from synchronous code."""
         if self._owns_remotes and self._remotes:
             run_blocking(self.aclose())
         elif self._owns_store:
@@ -90,43 +87,43 @@ class Connections:
 
     @property
     def servers(self) -> list[str]:
-        """The names of the servers."""
+        """Names of the servers."""
         return [source.name for source in self._remotes.sources]
 
     async def health(self) -> dict[str, Health]:
-        """Return how each server is, by a round trip made now."""
+        """Check each server with a round trip."""
         return await self._remotes.health()
 
     health_sync = blocking(health)
 
     async def refresh(self) -> None:
-        """Fetch the lists of every server again; one that fails is logged, and the others go on."""
+        """Refetch the lists of every server. A failure is logged and does not stop the others."""
         await self._remotes.refresh()
         self._remotes.raise_on_conflict()
 
     refresh_sync = blocking(refresh)
 
     def clear_cache(self) -> None:
-        """Forget what the servers offer; the next need fetches it."""
+        """Discard the servers' lists. The next use fetches them again."""
         self._remotes.clear_cache()
 
     @property
     def resources(self) -> list[ResourceLink]:
-        """The resources of this toolbox, and those that its servers are known to offer; templates aside."""
+        """Resources of this toolbox and the known resources of its servers, without templates."""
         own_links = [item.link for item in self._catalog.resources.values() if not item.parameters]
         remote_links = [link for source in self._remotes.sources for link in source.resources]
         return [*own_links, *(link for link in remote_links if link.uri not in self._catalog.resources)]
 
     @property
     def own_resources(self) -> list[Resource]:
-        """The resources and templates that were written with `@resource`, in the order they were added."""
+        """Resources and templates defined with `@resource`, in the order they were added."""
         return list(self._catalog.resources.values())
 
     async def read(self, uri: str, *, context: ContextLike = None) -> tuple[Content, ...]:
-        """Return the contents of a resource: one of this toolbox, else a server's.
+        """Return the contents of a resource of this toolbox, or else of a server.
 
         Raises:
-            KeyError: there is no such resource, and no server that could have it.
+            KeyError: no resource has this URI, and the toolbox has no servers.
             RemoteError: no server has it.
         """
         call_context: ToolContext[Any] = self._policy.context.merge(make_context(context))
@@ -135,19 +132,19 @@ class Connections:
             if values is not None:
                 return await item.read(uri, values, call_context)
         if not self._remotes:
-            raise KeyError(f"No resource has the address {uri!r}. Print `toolbox.resources` to see what there is.")
+            raise KeyError(f"No resource has the URI {uri!r}. Print `toolbox.resources` to list them.")
         return await self._remotes.for_identity(call_context).read(uri, call_context)
 
     read_sync = blocking(read)
 
     def touch(self, uri: str) -> None:
-        """Tell whoever has subscribed to a resource that it has changed. From any thread."""
+        """Notify the subscribers of a resource that it has changed. Thread-safe."""
         self._remotes.notify(uri)
 
     def watch(self, changed: Watcher) -> Callable[[], None]:
-        """Have `changed` called after each change: with an address for a resource, with `None` for what is offered.
+        """Call `changed` after each change, with the URI of a resource or None for a list.
 
-        Returns what ends it.
+        Returns a function that ends the subscription.
         """
         self._remotes.watchers.append(changed)
         return lambda: self._remotes.watchers.remove(changed) if changed in self._remotes.watchers else None

@@ -1,7 +1,4 @@
-"""`Toolbox`: an ordered, checked set of tools, and the one place where calls run.
-
-Lives here: the public face over `catalog` (which tools), `route` (how they are treated) and `dispatch` (running).
-"""
+"""Provide `Toolbox`, a validated set of tools that runs calls."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ from toolmason.errors import DefinitionError, ExecutionError, PluginError, ToolC
 
 
 class Toolbox(Connections, Views, Approvals, Exports):
-    """An ordered, checked set of tools from any number of sources; the one place where calls run."""
+    """Ordered, validated set of tools from any number of sources. All calls run through it."""
 
     def __init__(self, *sources: Any, **options: Unpack[ToolboxOptions]) -> None:
         self._policy = policy = ToolboxPolicy.from_options(options)
@@ -87,17 +84,18 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
     @classmethod
     def from_manifest(cls, source: str | Path, **options: Unpack[ToolboxOptions]) -> Self:
-        """Return a toolbox with the tools of a package that `toolmason build` wrote down; none of them is imported.
+        """Return a toolbox with the tools in a package's manifest (written by `toolmason build`), without importing
+        them.
 
-        `source` is the package's name, or the path of its manifest. A tool's module is imported at its first call,
-        or before, with `resolve(name)`. The tools of a module whose source has changed since come from the module
-        itself, with a `StaleManifest` warning.
+        `source` is the name of the package, or the path of its manifest. A tool's module is imported on its first
+        call, or earlier with `resolve(name)`. If a module has changed since the build, its tools come from the
+        module itself, with a `StaleManifest` warning.
 
         Raises:
-            ConfigError: there is no manifest, or it is damaged.
-            DuplicateTool: it lists two tools of one name.
+            ConfigError: the manifest is missing or damaged.
+            DuplicateTool: the manifest lists two tools with the same name.
         """
-        from toolmason._core.load.manifest import find_manifest  # noqa: PLC0415 - 5 ms at start-up, for programs that have one
+        from toolmason._core.load.manifest import find_manifest  # noqa: PLC0415 - 5 ms at start-up, needed only with a manifest
 
         return cls(find_manifest(source), **options)
 
@@ -116,7 +114,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
         derived._remotes = self._remotes if remotes is None else remotes
         derived._remotes.add_listener(derived)
         derived._problems = self._problems
-        # A view that leaves tools out must not find them again through a resolver.
+        # A view that hides tools must not find them again through a resolver.
         derived._policy = dataclasses.replace(self._policy, resolvers=()) if without_resolvers else self._policy
         derived._catalog, derived._routes, derived._definitions_cache, derived._sorted_cache = catalog, {}, {}, None
         derived._shared, derived._run_state = self._shared, run_state or self._run_state
@@ -127,13 +125,13 @@ class Toolbox(Connections, Views, Approvals, Exports):
         """Add the tools and prompts of a source.
 
         Raises:
-            DuplicateTool: a name is taken and `replace` is not set; names both origins.
-            DefinitionError: the source cannot give tools; says why.
+            DuplicateTool: a name is taken and `replace` is not set; the message names both origins.
+            DefinitionError: the source provides no tools; the message says why.
         """
-        # All or nothing: a source that clashes leaves the toolbox as it was.
+        # All or nothing: a source with a conflict leaves the toolbox unchanged.
         catalog, servers = self._catalog.copy(), []
         for item in iter_source_items(source, self._policy.naming, self._policy.resolvers):
-            # Tools first, and asked once: to ask an object what it is takes as long as to list it.
+            # Check for Tool first, and once: an isinstance check costs as much as adding the tool.
             if isinstance(item, Tool):
                 refuse_builtin_name(item)
                 catalog.add_tool(item, replace_same=replace)
@@ -151,7 +149,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
         self.clear_routes()
 
     def clear_routes(self) -> None:
-        """Work out anew how calls are treated; what the tools are has changed."""
+        """Discard cached routes and definitions after the tools have changed."""
         self._routes.clear()
         self._definitions_cache.clear()
 
@@ -161,26 +159,26 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
     @property
     def name(self) -> str | None:
-        """What this toolbox is called, where it has a name."""
+        """Name of this toolbox, or None."""
         return self._policy.name
 
     @property
     def problems(self) -> tuple[PluginError, ...]:
-        """What `discover` or `scan` had to leave out, and why."""
+        """Plugins and modules that `discover` or `scan` skipped, with the reasons."""
         return self._problems
 
     @property
     def tools(self) -> builtins.list[Tool]:
-        """The tools, sorted by name, so that the order is the same in every run.
+        """Tools, sorted by name, so that the order is the same in every run.
 
-        `read_result` is among them as soon as a result was cut.
+        Includes `read_result` once a result has been truncated.
         """
         reader = None if READ_RESULT in self._catalog.tools else self._get_result_reader(READ_RESULT)
         return sorted([*self, reader], key=lambda tool: tool.name) if reader else [*self._get_sorted_tools()]
 
     @property
     def native(self) -> tuple[AnyNativeTool, ...]:
-        """The tools that a provider runs: web search, MCP servers that it calls, others of its own."""
+        """Tools that a provider runs: web search, MCP servers it calls, and its own tools."""
         return self._catalog.native
 
     def _has_stored_results(self) -> bool:
@@ -188,7 +186,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
     @property
     def _remote_tools(self) -> Mapping[str, Tool]:
-        """What the servers are known to offer, as this view shows it."""
+        """Known tools of the servers, as this view exposes them."""
         if not self._remotes:
             return {}
         visible = (self._transform(tool) for tool in self._remotes.tools.values())
@@ -196,7 +194,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
     @property
     def prompts(self) -> builtins.list[Prompt]:
-        """The prompts, sorted by name; a server's whose name is taken is `server__prompt`."""
+        """Prompts, sorted by name. A server prompt whose name is taken becomes `server__prompt`."""
         remote_prompts = {
             name: rename_prompt(prompt, name) for name, (_, prompt) in collect_prompts(self._remotes).items()
         }
@@ -212,14 +210,14 @@ class Toolbox(Connections, Views, Approvals, Exports):
         return isinstance(name, str) and (self._find_tool(name) or self._get_result_reader(name)) is not None
 
     def _get_result_reader(self, name: str) -> Tool | None:
-        """Return what reads cut results, where it is asked for and there are any."""
+        """Return `read_result` if `name` asks for it and results are stored, or None."""
         return make_result_reader(self._result_store) if name == READ_RESULT and len(self._result_store) else None
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._get_sorted_tools())
 
     def _get_sorted_tools(self) -> Sequence[Tool]:
-        # Kept with what it was made of: whoever lists a thousand tools before each turn does not sort them each time.
+        # Cached with its inputs, so that listing a thousand tools before each turn does not sort them each time.
         version, catalog = self._remotes.version, self._catalog
         if self._sorted_cache is None or self._sorted_cache[0] != version or self._sorted_cache[1] is not catalog:
             found = sorted([*self._remote_tools.values(), *catalog.tools.values()], key=lambda tool: tool.name)
@@ -240,7 +238,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
         return f"<Toolbox {self.name or ''}[{', '.join(tool.name for tool in self)}]>"
 
     async def list(self) -> builtins.list[Tool]:
-        """Return the tools, sorted by name; fetches what servers offer where that is missing or stale."""
+        """Return the tools, sorted by name. Fetches missing or stale lists from the servers."""
         await self._remotes.prepare()
         self._remotes.raise_on_conflict()
         return self.tools
@@ -248,11 +246,11 @@ class Toolbox(Connections, Views, Approvals, Exports):
     list_sync = blocking(list)  # noqa: A003 - the method above
 
     async def resolve(self, name: str) -> Tool | None:
-        """Return the tool that a call of this name would run, or `None`."""
+        """Return the tool that a call with this name would run, or None."""
         route = self._get_route(name)
         if route is None and self._remotes:
             box = await self._refresh_for_identity(None)
-            route = box._get_route(name)  # noqa: SLF001 - one of ourselves
+            route = box._get_route(name)  # noqa: SLF001 - same class
         return None if route is None else route.tool
 
     resolve_sync = blocking(resolve)
@@ -281,15 +279,15 @@ class Toolbox(Connections, Views, Approvals, Exports):
         return route
 
     def _may_use_resolvers(self) -> bool:
-        """Tell whether a resolver may be asked for a tool that was not offered."""
+        """Return True if a resolver may provide a tool that the toolbox does not list."""
         fallback = self._policy.resolution_fallback
-        # What the application calls is its own decision; a model gets what it was offered.
+        # The application may call any tool; a model may call only the tools it was offered.
         return self._run_state is None if isinstance(fallback, Inherit) else fallback
 
     def _get_route_or_error(self, name: str) -> Route | ToolCallError:
         try:
             return self._get_route(name) or UnknownTool(name, self._list_names())
-        except Exception as error:  # noqa: BLE001 - a resolver is foreign code; its failure costs one call, not a batch
+        except Exception as error:  # noqa: BLE001 - a resolver is user code; its failure must cost one call, not a batch
             return ExecutionError(name, error)
 
     def call(
@@ -302,11 +300,12 @@ class Toolbox(Connections, Views, Approvals, Exports):
         retry: Retry | Inherit | None = INHERIT,
         on_progress: OnProgress | None = None,
     ) -> Coroutine[Any, Any, ToolResult]:
-        """Run one call and return its result; what a tool or a model did wrong is in the result, not raised.
+        """Run one call and return its result. Errors of the tool or the model are in the result, not raised.
 
-        `call` is a tool's name, with `arguments`, or a `ToolCall`. `on_progress` gets what the tool reports.
+        `call` is the name of a tool, with `arguments`, or a `ToolCall`. `on_progress` receives the tool's progress
+        reports.
         """
-        # Not `async def`: the coroutine of the short way is handed on as it is, which saves a layer for each call.
+        # Not `async def`: returning the fast path's coroutine saves a layer for each call.
         if isinstance(call, str):
             name, call_id = call, f"call_{next(CALL_NUMBERS)}"
         else:
@@ -338,12 +337,12 @@ class Toolbox(Connections, Views, Approvals, Exports):
     call_sync = blocking(call)
 
     async def _call_after_refresh(self, call: ToolCall, call_options: CallOptions) -> ToolResult:
-        """Run a call whose tool may be on a server that was not asked yet."""
+        """Run a call whose tool may be on a server that has not been listed yet."""
         route: Route | ToolCallError
         seconds = self._policy.settings.call_timeout if call_options.timeout is INHERIT else call_options.timeout
         try:
             async with asyncio.timeout(seconds):
-                route = (await self._refresh_for_identity(call_options.context))._get_route_or_error(call.name)  # noqa: SLF001 - one of ourselves
+                route = (await self._refresh_for_identity(call_options.context))._get_route_or_error(call.name)  # noqa: SLF001 - same class
         except ToolCallError as unreachable:
             route = unreachable
         except TimeoutError:
@@ -371,10 +370,10 @@ class Toolbox(Connections, Views, Approvals, Exports):
         results: builtins.list[ToolResult] | None = None,
         on_progress: OnProgress | None = None,
     ) -> builtins.list[ToolResult]:
-        """Run the calls of one turn; one result for each, in call order, whatever fails.
+        """Run the calls of one turn. Return one result for each, in call order, whatever fails.
 
-        `timeout` is for the whole batch. `results`, where given, is filled also when the batch is cancelled:
-        what was done keeps its result, the rest is `ToolCancelled`.
+        `timeout` applies to the whole batch. `results`, if given, is filled even if the batch is cancelled: finished
+        calls keep their results, the others get `ToolCancelled`.
         """
         tool_calls = [to_call(call) for call in calls]
         max_parallel = get_max_parallel(strategy, self._policy.max_concurrency)
@@ -382,16 +381,16 @@ class Toolbox(Connections, Views, Approvals, Exports):
         routes = [self._get_route_or_error(call.name) for call in tool_calls]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
             box = self._for_identity(call_context)
-            # What cannot be had in time is refused call by call: the others must not wait for it, or fail with it.
+            # Refuse calls of unavailable tools one by one: the others must not wait for them or fail with them.
             with contextlib.suppress(TimeoutError, ToolCallError):
                 async with asyncio.timeout(self._policy.settings.call_timeout if timeout is None else timeout):
-                    await box._remotes.prepare(revalidate=True)  # noqa: SLF001 - one of ourselves
-            routes = [box._get_route_or_error(call.name) for call in tool_calls]  # noqa: SLF001 - one of ourselves
-        # What was there when the batch began stays there for it, whoever clears the lists meanwhile.
+                    await box._remotes.prepare(revalidate=True)  # noqa: SLF001 - same class
+            routes = [box._get_route_or_error(call.name) for call in tool_calls]  # noqa: SLF001 - same class
+        # A tool that was listed when the batch began stays available to it, even if the lists are cleared.
         routes_by_name = {call.name: route for call, route in zip(tool_calls, routes, strict=True)}
 
         async def run_one(call: ToolCall, deadline: float | None) -> ToolResult:
-            route = box._get_route_or_error(call.name)  # noqa: SLF001 - one of ourselves
+            route = box._get_route_or_error(call.name)  # noqa: SLF001 - same class
             route = routes_by_name[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return await self._make_error_result(call.id, call.name, route)
@@ -406,13 +405,13 @@ class Toolbox(Connections, Views, Approvals, Exports):
     call_all_sync = blocking(call_all)
 
     def use(self, middleware: Middleware) -> None:
-        """Put a hook around every call: `async def middleware(call, next) -> ToolResult`; the first is outermost."""
+        """Add middleware around every call: `async def middleware(call, next) -> ToolResult`. The first is outermost."""
         if not callable(middleware):
-            raise DefinitionError(f"{middleware!r} is not a hook. Give an async function of a call and what follows.")
+            raise DefinitionError(f"{middleware!r} is not middleware. Pass an async function that takes (call, next).")
         self._shared.middleware.append(middleware)
 
     def cancel(self) -> None:
-        """Call off the calls of this run, from any thread; each gets a result. See `run()`."""
+        """Cancel the calls of this run. Each still gets a result. Thread-safe. See `run()`."""
         if self._run_state is not None:
             self._run_state.cancel()
 
@@ -422,8 +421,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
         """Return the messages of a prompt.
 
         Raises:
-            KeyError: there is no such prompt; names those there are.
-            InvalidArguments: the arguments do not fit.
+            KeyError: the prompt is unknown; the message lists the known ones.
+            InvalidArguments: the arguments are invalid.
         """
         found, box = self._catalog.prompts.get(name), self
         if found is None and self._remotes:
@@ -431,7 +430,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
             found = next((prompt for prompt in box.prompts if prompt.name == name), None)
         if found is None:
             prompt_names = ", ".join(prompt.name for prompt in box.prompts) or "none"
-            raise KeyError(f"No prompt named {name!r}. There are: {prompt_names}.")
+            raise KeyError(f"No prompt named {name!r}. Available: {prompt_names}.")
         return await found.render(arguments, self._policy.context.merge(make_context(context)))
 
     prompt_sync = blocking(prompt)

@@ -1,6 +1,6 @@
-"""Other looks at the same tools: some of them, under other names, together with others.
+"""Create views of a toolbox: filtered, renamed, merged, or bound to a run or an identity.
 
-Lives here: the views of a toolbox. They share its tools, policy and connections, and copy nothing.
+Views share tools, policy and connections with their toolbox.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from toolmason._core.toolbox.options import ToolboxPolicy
 from toolmason._core.values.policy import Limits
 from toolmason.errors import DefinitionError
 
-if TYPE_CHECKING:  # 20 ms at start-up, for programs that use them
+if TYPE_CHECKING:  # 20 ms at start-up, needed only for these methods
     from toolmason._core.catalog.augmented import ArgumentsCallback
     from toolmason._core.config.config import Config
 
 
 class EffectFilters(TypedDict, total=False):
-    """Effects to select by."""
+    """Effects to filter by."""
 
     read_only: bool
     destructive: bool
@@ -41,7 +41,7 @@ class EffectFilters(TypedDict, total=False):
 
 
 class Views(ABC):
-    """What can be seen of a toolbox."""
+    """Methods of a toolbox that return views."""
 
     _catalog: Catalog
     _remotes: Remotes
@@ -61,14 +61,14 @@ class Views(ABC):
     ) -> Self:
         """Return a toolbox over another catalog, with everything else shared.
 
-        A closed one asks no resolver; one for a run keeps the results of that run by itself; a view is what is
-        made of tools that a resolver finds or a server offers.
+        With `run_state`, the view stores its results separately. `transform` applies to each tool that a resolver or
+        a server provides.
         """
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectFilters]) -> Self:
-        """Return a view with the tools that match a pattern (any, where none are given), tags and effects.
+        """Return a view with the tools that match the tags, the effects and at least one pattern, if any are given.
 
-        Patterns are those of file names: `get_*`.
+        Patterns use shell wildcards: `get_*`.
         """
         wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
         wanted_effects = {name: bool(value) for name, value in effects.items()}
@@ -79,14 +79,14 @@ class Views(ABC):
         def matches_name(name: str) -> bool:
             return not patterns or any(fnmatchcase(name, p) for p in patterns)
 
-        # What a provider runs carries no tags and says no effects.
+        # Native tools have neither tags nor effects.
         selected = self._catalog.filter(
             keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects
         )
         return self._derive(selected, without_resolvers=True, transform=_make_filter(keep))
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
-        """Return a view without the tools that match a pattern or carry one of the tags."""
+        """Return a view without the tools that match a pattern or have one of the tags."""
         unwanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
 
         def keep(tool: Tool) -> bool:
@@ -98,21 +98,19 @@ class Views(ABC):
         return self._derive(self._catalog.filter(keep, is_kept), without_resolvers=True, transform=_make_filter(keep))
 
     def prefixed(self, prefix: str) -> Self:
-        """Return a view in which every tool's name begins with `prefix`."""
+        """Return a view in which every tool name starts with `prefix`."""
         return self._rename_tools(lambda name: f"{prefix}{name}")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return a view with some tools under other names: `{"old": "new"}`.
+        """Return a view with some tools renamed: `{"old": "new"}`.
 
         Raises:
-            DefinitionError: there is no tool of an old name.
+            DefinitionError: no tool has an old name.
         """
-        # What a server offers may not be known yet, so with servers a name may be anything.
+        # With servers, accept any name: their tools may not be known yet.
         if (unknown := names.keys() - self._catalog.tools.keys()) and not self._remotes:
             known_names = ", ".join(sorted(self._catalog.tools)) or "none"
-            raise DefinitionError(
-                f"renamed({{{min(unknown)!r}: ...}}): there is no such tool. There are: {known_names}."
-            )
+            raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): no such tool. Available: {known_names}.")
         return self._rename_tools(lambda name: names.get(name, name))
 
     def _rename_tools(self, rename: Callable[[str], str]) -> Self:
@@ -126,7 +124,7 @@ class Views(ABC):
     def augmented(self, model: Any, *, on_arguments: ArgumentsCallback | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
 
-        `on_arguments` gets an `AugmentedCall` before the tool runs; the tool gets only its own arguments,
+        `on_arguments` receives an `AugmentedCall` before the tool runs. The tool receives only its own arguments,
         unless `keep` is set.
 
         Raises:
@@ -140,26 +138,25 @@ class Views(ABC):
 
     @property
     def limits(self) -> Limits:
-        """The limits of a run that names none itself: `limits.*` of the configuration, else the defaults."""
+        """Limits of a run that sets none: `limits.*` of the configuration, or else the defaults."""
         return self._policy.limits
 
     def run(self, limits: Limits | None = None) -> Self:
-        """Return a view for one run: calls are counted, repeats noticed, and `cancel()` stops what is running.
+        """Return a view for one run: it counts calls and detects repeats, and `cancel()` stops running calls.
 
-        Without `limits`, those of the toolbox hold.
-
-        Use it as a context manager; results that were cut and kept are gone when it ends.
+        Without `limits`, the toolbox's limits apply. Use the view as a context manager; the full text of truncated
+        results is dropped when it exits.
         """
         return self._derive(self._catalog, run_state=RunState(limits or self._policy.limits))
 
     def approved_by(self, approver: Approver) -> Self:
-        """Return a view about whose calls someone else decides; rules, hooks, limits and the key stay."""
+        """Return a view with another approver. Rules, middleware, limits and the key stay the same."""
         view = self._derive(self._catalog)
-        view._shared = replace(self._shared, approver=approver)  # noqa: SLF001 - one of ourselves
+        view._shared = replace(self._shared, approver=approver)  # noqa: SLF001 - same class
         return view
 
     def configured(self, config: Config | Mapping[str, Any]) -> Self:
-        """Return a view whose tools are given this configuration; the policy stays."""
+        """Return a view whose tools receive this configuration. The policy stays the same."""
         view = self._derive(self._catalog)
         from toolmason._core.config.config import Config  # noqa: PLC0415 - as above
 
@@ -171,9 +168,9 @@ class Views(ABC):
         return view
 
     def for_identity(self, context: ToolContext[Any] | Mapping[str, Any]) -> Self:
-        """Return a view for whoever the context speaks of: its servers list, and are called, in that name.
+        """Return a view for the identity in the context: servers are listed and called on its behalf.
 
-        Give it to a chat, or list it, where a server with `auth=` offers something else to each of its users.
+        Pass the view to a chat, or list it, if a server with `auth=` offers different tools to each user.
         """
         merged = self._policy.context.merge(make_context(context))
         view = self._derive(self._catalog, remotes=self._remotes.for_identity(merged))
@@ -181,12 +178,12 @@ class Views(ABC):
         return view
 
     def _for_identity(self, context: ToolContext[Any] | None) -> Self:
-        """Return a view whose lists nobody else clears; they are still to be prepared."""
+        """Return a view with its own, still empty lists, which no other caller can clear."""
         merged = self._policy.context.merge(context)
         return self._derive(self._catalog, remotes=self._remotes.for_identity(merged))
 
     async def _refresh_for_identity(self, context: ToolContext[Any] | None) -> Self:
-        """Return a view with the lists as they are now, for whoever the context speaks of; a name was not in them."""
+        """Return a view with current lists for the context's identity, to look up a name they did not contain."""
         view = self._for_identity(context)
         await view._remotes.prepare(revalidate=True)  # noqa: SLF001 - as above
         return view

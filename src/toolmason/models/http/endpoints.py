@@ -42,13 +42,13 @@ def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: s
     defaults = PROVIDER_DEFAULTS[provider]
     base = (base_url or os.environ.get(defaults.url_variable) or defaults.base_url).rstrip("/")
     if not base.startswith(("http://", "https://")):
-        raise ConfigError(f"base_url={base!r} is not an address. Write http://… or https://….")
+        raise ConfigError(f"base_url={base!r} is not a URL. Use http://… or https://….")
     key = api_key or next((os.environ[name] for name in defaults.key_variables if os.environ.get(name)), "")
     if not key and base == defaults.base_url:
         names = " or ".join(defaults.key_variables)
-        raise ConfigError(f"{provider} wants a key, and {names} is not set. Set it, or give `api_key=`.")
+        raise ConfigError(f"No API key for {provider}. Set {names}, or pass `api_key=`.")
     if not key.isascii() or not key.isprintable():
-        raise ConfigError(f"The key for {provider} holds characters that no key has. Check how it was copied.")
+        raise ConfigError(f"The API key for {provider} contains invalid characters. Copy it again.")
     return _ENDPOINT_MAKERS[provider](provider, model, base, key)
 
 

@@ -30,7 +30,7 @@ class RemoteModel:
         """The provider's name of the model."""
         self._codec, self._sender, self._options = codec, sender, options
         if options:
-            self._client  # noqa: B018 - what is wrong with them is told now
+            self._client  # noqa: B018 - report invalid options now
 
     @cached_property
     def _client(self) -> ModelClient:

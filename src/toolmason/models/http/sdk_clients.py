@@ -28,13 +28,13 @@ def make_sender(client: Any, provider: str, model: str) -> SdkSender | GenaiSend
     """
     if not _belongs_to(client, _PACKAGES[provider]):
         raise ConfigError(
-            f"client={type(client).__module__}.{type(client).__name__} does not fit {provider!r}. "
-            f"Give a client of the package {_PACKAGES[provider]!r}."
+            f"client={type(client).__module__}.{type(client).__name__} does not match {provider!r}. "
+            f"Pass a client from the package {_PACKAGES[provider]!r}."
         )
     if provider == "gemini":
         return GenaiSender(client, model)
     if not inspect.iscoroutinefunction(getattr(client, "post", None)):
-        raise ConfigError(f"client={type(client).__name__} is not async. Give Async{type(client).__name__}(...).")
+        raise ConfigError(f"client={type(client).__name__} is not async. Pass Async{type(client).__name__}(...).")
     return SdkSender(client, provider)
 
 
@@ -84,7 +84,7 @@ class SdkSender:
         except Exception as error:
             raise to_model_error(error, self._provider) from error
 
-    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has already retried
         """Return False: the client has already retried."""
         return False
 
@@ -127,7 +127,7 @@ class GenaiSender:
         except Exception as error:
             raise to_model_error(error, "gemini") from error
 
-    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has tried again itself
+    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has already retried
         """Return False: the client has already retried."""
         return False
 

@@ -1,4 +1,4 @@
-"""Protocol of senders, endpoints and retries, without importing an HTTP library (which costs more than a whole model)."""
+"""Protocol of senders, endpoints and retries; importing no HTTP library keeps creating a model cheap."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Retries:
         """
         if attempt >= self.max_retries or (retry_after is not None and retry_after > _MAX_RETRY_AFTER):
             return None
-        import random  # noqa: PLC0415 - 2 ms at start-up, for requests that failed
+        import random  # noqa: PLC0415 - 2 ms at start-up, needed only for failed requests
 
         max_delay = min(_MAX_DELAY, _FIRST_DELAY * 2.0**attempt)
         # Jitter, so that clients that failed together do not retry together.
-        return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - no secret
+        return max(retry_after or 0.0, max_delay * (0.75 + random.random() / 4))  # noqa: S311 - not a secret
 
 
 def is_retryable_status(status: int) -> bool:

@@ -56,7 +56,7 @@ class EventStream:
             self._line_parts.append(part)
             self._held_length += len(part)
         if self._held_length > _MAX_EVENT_LENGTH:
-            raise ModelError(self._provider, f"an event of the stream is longer than {_MAX_EVENT_LENGTH:,} characters")
+            raise ModelError(self._provider, f"a stream event exceeds {_MAX_EVENT_LENGTH:,} characters")
 
     def _add_line(self, line: str) -> bool:
         """Process a line, and return True if its data is buffered."""
@@ -72,6 +72,6 @@ class EventStream:
         try:
             event = from_json(data)
         except ValueError as error:
-            raise ModelError(self._provider, f"an event of the stream is not JSON: {data[:200]}") from error
+            raise ModelError(self._provider, f"a stream event is not JSON: {data[:200]}") from error
         if isinstance(event, dict):
             yield event

@@ -124,13 +124,13 @@ class Transport:
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in _ALLOWED_ENCODINGS:
             raise ModelError(
-                self._endpoint.provider, f"the answer is packed as {clip(encoding)!r}, which was not asked for"
+                self._endpoint.provider, f"the response has the encoding {clip(encoding)!r}, which was not requested"
             )
         size = 0
         async for piece in response.aiter_bytes():
             size += len(piece)
             if size > max_bytes:
-                raise ModelError(self._endpoint.provider, f"the answer is longer than {max_bytes:,} bytes")
+                raise ModelError(self._endpoint.provider, f"the response exceeds {max_bytes:,} bytes")
             yield piece
 
     async def _stream_once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -142,7 +142,7 @@ class Transport:
                 content = await self._read_body(response)
                 if not content.lstrip().startswith((b"data:", b"event:", b":")):
                     raise ModelError(
-                        self._endpoint.provider, f"no stream came, but: {clip(content.decode(errors='replace'), 200)}"
+                        self._endpoint.provider, f"expected a stream, got: {clip(content.decode(errors='replace'), 200)}"
                     )
                 pieces: AsyncIterator[bytes] = _yield_once(content)
             else:
@@ -161,9 +161,9 @@ class Transport:
             return
         if status < _ERROR_STATUS:
             # Redirects are not followed, so that the key is not sent to another server.
-            location = clip(headers.get("location", "nowhere"))
+            location = clip(headers.get("location", "unknown"))
             raise ModelError(
-                self._endpoint.provider, f"it points to {location!r}. Give the right base_url.", status=status
+                self._endpoint.provider, f"redirect to {location!r} not followed. Correct base_url.", status=status
             )
         try:
             payload = from_json(content)
@@ -172,7 +172,7 @@ class Transport:
         if isinstance(payload, list) and payload:  # Gemini sends errors of streaming requests as a list
             payload = payload[0]
         error_form = (
-            payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no words"}
+            payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no message"}
         )
         error = parse_error(self._endpoint.provider, error_form, status)
         error.retryable = is_retryable_status(status)
@@ -184,7 +184,7 @@ class Transport:
             return from_json(content)
         except ValueError as error:
             excerpt = clip(content.decode(errors="replace"), 200)
-            raise ModelError(self._endpoint.provider, f"the answer is not JSON: {excerpt}") from error
+            raise ModelError(self._endpoint.provider, f"the response is not JSON: {excerpt}") from error
 
     def _to_model_error(self, error: Exception) -> ModelError:
         if isinstance(error, ModelError):
@@ -192,7 +192,7 @@ class Transport:
         description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         retryable = isinstance(error, httpx2.TransportError)
         return ModelError(
-            self._endpoint.provider, f"no answer came ({description})", code="connection", retryable=retryable
+            self._endpoint.provider, f"no response ({description})", code="connection", retryable=retryable
         )
 
     async def aclose(self) -> None:

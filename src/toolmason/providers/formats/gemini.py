@@ -174,7 +174,7 @@ class GeminiCodec(Codec):
         yield response
         rest = [blob for blob in _get_blobs(result) if older or blob.mime_type not in _RESULT_MIME_TYPES]
         if inline_parts := [_format_inline_data(blob) for blob in rest if _INLINE_MIME_TYPE.fullmatch(blob.mime_type)]:
-            yield {"text": f"What the call of {names.get_alias(result.name)} gave:"}
+            yield {"text": f"Content returned by {names.get_alias(result.name)}:"}
             yield from inline_parts
 
     @override
@@ -190,7 +190,7 @@ class GeminiCodec(Codec):
         candidates = body.get("candidates") or []
         if not candidates:
             if not body.get("promptFeedback"):
-                raise ValueError("there is no candidate")
+                raise ValueError("the response has no candidate")
             return ModelReply(Message("assistant"), (), "filter", _parse_usage(body.get("usageMetadata")), body)
         parts = (candidates[0].get("content") or {}).get("parts") or []
         message = read_message(
@@ -247,7 +247,7 @@ class GeminiReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if self._finish is None and not self._body.get("promptFeedback"):
-            raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
+            raise ModelError(self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True)
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
         return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
 

@@ -36,7 +36,7 @@ class JsonModeCodec(OpenAiChatCodec):
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         if tool_set.native:
             raise DefinitionError(
-                f"{tool_set.native[0]!r} cannot be offered to a server that has no tools. Leave it out."
+                f"{tool_set.native[0]!r} needs a server with tool support. Remove it."
             )
         choice = request.tool_choice
         if choice is not None and choice.names:

@@ -108,7 +108,7 @@ class OpenAiResponsesReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if self._body is None:
-            raise ModelError("openai", "the stream ended before the answer did", code="cut", retryable=True)
+            raise ModelError("openai", "the stream ended before the reply was complete", code="cut", retryable=True)
         return self._decode(self._body)
 
 

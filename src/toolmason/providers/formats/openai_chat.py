@@ -235,7 +235,7 @@ class OpenAiChatReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if self._finish is None:
-            raise ModelError(self._codec.name, "the stream ended before the answer did", code="cut", retryable=True)
+            raise ModelError(self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True)
         calls = [
             {
                 "id": c["id"],
@@ -307,7 +307,7 @@ def _iter_attachments(message: Message) -> Iterator[Body]:
         parts = [_format_part(part) for part in result.content if content_parts.get_blob(part) is not None]
         attachments = [part for part in parts if part["type"] != "text"]
         if attachments:
-            yield {"type": "text", "text": f"What the call {to_wire_id(result.call_id)} of {result.name} gave:"}
+            yield {"type": "text", "text": f"Content returned by call {to_wire_id(result.call_id)} of {result.name}:"}
             yield from attachments
 
 

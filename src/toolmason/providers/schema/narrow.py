@@ -64,10 +64,10 @@ class SchemaNarrower:
         """Return the whole schema in the dialect."""
         top = self.flatten_root(schema)
         if top.get("type", "object") != "object":
-            self.add_loss("$", f"its schema is of type {top['type']!r}, not an object", changes_meaning=True)
+            self.add_loss("$", f"the schema has type {top['type']!r}, not 'object'", changes_meaning=True)
         own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
         if self.dialect.requires_type and "properties" not in own_keywords:
-            self.add_loss("$", "any key goes here", changes_meaning=True)
+            self.add_loss("$", "any key is allowed", changes_meaning=True)
         narrowed = self.narrow_node(
             {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
         )
@@ -91,18 +91,18 @@ class SchemaNarrower:
         for key in ("anyOf", "oneOf"):
             branches = [self._resolve(branch) for branch in top.get(key, ())]
             if branches:
-                self.add_loss("$", f"`{key}` at the top is offered as one object")
+                self.add_loss("$", f"`{key}` at the root is merged into one object")
                 required_sets = [branch.get("required", []) for branch in branches]
                 top = unite_branches({k: v for k, v in top.items() if k != key}, branches)
                 sentence = (
-                    "One of these sets of keys is needed: "
+                    "One of these sets of keys is required: "
                     + "; ".join(", ".join(map(str, n)) for n in required_sets)
                     + "."
                 )
                 top["description"] = add_sentences(top.get("description"), [sentence] if any(required_sets) else [])
         for key in ("not", "enum", "const"):
             if key in top:
-                self.add_loss("$", f"`{key}` at the top is told in words")
+                self.add_loss("$", f"`{key}` at the root is described but not enforced")
                 top["description"] = add_sentences(top.get("description"), [make_sentence(key, top.pop(key))])
         return top
 
@@ -135,10 +135,10 @@ class SchemaNarrower:
         self.max_depth = max(self.max_depth, depth)
         if not isinstance(schema, Mapping):
             if schema is False:
-                self.add_loss(path, "nothing fits here, which cannot be said", changes_meaning=True)
+                self.add_loss(path, "no value is allowed, which has no equivalent", changes_meaning=True)
             return self._make_untyped({}, path)
         if depth > _MAX_DEPTH:
-            self.add_loss("$", f"it is more than {_MAX_DEPTH} levels deep", changes_meaning=True)
+            self.add_loss("$", f"the schema is more than {_MAX_DEPTH} levels deep", changes_meaning=True)
             return self._make_untyped({}, path)
         if "$ref" in schema:
             return self._narrow_reference(schema, path, depth)
@@ -152,7 +152,7 @@ class SchemaNarrower:
     def _narrow_reference(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         name = self.find_definition_name(schema["$ref"])
         if schema["$ref"] != "#" and name is None:
-            self.add_loss(path, f"the reference {schema['$ref']!r} leads nowhere", changes_meaning=True)
+            self.add_loss(path, f"the reference {schema['$ref']!r} cannot be resolved", changes_meaning=True)
             return self._make_untyped({}, path)
         if name is not None and name not in self.used_definitions:
             self.used_definitions[name] = {}
@@ -165,7 +165,7 @@ class SchemaNarrower:
             make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)
         ]
         for key in siblings.keys() - UNENFORCED_KEYWORDS - {"description"}:
-            self.add_loss(path, f"`{key}` beside a reference is told in words")
+            self.add_loss(path, f"`{key}` beside a reference is described but not enforced")
         text = add_sentences(siblings.get("description"), sentences)
         wrapped = {"anyOf": [pointer]} if self.dialect.requires_lone_refs else pointer
         return {**wrapped, "description": text} if text else pointer
@@ -173,17 +173,17 @@ class SchemaNarrower:
     def _merge_all_of(self, schema: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
         parts = [{key: value for key, value in schema.items() if key != "allOf"}]
         if depth > _MAX_DEPTH // 4:
-            self.add_loss(path, "`allOf` within `allOf` does not end", changes_meaning=True)
+            self.add_loss(path, "nested `allOf` does not end", changes_meaning=True)
             return parts[0]
         for branch in schema["allOf"]:
             part = self._resolve(branch)
             parts.append(self._merge_all_of(part, path, depth + 1) if "allOf" in part else part)
         if any("$ref" in part for part in parts):
-            self.add_loss(path, "a reference within `allOf` leads nowhere", changes_meaning=True)
+            self.add_loss(path, "a reference within `allOf` cannot be resolved", changes_meaning=True)
         try:
             return merge_schemas(parts)
         except (SchemaConflict, TypeError, AttributeError) as conflict:
-            self.add_loss(path, f"`allOf` cannot be written as one schema: {conflict} differs", changes_meaning=True)
+            self.add_loss(path, f"`allOf` cannot be merged into one schema: {conflict} differs", changes_meaning=True)
             return dict(parts[0])
 
     def _narrow_plain(self, schema: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class SchemaNarrower:
     ) -> None:
         branches = schema.get("anyOf") or schema.get("oneOf")
         if branches and all(isinstance(b, Mapping) and b.keys() <= {"required"} for b in branches):
-            self.add_loss(path, "the choice of required keys is told in words")
+            self.add_loss(path, "the choice of required keys is described but not enforced")
             sentences.append(make_sentence("Required, one of", [b.get("required", []) for b in branches]))
         elif branches:
             narrowed["anyOf"] = [self.narrow_node(branch, path, depth) for branch in branches]
@@ -227,7 +227,7 @@ class SchemaNarrower:
     def _make_untyped(self, narrowed: dict[str, Any], path: str) -> dict[str, Any]:
         if not self.dialect.requires_type:
             return narrowed
-        self.add_loss(path, "anything goes here", changes_meaning=True)
+        self.add_loss(path, "any value is allowed", changes_meaning=True)
         return {"type": list(_ANY_SCALAR), **narrowed}
 
     @staticmethod
@@ -263,7 +263,7 @@ class SchemaNarrower:
             narrowed["enum"] = allowed_values
         elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))
-            self.add_loss(path, "the fixed values are told in words")
+            self.add_loss(path, "the fixed values are described but not enforced")
 
     def _narrow_object(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
         properties = schema.get("properties") or {}
@@ -299,7 +299,7 @@ class SchemaNarrower:
             bool(additional) or additional == {} or (not properties and path != "$")
         )
         if open_ended or schema.get("patternProperties"):
-            self.add_loss(path, "any key goes here", changes_meaning=True)
+            self.add_loss(path, "any key is allowed", changes_meaning=True)
 
     def alias_key(self, name: Any) -> Any:
         """Return the property name to send."""
@@ -316,7 +316,7 @@ class SchemaNarrower:
         for name, part in properties.items():
             key, added_description = self.alias_key(name), {}
             if key != name and isinstance(part, Mapping):
-                added_description = {"description": add_sentences(part.get("description"), [f"Stands for {name!r}."])}
+                added_description = {"description": add_sentences(part.get("description"), [f"Original name: {name!r}."])}
             aliased[key] = {**part, **added_description} if added_description else part
         return aliased
 
@@ -333,13 +333,13 @@ class SchemaNarrower:
             kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
             narrowed["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
             sentences.append(f"Exactly {len(prefix_items)} items, in order.")
-            self.add_loss(path, "the order of its items is told in words")
+            self.add_loss(path, "the order of the items is described but not enforced")
             return
         if isinstance(items, Mapping) and (items or not self.dialect.requires_type):
             narrowed["items"] = self.narrow_node(items, f"{path}[*]", depth + 1)
         elif not prefix_items and self.dialect.requires_type:
             narrowed["items"] = {"type": list(_ANY_SCALAR)}
-            self.add_loss(path, "any item goes here", changes_meaning=True)
+            self.add_loss(path, "any item is allowed", changes_meaning=True)
         elif not prefix_items and self.dialect.requires_items:
             narrowed["items"] = {}
 
@@ -353,7 +353,7 @@ class SchemaNarrower:
             return
         sentences.append(make_sentence(keyword, value))
         if keyword not in UNENFORCED_KEYWORDS:
-            self.add_loss(path, f"`{keyword}` is told in words")
+            self.add_loss(path, f"`{keyword}` is described but not enforced")
 
     def _accepts_value(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
@@ -365,9 +365,9 @@ class SchemaNarrower:
     def _check_size(self) -> None:
         limits = self.dialect
         for message, size, maximum in (
-            ("it is more than {:,} levels deep", self.max_depth, limits.max_depth),
-            ("it has more than {:,} properties", self.property_count, limits.max_properties),
-            ("it has more than {:,} enum values", self.enum_value_count, limits.max_enum_values),
+            ("the schema is more than {:,} levels deep", self.max_depth, limits.max_depth),
+            ("the schema has more than {:,} properties", self.property_count, limits.max_properties),
+            ("the schema has more than {:,} enum values", self.enum_value_count, limits.max_enum_values),
         ):
             if maximum is not None and size > maximum:
                 self.losses.insert(0, Loss("$", message.format(maximum), changes_meaning=True))

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 _MAX_VALUE_LENGTH: Final = 200
 _SENTENCES: Final[Mapping[str, str]] = {
     "const": "Always {}",
-    "contains": "At least one item fits {}",
+    "contains": "At least one item matches {}",
     "default": "Default: {}",
     "enum": "One of {}",
     "examples": "Examples: {}",
@@ -26,13 +26,13 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "minProperties": "At least {} keys",
     "minimum": "At least {}",
     "multipleOf": "A multiple of {}",
-    "not": "Must not fit {}",
-    "oneOf": "Fits one of {}",
+    "not": "Must not match {}",
+    "oneOf": "Matches one of {}",
     "pattern": "Matches the pattern {}",
     "patternProperties": "Keys by pattern: {}",
     "prefixItems": "Items in order: {}",
-    "propertyNames": "Keys fit {}",
-    "uniqueItems": "No item twice",
+    "propertyNames": "Keys match {}",
+    "uniqueItems": "No duplicate items",
 }
 ANNOTATION_KEYWORDS: Final = frozenset(
     {

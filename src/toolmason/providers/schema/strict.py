@@ -30,7 +30,7 @@ def check_strict(strict: Any) -> Strict:
     """
     if strict is True or strict is False or strict == "auto":
         return strict  # type: ignore[no-any-return]
-    raise ConfigError(f'strict={strict!r}: give True, False or "auto".')
+    raise ConfigError(f'strict={strict!r}: must be True, False or "auto".')
 
 
 def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
@@ -50,7 +50,7 @@ def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
     """Return a schema that Anthropic accepts: strict only if requested, because a request may hold few strict tools."""
     if strict is not True:
-        reason = "strict=False" if strict is False else "Anthropic limits strict tools for each request; ask for it"
+        reason = "strict=False" if strict is False else "Anthropic limits strict tools per request; pass strict=True"
         return _fit_loosely(schema, ANTHROPIC, reason)
     narrower = SchemaNarrower(schema, ANTHROPIC_STRICT)
     narrowed_schema = narrower.narrow_root(schema)
@@ -59,7 +59,7 @@ def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
 
 def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
     """Return a schema for Gemini's `parametersJsonSchema`; strict mode applies to a whole request."""
-    reason = "" if strict is True else "Gemini is strict for a whole request, where it is asked for"
+    reason = "" if strict is True else "Gemini applies strict mode to a whole request; pass strict=True"
     properties = _get_plain_properties(schema)
     if properties is not None:
         plain_schema = {**schema, "properties": {name: _describe_default(part) for name, part in properties.items()}}
@@ -133,7 +133,7 @@ def _fit_loosely(schema: Mapping[str, Any], dialect: Dialect, reason: str) -> Na
     narrower = SchemaNarrower(schema, dialect)
     root = narrower.flatten_root(schema)
     if root.get("type", "object") != "object":
-        narrower.add_loss("$", f"its schema is of type {root['type']!r}, not an object", changes_meaning=True)
+        narrower.add_loss("$", f"the schema has type {root['type']!r}, not 'object'", changes_meaning=True)
     root = {"type": "object", "properties": {}, **root}
     patched = _patch(root, narrower, 0)
     patched.pop("$schema", None)
