@@ -1,8 +1,22 @@
-"""Format values for error messages: short and safe to print."""
+"""Format text for messages and terminals: short, and without characters that hide or reorder others."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
+
+HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+"""Unicode categories that render as nothing, or change the order or the state of a display."""
+BLANK_CHARACTERS: Final = frozenset(
+    chr(number)
+    for first, last in (
+        *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800)),
+        *((0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)),
+    )
+    for number in range(first, last + 1)
+)
+"""Characters that render as blank, although their category is letter or mark."""
+_NOT_PLAIN: Final = re.compile(r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]")
 
 
 class ArgumentProblem(NamedTuple):
@@ -34,3 +48,22 @@ def safe_str(error: BaseException) -> str:
         return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error
         return ""
+
+
+def escape_hidden(text: str, *, keep: str = "", strict: bool = True) -> str:
+    """Escape invisible and direction-changing characters. Line breaks and the characters in `keep` stay.
+
+    `strict` also escapes unusual spaces and unassigned characters.
+    """
+    from unicodedata import category  # noqa: PLC0415 - 1 ms at start-up, for text that is shown to a person
+
+    hidden = HIDDEN_CATEGORIES | {"Cn", "Zs"} if strict else HIDDEN_CATEGORIES
+
+    def escape(match: re.Match[str]) -> str:
+        character = match[0]
+        if character in keep or (category(character) not in hidden and character not in BLANK_CHARACTERS):
+            return character
+        number = ord(character)
+        return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 - four digits
+
+    return _NOT_PLAIN.sub(escape, text)

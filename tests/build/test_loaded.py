@@ -261,7 +261,7 @@ def test_a_schema_of_many_levels_is_looked_through():
     for _ in range(2_000):
         schema = closed(x=schema)
 
-    assert check_providers(definition(schema))[0].not_strict.startswith("it is more than 10 levels deep")
+    assert check_providers(definition(schema))[0].not_strict.startswith("the schema is more than 10 levels deep")
 
 
 def test_a_type_that_contains_itself_is_looked_at_once():

@@ -221,7 +221,7 @@ def test_a_message_of_a_tool_cannot_steer_the_terminal(terminal):
     shell = terminal("call", "office:box", "work", "steps=2", "message=[red]a\x1b[31mb")
 
     assert shell.end() == 0
-    assert "[red]a\\x1b" in shell.text
+    assert "[red]a\\u001b" in shell.text
     assert "\x1b[31mb" not in shell.shown
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolmason._core.call.approval_text import escape_hidden, format_arguments
+from toolmason._core.call.approval_text import format_arguments
+from toolmason._text import escape_hidden
 
 
 def test_short_arguments_are_shown_as_they_are():

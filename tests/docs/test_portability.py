@@ -37,7 +37,7 @@ def fate(fit, strict, part):
     if any(loss.changes_meaning for loss in made.losses):
         return "**changes the meaning**"
     if made.losses:
-        return "told in words"
+        return "described"
     return "kept" if made.schema["properties"]["a"] == part else "kept in another form"
 
 

@@ -46,7 +46,7 @@ async def test_it_calls_a_tool_and_says_what_came_of_it():
     reply = await Chat("local", BOX).send("What is the price of 3 TEA-01?")
 
     assert [(call.name, call.arguments) for call in reply.calls] == [("quote_price", {"sku": "TEA-01", "quantity": 3})]
-    assert reply.text == 'quote_price(sku="TEA-01", quantity=3) gave 13.5'
+    assert reply.text == 'quote_price(sku="TEA-01", quantity=3) returned 13.5'
 
 
 async def test_it_writes_arguments_in_words_of_the_request():
@@ -96,7 +96,7 @@ async def test_it_searches_a_large_toolbox_and_calls_what_it_found():
     reply = await Chat("local", BOX, search=Search(budget=0)).send("What is the price of 3 TEA-01?")
 
     assert [call.name for call in reply.calls] == ["find_tools", "quote_price"]
-    assert reply.text.endswith("gave 13.5")
+    assert reply.text.endswith("returned 13.5")
 
 
 async def test_arguments_that_cannot_be_are_said_and_not_sent():
@@ -107,7 +107,7 @@ async def test_arguments_that_cannot_be_are_said_and_not_sent():
 
     reply = await model("local").respond(ModelRequest("paint a qqq", [paint]))
 
-    assert (reply.calls, reply.text) == ((), "I found no arguments for paint that fit.")
+    assert (reply.calls, reply.text) == ((), "I found no valid arguments for paint.")
 
 
 @pytest.mark.parametrize(

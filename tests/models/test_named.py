@@ -24,7 +24,7 @@ def no_keys(monkeypatch):
     [("openai:gpt-5", "OPENAI_API_KEY"), ("anthropic:claude", "ANTHROPIC_API_KEY"), ("Gemini:g", "GEMINI_API_KEY")],
 )
 def test_a_key_comes_from_the_environment(name, variable, monkeypatch):
-    with pytest.raises(ConfigError, match=f"{variable}.* is not set"):
+    with pytest.raises(ConfigError, match=f"Set .*{variable}"):
         model(name)
 
     monkeypatch.setenv(variable, "k")
@@ -69,23 +69,27 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
 @pytest.mark.parametrize(
     ("name", "words", "told"),
     [
-        ("openai:", {}, "names no model"),
-        ("openai:m", {"api_key": "k", "tool_mode": "json_schema"}, "is for openai-chat"),
-        ("openai-chat:m", {"base_url": "x://y", "tool_mode": "native"}, "is not an address"),
+        ("openai:", {}, "has no model name"),
+        ("openai:m", {"api_key": "k", "tool_mode": "json_schema"}, "requires openai-chat"),
+        ("openai-chat:m", {"base_url": "x://y", "tool_mode": "native"}, "is not a URL"),
         ("openai-chat:m", {"base_url": "http://y", "tool_mode": "xml"}, "tool_mode='xml'"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": 0}, "timeout=0"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": "5"}, "timeout='5'"),
         ("openai-chat:m", {"base_url": "http://y", "timeout": float("nan")}, "timeout=nan"),
         ("openai-chat:m", {"base_url": "http://y", "max_retries": 1.5}, "max_retries=1.5"),
-        ("openai-chat:m", {"base_url": 5}, "base_url is of the type 'int'"),
-        ("openai-chat:m", {"base_url": "http://y", "proxy": "user:secret@proxy:1"}, "proxy='proxy:1' is no proxy"),
+        ("openai-chat:m", {"base_url": 5}, "base_url must be a string, not 'int'"),
+        (
+            "openai-chat:m",
+            {"base_url": "http://y", "proxy": "user:secret@proxy:1"},
+            "proxy='proxy:1' is not a proxy URL",
+        ),
         ("openai-chat:m", {"base_url": "http://y", "options": [1]}, "must be a mapping"),
         ("openai-chat:m", {"base_url": "http://y", "options": {"body": 5}}, "must be a mapping of fields"),
         ("openai-chat:m", {"base_url": "http://y", "max_retries": -1}, "max_retries=-1"),
-        ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "holds characters"),
-        ("openai-chat:m", {"basurl": "http://y"}, "takes no 'basurl'"),
+        ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "contains invalid characters"),
+        ("openai-chat:m", {"basurl": "http://y"}, "unknown option 'basurl'"),
         ("openai-chat:m", {"base_url": "http://y", "options": {"heat": 1}}, "no model option 'heat'"),
-        ("openai:m", {"client": object()}, "does not fit 'openai'"),
+        ("openai:m", {"client": object()}, "does not match 'openai'"),
         ("openai:m", {"client": object(), "api_key": "k"}, "the client has its own"),
     ],
 )
@@ -146,7 +150,7 @@ async def test_a_script_is_followed_turn_by_turn():
     assert first.finish == "calls"
     assert second.text == "1 messages"
     assert [len(request.tools) for request in made.requests] == [3, 0]
-    with pytest.raises(ModelError, match="the script has 2 turns, and this is request 3"):
+    with pytest.raises(ModelError, match="the script has 2 turns, but this is request 3"):
         await made.respond(ModelRequest("more"))
 
 
@@ -173,11 +177,11 @@ async def test_a_script_may_be_a_file(tmp_path, suffix):
     ("name", "text", "told"),
     [
         ("gone.yaml", None, "cannot be read"),
-        ("a.json", "{", "is not JSON"),
-        ("a.yaml", "a: [", "is not YAML"),
+        ("a.json", "{", "is not valid JSON"),
+        ("a.yaml", "a: [", "is not valid YAML"),
         ("a.yaml", "a: 1", "is not a list"),
-        ("a.yaml", "- 3", "turn 1: give a text, or calls"),
-        ("a.yaml", "- - nam: x", "turn 1: give a text, or calls"),
+        ("a.yaml", "- 3", "turn 1: expected a string, or calls"),
+        ("a.yaml", "- - nam: x", "turn 1: expected a string, or calls"),
     ],
 )
 def test_a_file_that_is_no_script_is_an_error(tmp_path, name, text, told):

@@ -15,10 +15,10 @@ def result(text, **more):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("13.5", 'quote_price(sku="TEA-01", quantity=3) gave 13.5'),
+        ("13.5", 'quote_price(sku="TEA-01", quantity=3) returned 13.5'),
         ("", 'quote_price(sku="TEA-01", quantity=3) is done.'),
         ("null", 'quote_price(sku="TEA-01", quantity=3) is done.'),
-        ("a\nb", 'quote_price(sku="TEA-01", quantity=3) gave:\na\nb'),
+        ("a\nb", 'quote_price(sku="TEA-01", quantity=3) returned:\na\nb'),
     ],
     ids=["short", "nothing", "null", "lines"],
 )
@@ -29,7 +29,7 @@ def test_a_result_is_told_as_it_is(text, answer):
 def test_a_failure_is_told_as_one():
     failed = ToolResult("1", "quote_price", error=ToolError("No article 'X'."))
 
-    assert summarize_results([failed], []) == "quote_price() did not work: No article 'X'."
+    assert summarize_results([failed], []) == "quote_price() failed: No article 'X'."
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,10 @@ def test_a_failure_is_told_as_one():
     ids=["text", "bytes", "broken", "none", "long"],
 )
 def test_arguments_are_shown_in_short(arguments, shown):
-    assert summarize_results([result("7")], [ToolCall("1", "quote_price", arguments)]) == f"quote_price({shown}) gave 7"
+    assert (
+        summarize_results([result("7")], [ToolCall("1", "quote_price", arguments)])
+        == f"quote_price({shown}) returned 7"
+    )
 
 
 def test_the_calls_of_the_last_turn_are_found():

@@ -220,7 +220,7 @@ async def test_a_server_that_is_not_there_is_told_as_such():
     with provider(answer(CHAT)) as server:
         url = server.url
 
-    with pytest.raises(ModelError, match="no answer came") as caught:
+    with pytest.raises(ModelError, match="no response") as caught:
         await asking("openai-chat", url, retries=0).respond(ModelRequest("hi"))
 
     assert caught.value.code == "connection"
@@ -234,7 +234,7 @@ async def test_a_server_that_is_not_there_is_told_as_such():
         (answer([{"error": {"message": "in a list"}}], 400), "in a list"),
         (answer({"error": {"message": "hidden in a success"}}), "hidden in a success"),
         (answer({"detail": "odd"}, 400), "odd"),
-        (answer(b"", 500), "no words"),
+        (answer(b"", 500), "no message"),
     ],
     ids=["html", "html error", "list", "error in a success", "odd", "empty"],
 )
@@ -247,7 +247,7 @@ async def test_whatever_comes_back_is_an_error_with_its_words(told, words):
 async def test_an_answer_that_points_elsewhere_is_told_and_not_followed(streaming):
     with provider(answer(b"", 308, location="https://elsewhere.example/v1")) as server:
         made = asking("openai-chat", server.url)
-        with pytest.raises(ModelError, match=r"308: it points to 'https://elsewhere.example/v1'") as caught:
+        with pytest.raises(ModelError, match=r"308: redirect to 'https://elsewhere.example/v1'") as caught:
             await (all_of(made.stream(ModelRequest("hi"))) if streaming else made.respond(ModelRequest("hi")))
 
     assert len(server.requests) == 1
@@ -255,7 +255,7 @@ async def test_an_answer_that_points_elsewhere_is_told_and_not_followed(streamin
 
 
 async def test_a_plain_answer_where_a_stream_was_asked_for_is_an_error():
-    with provider(answer(CHAT)) as server, pytest.raises(ModelError, match="no stream came"):
+    with provider(answer(CHAT)) as server, pytest.raises(ModelError, match="expected a stream"):
         await all_of(asking("openai-chat", server.url, retries=0).stream(ModelRequest("hi")))
 
 
@@ -289,7 +289,7 @@ async def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_unpacked_to_
     with provider(told) as server:
         made = asking("openai-chat", server.url, retries=0)
         asked = all_of(made.stream(ModelRequest("hi"))) if streamed else made.respond(ModelRequest("hi"))
-        with pytest.raises(ModelError, match="the answer is longer than 4,194,304 bytes"):
+        with pytest.raises(ModelError, match="the response exceeds 4,194,304 bytes"):
             await asked
 
 
@@ -302,7 +302,7 @@ async def test_an_answer_that_is_packed_once_is_read():
 
 @pytest.mark.parametrize(
     ("coding", "words"),
-    [("gzip, gzip", "packed as 'gzip, gzip'"), ("br", "packed as 'br'"), ("gzip", "no answer came .DecodingError")],
+    [("gzip, gzip", "the encoding 'gzip, gzip'"), ("br", "the encoding 'br'"), ("gzip", "no response .DecodingError")],
 )
 async def test_an_answer_that_is_packed_twice_or_not_at_all_is_an_error(coding, words):
     told = answer(b"x" * 10, content_encoding=coding)

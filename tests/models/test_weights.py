@@ -57,7 +57,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, monkeypatch):
     wrong = tmp_path / "notes.txt"
     wrong.write_text("GGU")
 
-    with pytest.raises(ConfigError, match="is no GGUF file"):
+    with pytest.raises(ConfigError, match="is not a GGUF file"):
         model(f"local:{wrong}")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         model(f"local:{tmp_path / 'gone'}")

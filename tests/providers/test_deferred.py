@@ -55,7 +55,7 @@ def test_a_tool_that_must_be_called_is_not_deferred(provider):
 
 @pytest.mark.parametrize("provider", ["openai-chat", "gemini"])
 def test_a_provider_without_a_search_says_so(provider):
-    with pytest.raises(ConfigError, match="has no search of its own among tools"):
+    with pytest.raises(ConfigError, match="has no built-in tool search"):
         codec(provider).encode(ModelRequest("x", BOX, None, {"defer": ["get_weather"]}), "m")
 
 

@@ -87,5 +87,5 @@ def test_an_answer_in_another_form_is_what_the_model_said(text):
 
 
 def test_what_a_provider_runs_cannot_be_offered():
-    with pytest.raises(DefinitionError, match="cannot be offered to a server that has no tools"):
+    with pytest.raises(DefinitionError, match="needs a server with tool support"):
         CODEC.encode(ModelRequest("x", [WebSearch()]), "m")

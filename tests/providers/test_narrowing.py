@@ -28,16 +28,22 @@ def told(losses):
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ({}, "$.a: anything goes here"),
-        ({"type": "object"}, "$.a: any key goes here"),
-        ({"type": "object", "additionalProperties": {"type": "string"}}, "$.a: any key goes here"),
-        ({"type": "array"}, "$.a: any item goes here"),
-        ({"type": "array", "items": {}}, "$.a: any item goes here"),
-        ({"type": "string", "minLength": 2}, "$.a: `minLength` is told in words"),
-        ({"type": "string", "pattern": "^(?!x)"}, "$.a: `pattern` is told in words"),
-        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "$.a: `uniqueItems` is told in words"),
-        ({"type": "array", "prefixItems": [{"type": "string"}]}, "$.a: the order of its items is told in words"),
-        ({"$ref": "#/$defs/gone"}, "$.a: the reference '#/$defs/gone' leads nowhere"),
+        ({}, "$.a: any value is allowed"),
+        ({"type": "object"}, "$.a: any key is allowed"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "$.a: any key is allowed"),
+        ({"type": "array"}, "$.a: any item is allowed"),
+        ({"type": "array", "items": {}}, "$.a: any item is allowed"),
+        ({"type": "string", "minLength": 2}, "$.a: `minLength` is described but not enforced"),
+        ({"type": "string", "pattern": "^(?!x)"}, "$.a: `pattern` is described but not enforced"),
+        (
+            {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            "$.a: `uniqueItems` is described but not enforced",
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}]},
+            "$.a: the order of the items is described but not enforced",
+        ),
+        ({"$ref": "#/$defs/gone"}, "$.a: the reference '#/$defs/gone' cannot be resolved"),
         ({"enum": [str(n) for n in range(1001)]}, "$: it has more than 1,000 enum values"),
     ],
     ids=lambda value: str(value)[:40],
@@ -83,7 +89,10 @@ def test_a_rule_that_cannot_be_held_is_told_in_the_description():
         "type": "string",
         "description": "A code. At least 2 characters. At most 5 characters.",
     }
-    assert told(made.losses) == ["$.a: `minLength` is told in words", "$.a: `maxLength` is told in words"]
+    assert told(made.losses) == [
+        "$.a: `minLength` is described but not enforced",
+        "$.a: `maxLength` is described but not enforced",
+    ]
     assert not any(loss.changes_meaning for loss in made.losses)
 
 
@@ -140,7 +149,7 @@ def test_alternatives_at_the_top_become_one_object(fit):
     assert "anyOf" not in made.schema
     assert set(made.schema["properties"]) == {"a", "b", "c"}
     assert "a, c; b, c" in made.schema["description"]
-    assert told(made.losses) == ["$: `anyOf` at the top is offered as one object"]
+    assert told(made.losses) == ["$: `anyOf` at the root is merged into one object"]
 
 
 def test_gemini_gets_words_for_what_it_ignores_and_strings_and_numbers_for_enums():
@@ -173,7 +182,7 @@ def test_a_property_name_that_anthropic_refuses_is_sent_under_another_one(strict
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in [*sent, *nested])
     assert schema["required"] == list(sent)
     assert schema["properties"]["c"]["required"] == list(nested)
-    assert [part["description"] for part in nested.values()] == ["Which. Stands for '@id'."]
+    assert [part["description"] for part in nested.values()] == ["Which. Original name: '@id'."]
     assert verdict(box["t"].definition, "anthropic", strict).status == "accepted"
     assert list(box.definitions("openai")[0]["parameters"]["properties"]) == ["$filter", "c"]
 
@@ -245,7 +254,7 @@ def test_a_schema_as_deep_as_a_well_is_narrowed_without_a_fall():
         schema = of(a=schema)
 
     assert fit_openai(schema, "auto").strict is False
-    assert fit_openai(schema, "auto").reason == "$: it is more than 10 levels deep"
+    assert fit_openai(schema, "auto").reason == "$: the schema is more than 10 levels deep"
 
 
 @pytest.mark.parametrize(
@@ -294,9 +303,9 @@ def test_schemas_within_schemas_that_hold_together_become_one(fit):
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ({"allOf": [{"$ref": "#/$defs/Gone"}, TEXT]}, "$.a: a reference within `allOf` leads nowhere"),
+        ({"allOf": [{"$ref": "#/$defs/Gone"}, TEXT]}, "$.a: a reference within `allOf` cannot be resolved"),
         ({"allOf": [{"$ref": "#/$defs/Loop"}]}, "$.a: `allOf` within `allOf` does not end"),
-        ({"anyOf": [TEXT, {"type": "null"}], "oneOf": [TEXT]}, "$.a: `oneOf` is told in words"),
+        ({"anyOf": [TEXT, {"type": "null"}], "oneOf": [TEXT]}, "$.a: `oneOf` is described but not enforced"),
     ],
     ids=["gone", "loop", "both kinds of alternatives"],
 )
@@ -323,7 +332,7 @@ def test_a_reference_into_the_schema_itself_is_followed():
 def test_a_reference_that_points_to_nothing_is_told(ref):
     made = fit_gemini(of(a={"$ref": ref}), "auto")
 
-    assert told(made.losses) == [f"$.a: the reference {ref!r} leads nowhere"]
+    assert told(made.losses) == [f"$.a: the reference {ref!r} cannot be resolved"]
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ def test_web_search_is_each_providers_own(provider, search, expected):
 @pytest.mark.parametrize(
     ("provider", "tool", "words"),
     [
-        ("openai-chat", WebSearch(), "openai-chat has no web search of its own"),
-        ("openai-chat", SERVER, "openai-chat does not call MCP servers"),
+        ("openai-chat", WebSearch(), "openai-chat has no web search"),
+        ("openai-chat", SERVER, "openai-chat cannot call MCP servers"),
         ("openai", WebSearch(type="bing"), "has no such search"),
-        ("gemini", WebSearch(city="Brno"), "gemini takes no place"),
-        ("anthropic", RemoteMcp("a", "https://a", require_approval="always"), "calls servers without asking"),
+        ("gemini", WebSearch(city="Brno"), "gemini does not support a search location"),
+        ("anthropic", RemoteMcp("a", "https://a", require_approval="always"), "calls servers without approval"),
     ],
     ids=["search", "server", "type", "place", "approval"],
 )

@@ -109,7 +109,7 @@ def test_what_gemini_takes_in_no_result_is_handed_over_by_the_user(model, within
     (told,) = answer["parts"]
     assert [part["inlineData"]["mimeType"] for part in told["functionResponse"].get("parts", [])] == within
     assert [part["inlineData"]["mimeType"] for part in more["parts"][1:-1]] == after
-    assert [more["parts"][n]["text"] for n in (0, -1)] == ["What the call of t gave:", "And?"]
+    assert [more["parts"][n]["text"] for n in (0, -1)] == ["Content returned by t:", "And?"]
     assert objections("gemini", body) == check_body("gemini", body) == []
 
 
@@ -158,7 +158,7 @@ def test_an_option_that_a_provider_does_not_have_is_an_error(provider, options):
 
 @pytest.mark.parametrize(
     ("tools", "choice", "words"),
-    [((), "required", "there are no tools"), (box, "serch", "which is not offered")],
+    [((), "required", "needs at least one tool"), (box, "serch", "which is not offered")],
     ids=["none", "unknown"],
 )
 def test_a_choice_that_cannot_be_met_is_an_error(tools, choice, words):

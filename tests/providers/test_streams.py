@@ -97,7 +97,7 @@ def test_a_stream_that_ends_too_early_is_an_error_that_may_go_away(provider):
     whole = STREAMS[provider]
     cut = whole[: whole.rindex(LAST[provider])].rpartition(b"data:")[0]
 
-    with pytest.raises(ModelError, match="ended before the answer did") as caught:
+    with pytest.raises(ModelError, match="ended before the reply was complete") as caught:
         read(provider, [cut])
 
     assert caught.value.provider == provider
@@ -179,7 +179,7 @@ def read_to_end(stream):
 def test_an_event_that_never_ends_is_an_error(line):
     stream = EventStream("x")
 
-    with pytest.raises(ModelError, match="longer than 67,108,864 characters"):
+    with pytest.raises(ModelError, match="exceeds 67,108,864 characters"):
         [event for _ in range(65) for event in stream.feed(line)]
 
 

@@ -174,14 +174,14 @@ async def test_several_places_of_anything(kind, data):
 @pytest.mark.parametrize("kind", CHATS)
 @pytest.mark.parametrize("body", [None, 5, "x", [], [[]], True])
 def test_a_body_that_is_no_object_is_an_error(kind, body):
-    with pytest.raises(ModelError, match="the answer cannot be read"):
+    with pytest.raises(ModelError, match="the response cannot be parsed"):
         codec(kind).decode(body)
 
 
 def test_an_error_says_which_value_is_of_the_wrong_type():
     body = put(BODIES["openai-chat"], ("choices", 0, "message", "tool_calls", 0, "function", "name"), 5)
 
-    with pytest.raises(ModelError, match="the name of a call is 5, not a text"):
+    with pytest.raises(ModelError, match="the name of a call is 5, not a string"):
         codec("openai-chat").decode(body)
 
 

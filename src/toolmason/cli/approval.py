@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
-from toolmason._core.call.approval_text import escape_hidden, format_arguments
+from toolmason._core.call.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._text import escape_hidden
 from toolmason.cli.output import print_error
 from toolmason.errors import ToolCallError
 

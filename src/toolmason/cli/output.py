@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -14,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from toolmason._core.run.progress import OnProgress, ProgressReport
+from toolmason._text import escape_hidden
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
 
-_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_KEPT_CHARACTERS: Final = "\t\u00ad\u200d\ufe0f"
+"""Tab, soft hyphen, and the marks that join and select emoji."""
 
 
 def make_console(*, err: bool = False) -> Console:
@@ -38,8 +39,8 @@ def is_terminal() -> bool:
 
 
 def escape_controls(text: str) -> str:
-    """Return text with control characters escaped, so that it cannot control the terminal."""
-    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+    """Return text that cannot control the terminal, or hide or reorder what it shows."""
+    return escape_hidden(text.replace("\r\n", "\n"), keep=_KEPT_CHARACTERS, strict=False)
 
 
 def print_text(text: str) -> None:

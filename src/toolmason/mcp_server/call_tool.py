@@ -12,13 +12,14 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolmason._core.call.approval import Allow, ApprovalRequest
-from toolmason._core.call.approval_text import escape_hidden, format_arguments
+from toolmason._core.call.approval_text import format_arguments
 from toolmason._core.call.failures import make_error_fields
 from toolmason._core.call.long_results import reset_result_owner, set_result_owner
 from toolmason._core.define.context import CLIENT_KEY
 from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
+from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
 from toolmason.mcp_client.remote_errors import is_from_server
 from toolmason.mcp_server.client_requests import ClientProxy, ContinuesAsTask, MissingCapability, NeedsInput

@@ -121,7 +121,9 @@ def _make_sender(provider: str, name: str, options: ModelOptions) -> Sender:
         return _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, name)  # type: ignore[no-any-return]
     timeout, retries = options.get("timeout", 600.0), options.get("max_retries", 2)
     if not (timeout is None or (_is_number(timeout) and timeout > 0)) or type(retries) is not int or retries < 0:
-        raise ConfigError(f"timeout={timeout!r}, max_retries={retries!r}: timeout must be positive or None, max_retries 0 or more.")
+        raise ConfigError(
+            f"timeout={timeout!r}, max_retries={retries!r}: timeout must be positive or None, max_retries 0 or more."
+        )
     proxy = options.get("proxy") or None
     if proxy is not None and not proxy.startswith(_PROXY_SCHEMES):
         visible = proxy.rpartition("@")[2]  # the part before `@` holds credentials

@@ -57,7 +57,7 @@ def definitions(
     native: Iterable[AnyNativeTool],
     provider: str,
     strict: Strict,
-    lossy: bool,  # noqa: FBT001 - called by position from `_core.exports`
+    lossy: bool,  # noqa: FBT001 - called by position from `_core.toolbox.definitions`
 ) -> list[dict[str, Any]]:
     """Return tools in a provider's format; see `Toolbox.definitions`."""
     provider_format = get_format(provider)

@@ -1,4 +1,4 @@
-"""The local model of toolmason: a small language model on the CPU, without a key or a network."""
+"""Local model for toolmason: a small language model on the CPU, without an API key or network access."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ __all__ = ["LocalModel", "make"]
 
 
 def make(path: str = "", /, **options: Any) -> LocalModel:
-    """Return the model for `model("local")` or `model("local:PATH")`, where PATH is another GGUF file."""
-    del options  # of requests over HTTP: keys, addresses, retries
+    """Return the model for `model("local")` or `model("local:PATH")`, where PATH is a GGUF file."""
+    del options  # they configure HTTP requests: keys, URLs, retries
     return LocalModel(path or None)

@@ -1,8 +1,8 @@
-"""A text and tools → the tool to call, or none.
+"""Choose the tool that the user's text asks for, or none.
 
-Lives here: words decide where they are clear. Where two tools are about as like the text, or where it is doubtful that
-any is meant, the model decides, "none" among the choices. Words alone choose better than this model alone (0.97 against
-0.83 on a half of BFCL `multiple`), so it is asked only about what they leave open. Not here: words (`likeness`).
+Similarity of words decides clear cases; the model decides ties and doubtful matches. Words alone choose better than
+this
+model alone (0.97 against 0.83 on one half of BFCL `multiple`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from toolmason.models import ToolChoice
 from toolmason.models.lexical.similarity import score_similarity
 from toolmason_local.writer import TextGenerator, escape_special_tokens
 
-# Found on the half of BFCL that the figures in the docs do not come from.
+# Tuned on the half of BFCL that the figures in the docs do not use.
 MIN_SCORE: Final = -0.05
-"""Less like any tool than this: none is meant."""
+"""Below this similarity to every tool, none is called."""
 CERTAIN_SCORE: Final = 0.05
-"""More like a tool than this: it is meant."""
+"""From this similarity on, the tool is called without asking the model."""
 _TIE_MARGIN: Final = 0.03
-"""Two tools that are less apart than this are a tie."""
+"""Maximum difference in similarity between tied tools."""
 _MIN_GAIN: Final = 2.0
-"""By how much a tool must make a text likelier, as a log-probability of each token, before a doubt is over."""
+"""Minimum increase of the text's mean log-probability per token, given the tool, to accept a doubtful match."""
 _MODEL_WEIGHT: Final = 0.02
 _MAX_CANDIDATES: Final = 3
 _MAX_TEXT_CHARS, _MAX_NOTE_CHARS = 1500, 300
@@ -33,7 +33,7 @@ _MAX_TEXT_CHARS, _MAX_NOTE_CHARS = 1500, 300
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tool, and how like the text it is."""
+    """Tool with its similarity to the text."""
 
     tool: ToolDefinition
     score: float
@@ -49,9 +49,9 @@ def filter_allowed(tools: Sequence[ToolDefinition], choice: ToolChoice | None) -
 def choose_tool(
     writer: TextGenerator, text: str, tools: Sequence[ToolDefinition], *, required: bool = False
 ) -> ToolDefinition | None:
-    """Return the tool that a text asks for; with `must`, always one of them.
+    """Return the tool that the text asks for, or None; with `required`, always return a tool if there is one.
 
-    A model that cannot be asked leaves it to the words.
+    If the model fails, similarity alone decides.
     """
     candidates = shortlist(text[-_MAX_TEXT_CHARS:], tools)
     if not candidates or (candidates[0].score < MIN_SCORE and not required):
@@ -65,7 +65,7 @@ def choose_tool(
 
 
 def shortlist(text: str, tools: Sequence[ToolDefinition]) -> list[Candidate]:
-    """Return the tools that are about as like a text as the best one, the best first; ties by name."""
+    """Return the tools that tie with the most similar one, best first, then by name."""
     scored = [Candidate(tool, score) for tool, score in zip(tools, score_similarity(text, tools), strict=True)]
     scored.sort(key=lambda one: (-one.score, one.tool.name))
     return [candidate for candidate in scored if candidate.score > scored[0].score - _TIE_MARGIN][:_MAX_CANDIDATES]

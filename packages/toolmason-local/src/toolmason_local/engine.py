@@ -1,7 +1,6 @@
-"""A GGUF file → a `Writer`: llama.cpp in this process, on one thread.
+"""Run llama.cpp (`xllamacpp`) in this process on one thread.
 
-Lives here: the one place that loads `xllamacpp`, what it is told, and what it answers. A file is loaded once, with the
-first request, and requests wait for each other. Not here: what is asked (`choosing`, `filling`, `local`).
+A file is loaded once, with the first request; requests run one after another.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from toolmason_local.weights import INSTALL
 from toolmason_local.writer import Completion, GenerationLimits
 
 CONTEXT_TOKENS: Final = 4096
-"""Tokens that a prompt and its answer may have."""
+"""Maximum tokens of a prompt and its completion together."""
 _MAX_SCORED_WORDS: Final = 25
-"""How much of a text its likelihood is read from: each token costs about 20 ms on one core."""
+"""Maximum words that are scored; each token takes about 20 ms on one core."""
 
 
 class GenerationStopped(Exception):
-    """The caller does not want an answer any more."""
+    """The caller cancelled the generation."""
 
 
 def get_engine(path: Path) -> LlamaEngine:
-    """Return the engine of a file; the same one for everybody in this process."""
-    return _make_engine(path, os.getpid())  # its threads do not survive a fork
+    """Return the engine of a file; it is shared within the process."""
+    return _make_engine(path, os.getpid())  # threads do not survive a fork
 
 
 @lru_cache(maxsize=2)
@@ -42,21 +41,21 @@ def _make_engine(path: Path, _: int) -> LlamaEngine:
 
 
 class LlamaEngine:
-    """One file in memory, and the one thread that asks it."""
+    """Loaded model file, and the one thread that uses it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.thread = ThreadPoolExecutor(1, "toolmason-local")
-        """Where everything here is called: requests wait for each other, and nobody else for them."""
+        """Executor of all calls into llama.cpp; requests queue here without blocking other threads."""
         self._servers: tuple[Any, ...] = ()
 
     @property
     def address(self) -> str | None:
-        """Where llama.cpp listens, on the loopback interface and behind a key; `None` until it is loaded."""
+        """Loopback address where llama.cpp listens, protected by a key; `None` until it is loaded."""
         return str(self._servers[0].listening_address) if self._servers else None
 
     def start_session(self, is_cancelled: Callable[[], bool]) -> LlamaSession:
-        """Return a writer for one request, which ends as soon as `is_over` says so.
+        """Return a session for one request, which stops as soon as `is_cancelled` returns True.
 
         Raises:
             ImportError: llama.cpp is not installed.
@@ -75,10 +74,10 @@ def _start_server(path: Path) -> Any:
     settings = llama.CommonParams()
     settings.model.path = str(path)
     settings.n_ctx, settings.n_parallel = CONTEXT_TOKENS, 1
-    # Two threads on a busy machine of two cores are ten times slower than one: they wait for each other.
+    # On a busy machine with two cores, two threads are ten times slower than one: they wait for each other.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.warmup, settings.verbosity = False, -1
-    # The library opens a port on the loopback interface, whether it is wanted or not; nobody knows its key.
+    # The library always opens a port on the loopback interface; a random key protects it.
     settings.api_keys, settings.ui, settings.endpoint_slots = [secrets.token_urlsafe()], False, False
     try:
         return llama.Server(settings)
@@ -87,7 +86,7 @@ def _start_server(path: Path) -> Any:
 
 
 class LlamaSession:
-    """A `Writer` over a running llama.cpp."""
+    """Text generator for one request to llama.cpp."""
 
     def __init__(self, server: Any, is_cancelled: Callable[[], bool]) -> None:
         self._server, self._is_cancelled = server, is_cancelled
@@ -96,11 +95,11 @@ class LlamaSession:
     def generate(
         self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
     ) -> Completion:
-        """Go on with a prompt, token by token.
+        """Complete a prompt, token by token.
 
         Raises:
-            ModelError: llama.cpp refused, or the grammar is none.
-            Stopped: the caller has gone.
+            ModelError: llama.cpp failed, or the grammar is invalid.
+            GenerationStopped: the caller has cancelled.
         """
         pieces: list[str] = []
         finish_reasons: list[str] = []
@@ -131,13 +130,13 @@ class LlamaSession:
         return Completion("".join(pieces), finish_reasons[-1:] == ["stop"])
 
     def score_text(self, prompt: str, text: str) -> float:
-        """Return the mean log-probability of the first words of a text after a prompt.
+        """Return the mean log-probability of the first words of the text after a prompt.
 
-        llama.cpp tells the probability of what it writes, not of what it reads: so it is made to write the text.
+        llama.cpp reports probabilities only for tokens that it generates, so a grammar forces it to generate the text.
 
         Raises:
-            ModelError: llama.cpp refused.
-            Stopped: the caller has gone.
+            ModelError: llama.cpp failed.
+            GenerationStopped: the caller has cancelled.
         """
         words = " " + " ".join(text.split()[:_MAX_SCORED_WORDS])[:400]
         body = {"prompt": prompt, "grammar": f"root ::= {format_literal(words)}", "max_tokens": 160, "temperature": 0.0}
@@ -146,7 +145,7 @@ class LlamaSession:
         logprobs = [float(token["logprob"]) for token in tokens if token.get("bytes")]
         self._add_usage(answer)
         if not logprobs:
-            raise ModelError("local", "llama.cpp told no probabilities")
+            raise ModelError("local", "llama.cpp returned no probabilities")
         return sum(logprobs) / len(logprobs)
 
     def _request(self, body: dict[str, Any], on_chunk: Callable[[Any], bool] | None) -> Any:
@@ -156,7 +155,7 @@ class LlamaSession:
             complete = self._server.handle_completions
             answer = complete(body) if on_chunk is None else complete(body, on_chunk)
         except Exception as error:
-            raise ModelError("local", f"llama.cpp refused: {clip(safe_str(error), 200)}") from error
+            raise ModelError("local", f"llama.cpp failed: {clip(safe_str(error), 200)}") from error
         if isinstance(answer, Mapping) and "error" in answer:
             raise _make_error(answer["error"])
         if self._is_cancelled():
@@ -172,7 +171,7 @@ class LlamaSession:
 
 def _make_error(error: Any) -> ModelError:
     message = error.get("message", error) if isinstance(error, Mapping) else error
-    return ModelError("local", f"llama.cpp refused: {clip(str(message), 200)}")
+    return ModelError("local", f"llama.cpp failed: {clip(str(message), 200)}")
 
 
 def _get_choice(answer: Any) -> Mapping[str, Any]:

@@ -1,8 +1,4 @@
-"""What a value may be → a grammar that lets a model write nothing else.
-
-Lives here: GBNF, as llama.cpp reads it, for choices and for pieces of a text; a schema with an end to its strings.
-Not here: asking a model (`engine`), or which grammar fits a parameter (`filling`).
-"""
+"""Build GBNF grammars and JSON Schemas that constrain the output of llama.cpp."""
 
 from __future__ import annotations
 
@@ -15,14 +11,14 @@ _WORD: Final = re.compile(r"\S+")
 _BEFORE: Final = re.compile(r"^[^\w$€£#@+-]+")
 _AFTER: Final = re.compile(r"(?:['\u2019]s)?[^\w%)!+#]*$")
 MAX_WORDS: Final = 90
-"""A text with more words than this is read from its end: a grammar of all its pieces would be slow."""
+"""Maximum words in a grammar, counted from the end of the text; a grammar of all its phrases would be slow."""
 MAX_STRING_CHARS: Final = 80
 MAX_LIST_ITEMS: Final = 8
 _MAX_DEPTH: Final = 24
 
 
 def format_literal(text: str) -> str:
-    """Return a text as a terminal of a grammar."""
+    """Return a string as a terminal of a grammar."""
     escaped = "".join(_escape_character(character) for character in text)
     return f'"{escaped}"'
 
@@ -30,23 +26,23 @@ def format_literal(text: str) -> str:
 def _escape_character(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    # Control characters and what lies outside of ASCII are written by number, so that no reader can trip over them.
+    # Escape control and non-ASCII characters by code point, so that any parser accepts them.
     return character if " " <= character <= "~" else f"\\U{ord(character):08X}"
 
 
 def make_choice_grammar(values: Iterable[Any]) -> str:
-    """Return the grammar of some JSON values."""
+    """Return a grammar that accepts one of some JSON values."""
     return "root ::= " + " | ".join(format_literal(json.dumps(value, ensure_ascii=False)) for value in values)
 
 
 def make_phrase_grammar(text: str) -> str | None:
-    """Return the grammar of a JSON string that is some words of a text, in a row; `None` where it has no words."""
+    """Return a grammar for a JSON string of consecutive words of the text, or None if it has no words."""
     rules = _make_phrase_rules(text)
     return None if rules is None else "\n".join(["root ::= piece", *rules])
 
 
 def make_phrase_list_grammar(text: str) -> str | None:
-    """Return the grammar of a JSON list of such strings, up to as many as a list may have."""
+    """Return a grammar for a JSON list of such strings, up to `MAX_LIST_ITEMS`."""
     rules = _make_phrase_rules(text)
     if rules is None:
         return None
@@ -80,7 +76,7 @@ def _quote(text: str) -> str:
 
 
 def limit_lengths(schema: Any, depth: int = 0) -> Any:
-    """Return a schema under which a model comes to an end: strings and lists have a length, objects no strangers."""
+    """Return a schema that bounds the output: strings and lists get a maximum length, objects no extra keys."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return {"type": "string", "maxLength": MAX_STRING_CHARS} if depth > _MAX_DEPTH else schema
     limited: dict[str, Any] = {}

@@ -1,8 +1,6 @@
-"""The model in the box: a real, very small language model on this machine, with no key and no network.
+"""Model that runs one turn locally: choose a tool and fill in its arguments, summarize results, or generate text.
 
-Lives here: `LocalModel`, one turn of it. A turn is a call or an answer: choose a tool, fill in its arguments, say what
-came of it; where no tool is meant, the model talks. It runs in a thread of its own and ends when nobody waits for it.
-Not here: the steps (`choosing`, `filling`, `telling`), or llama.cpp (`engine`).
+A turn runs in a thread of its own and stops when the caller cancels.
 """
 
 from __future__ import annotations
@@ -31,17 +29,17 @@ from toolmason_local.writer import GenerationLimits, escape_special_tokens
 _SYSTEM: Final = "You are a small, friendly assistant. Answer in one or two short sentences."
 _MAX_TALK_TOKENS: Final = 80
 _FIND_TOOLS: Final = "find_tools"
-"""The tool by which a chat offers a search of its other tools."""
+"""Name of the tool with which a chat offers to search its other tools."""
 _MAX_TALK_CHARS: Final = 1600
-"""Characters of a conversation that are read again for each answer: a second of waiting for each 500."""
+"""Maximum characters of a conversation in a prompt; every 500 take about a second to process."""
 _MAX_FOLLOW_UP_WORDS: Final = 8
-"""A text of no more words than this may be about the tool that was called before: "And in Brno?"."""
+"""Maximum words of a follow-up that may refer to the last tool called, such as "And in Brno?"."""
 
 OnText = Callable[[str], None]
 
 
 class LocalModel:
-    """SmolLM2-135M-Instruct, or another GGUF file, through llama.cpp. Small, and often wrong; its calls always fit."""
+    """SmolLM2-135M-Instruct, or another GGUF file, run by llama.cpp. Often wrong, but its calls are always valid."""
 
     def __init__(self, path: str | None = None) -> None:
         if find_spec("xllamacpp") is None:
@@ -51,7 +49,7 @@ class LocalModel:
         self._ids = itertools.count(1)
 
     async def respond(self, request: ModelRequest) -> ModelReply:
-        """Return the answer to a request.
+        """Return the reply to a request.
 
         Raises:
             ModelError: the file could not be loaded, or llama.cpp failed.
@@ -64,7 +62,7 @@ class LocalModel:
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yield the answer piece by piece; the last event is `Finished` with the whole of it.
+        """Yield the reply as events; the last one is `Finished` with the complete reply.
 
         Raises:
             ModelError: the file could not be loaded, or llama.cpp failed.
@@ -72,18 +70,17 @@ class LocalModel:
         """
         if request.native:
             kind = type(request.native[0]).__name__
-            raise ConfigError(
-                f"The local model has no {kind}: nobody runs it here. Leave it out, or name another model."
-            )
+            raise ConfigError(f"The local model does not support {kind}. Remove it, or use another model.")
         queue: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
         loop, cancelled = asyncio.get_running_loop(), threading.Event()
 
         def emit_text(text: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there are no listeners
                 loop.call_soon_threadsafe(queue.put_nowait, TextDelta(text))
 
         def on_done(done: asyncio.Future[ModelReply]) -> None:
-            # Whoever has stopped listening does not ask what went wrong; asyncio would complain that nobody did.
+            # Retrieve the exception: if the caller has stopped listening, asyncio would warn that it was never
+            # retrieved.
             _ = done.cancelled() or done.exception()
             queue.put_nowait(None)
 
@@ -122,7 +119,7 @@ class LocalModel:
             return _generate_reply(request, writer, on_text)
         arguments: Any = {"query": text} if tool is search_tool else fill_arguments(writer, tool, text)
         if arguments is None:
-            return _make_text_reply(f"I found no arguments for {tool.name} that fit.", writer, on_text)
+            return _make_text_reply(f"I found no valid arguments for {tool.name}.", writer, on_text)
         call = ToolCall(f"local_{next(self._ids)}", tool.name, arguments)
         return ModelReply(Message("assistant", (), [call]), finish="calls", usage=writer.usage)
 

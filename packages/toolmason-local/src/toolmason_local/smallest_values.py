@@ -1,7 +1,4 @@
-"""A schema → whether a value fits it, and a small value that does.
-
-Lives here: what stands in where a model gave nothing that fits. Not here: asking a model (`filling`).
-"""
+"""Validate values against a schema, and find a small valid value if the model produced none."""
 
 from __future__ import annotations
 
@@ -11,21 +8,21 @@ from typing import Any, Final
 import jsonschema
 
 NO_VALUE: Final = object()
-"""There is no such value, or none that is found this way."""
+"""Marker for "no valid value exists or was found"."""
 _MAX_DEPTH: Final = 12
 _MAX_TEXT_CHARS, _MAX_ITEMS = 10_000, 1000
 
 
 def is_valid(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Tell whether a value fits a schema; nothing fits one that is broken."""
+    """Return True if a value matches a schema; no value matches a broken schema."""
     try:
         return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
-    except Exception:  # noqa: BLE001 - a schema of somebody else's may break the validator in any way
+    except Exception:  # noqa: BLE001 - a third-party schema may make the validator raise anything
         return False
 
 
 def resolve(given: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a part of a schema means: references followed, and of "this or null" this."""
+    """Return a schema with references resolved and "X or null" reduced to X."""
     part: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     for _ in range(_MAX_DEPTH):
         if isinstance(reference := part.get("$ref"), str):
@@ -56,12 +53,12 @@ def _resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, 
 
 
 def with_definitions(part: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part of a schema that stands by itself."""
+    """Return part of a schema together with the definitions that it may refer to."""
     return {**{key: root[key] for key in ("$defs", "definitions") if key in root}, **part}
 
 
 def find_smallest(part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return a small value that fits, or `NOTHING`."""
+    """Return a small valid value, or `NO_VALUE`."""
     standalone = with_definitions(part, root)
     for value in _list_candidates(resolve(part, root), root, depth):
         if value is not NO_VALUE and is_valid(value, standalone):

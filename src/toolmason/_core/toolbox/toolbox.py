@@ -84,12 +84,11 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
     @classmethod
     def from_manifest(cls, source: str | Path, **options: Unpack[ToolboxOptions]) -> Self:
-        """Return a toolbox with the tools in a package's manifest (written by `toolmason build`), without importing
-        them.
+        """Return a toolbox with the tools in a package's manifest, without importing them.
 
-        `source` is the name of the package, or the path of its manifest. A tool's module is imported on its first
-        call, or earlier with `resolve(name)`. If a module has changed since the build, its tools come from the
-        module itself, with a `StaleManifest` warning.
+        `toolmason build` writes the manifest. `source` is the name of the package, or the path of the manifest. A
+        tool's module is imported on its first call, or earlier with `resolve(name)`. If a module has changed since
+        the build, its tools come from the module itself, with a `StaleManifest` warning.
 
         Raises:
             ConfigError: the manifest is missing or damaged.
@@ -405,7 +404,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
     call_all_sync = blocking(call_all)
 
     def use(self, middleware: Middleware) -> None:
-        """Add middleware around every call: `async def middleware(call, next) -> ToolResult`. The first is outermost."""
+        """Wrap every call in middleware: `async def middleware(call, next) -> ToolResult`. The first is outermost."""
         if not callable(middleware):
             raise DefinitionError(f"{middleware!r} is not middleware. Pass an async function that takes (call, next).")
         self._shared.middleware.append(middleware)

@@ -13,7 +13,7 @@ from toolmason.providers.registry import get_format
 from toolmason.providers.schema.losses import Loss
 
 Status: TypeAlias = Literal["accepted", "lossy", "rejected"]
-_IN_WORDS_SUFFIX: Final = " is told in words"
+_DESCRIBED_SUFFIX: Final = " is described but not enforced"
 _NAMING_FORMATS: Final = {"openai": "openai-chat"}
 """The format with the stricter name limits, for providers with two formats."""
 
@@ -67,8 +67,8 @@ def _format_renamed_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
 
 def _format_loss(loss: Loss, outcome: str) -> str:
     """Return a loss as text, with its path inside the sentence."""
-    if loss.what.endswith(_IN_WORDS_SUFFIX):
-        return f"{loss.what.removesuffix(_IN_WORDS_SUFFIX)} at {loss.path} {outcome}"
+    if loss.what.endswith(_DESCRIBED_SUFFIX):
+        return f"{loss.what.removesuffix(_DESCRIBED_SUFFIX)} at {loss.path} {outcome}"
     if loss.what.endswith(" here"):
         return f"{loss.what.removesuffix(' here')} at {loss.path}"
     return loss.what if loss.path == "$" else f"{loss.what} (at {loss.path})"

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolmason._core.define.schema_nodes import iter_subschemas
+from toolmason._text import BLANK_CHARACTERS, HIDDEN_CATEGORIES
 from toolmason.errors import clip
 
 _log = logging.getLogger("toolmason.mcp")
@@ -54,16 +55,6 @@ _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
 _CONTENT_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 _CHECKED_FIELDS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema"})
 _VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co"})
-_INVISIBLE_CHARACTERS: Final = frozenset(
-    {
-        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
-        *"\u2028\u2029",
-        *map(chr, range(0xFE00, 0xFE0F)),
-        *map(chr, range(0xE0100, 0xE01F0)),
-    }
-)
-"""Characters that render as nothing, and line separators that few programs display as such."""
 _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EMOJI_SELECTOR: Final = "\ufe0f"
 _INFORMATION_SIGN: Final = "\u2139"
@@ -316,7 +307,7 @@ def find_hidden_character(text: str, *, multiline: bool = True) -> str | None:
         elif character in (_ZERO_WIDTH_JOINER, _EMOJI_SELECTOR):
             if not _is_in_emoji(text, index):
                 return character
-        elif character in _INVISIBLE_CHARACTERS or unicodedata.category(character) in _HIDDEN_CATEGORIES:
+        elif character in BLANK_CHARACTERS or unicodedata.category(character) in HIDDEN_CATEGORIES:
             return character
     return None
 

@@ -142,7 +142,8 @@ class Transport:
                 content = await self._read_body(response)
                 if not content.lstrip().startswith((b"data:", b"event:", b":")):
                     raise ModelError(
-                        self._endpoint.provider, f"expected a stream, got: {clip(content.decode(errors='replace'), 200)}"
+                        self._endpoint.provider,
+                        f"expected a stream, got: {clip(content.decode(errors='replace'), 200)}",
                     )
                 pieces: AsyncIterator[bytes] = _yield_once(content)
             else:
@@ -172,7 +173,9 @@ class Transport:
         if isinstance(payload, list) and payload:  # Gemini sends errors of streaming requests as a list
             payload = payload[0]
         error_form = (
-            payload if isinstance(payload, Mapping) else {"error": content.decode(errors="replace")[:300] or "no message"}
+            payload
+            if isinstance(payload, Mapping)
+            else {"error": content.decode(errors="replace")[:300] or "no message"}
         )
         error = parse_error(self._endpoint.provider, error_form, status)
         error.retryable = is_retryable_status(status)

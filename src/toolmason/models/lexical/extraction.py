@@ -61,7 +61,7 @@ class FoundNumber:
 
 
 def find_numbers(text: str) -> list[FoundNumber]:
-    """Return the numbers in a text in order, spelled-out ones last; "5%" yields 0.05, then 5."""
+    """Return the numbers in the text in order, spelled-out ones last; "5%" yields 0.05, then 5."""
     matches: list[tuple[int, int, float]] = []
     for match in _NUMBER.finditer(_CODE.sub(lambda code: "_" * len(code[0]), text)):
         plain = float(match["sign"] + match["whole"].replace(",", "") + (match["part"] or ""))
@@ -80,7 +80,7 @@ def _get_nearby_words(text: str, start: int, end: int) -> tuple[str, ...]:
 
 
 def find_lists(text: str) -> list[list[Any]]:
-    """Return the lists written out in a text, such as `[1, 2, 3]` or `(1, 2)`."""
+    """Return the lists written out in the text, such as `[1, 2, 3]` or `(1, 2)`."""
     found = []
     for match in _LIST.findall(text):
         inner = match[1:-1].strip()
@@ -120,7 +120,7 @@ def expand_name(value: str, text: str) -> str:
 
 
 def find_choices(text: str, choices: Iterable[Any]) -> list[Any]:
-    """Return the choices that a text mentions, longest first."""
+    """Return the choices that the text mentions, longest first."""
     words = [word.casefold() for word in _WORD.findall(text)]
     named = []
     for choice in choices:

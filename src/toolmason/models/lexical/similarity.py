@@ -1,4 +1,4 @@
-"""Score the similarity of a text to tools by their words, deterministically and without a model."""
+"""Score the similarity of text to tools by their words, deterministically and without a model."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _make_synonyms() -> dict[str, frozenset[str]]:
 
 
 def extract_stems(text: str) -> list[str]:
-    """Return the stems of the words of a text, without stop words."""
+    """Return the stems of the words of the text, without stop words."""
     words = (word.casefold() for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)))
     return [stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1]
 
 
 def extract_words(text: str, *, exclude: Container[str]) -> list[str]:
-    """Return the words of a text unchanged, without stop words and excluded stems."""
+    """Return the words of the text unchanged, without stop words and excluded stems."""
     return [
         word
         for word in _WORD.findall(text)
@@ -126,7 +126,7 @@ def get_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def score_similarity(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
-    """Return the similarity of a text to each tool: below 0 hardly similar, 1 nearly identical."""
+    """Return the similarity of the text to each tool: below 0 hardly similar, 1 nearly identical."""
     weights_by_tool = [weigh_stems(tool) for tool in tools]
     document_counts = Counter(word for tool_weights in weights_by_tool for word in tool_weights)
     # Words with digits ("TEA-01", "3", "2024-05-01") are values and say nothing about the tool.

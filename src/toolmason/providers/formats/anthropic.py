@@ -201,7 +201,9 @@ class AnthropicReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if not self._ended:
-            raise ModelError(self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True)
+            raise ModelError(
+                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
+            )
         content = [self._blocks[index] for index in sorted(self._blocks)]
         return self._codec.decode({**self._body, "content": content}, self._names)
 

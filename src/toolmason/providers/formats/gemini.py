@@ -247,7 +247,9 @@ class GeminiReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if self._finish is None and not self._body.get("promptFeedback"):
-            raise ModelError(self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True)
+            raise ModelError(
+                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
+            )
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
         return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
 

@@ -35,9 +35,7 @@ class JsonModeCodec(OpenAiChatCodec):
     @override
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         if tool_set.native:
-            raise DefinitionError(
-                f"{tool_set.native[0]!r} needs a server with tool support. Remove it."
-            )
+            raise DefinitionError(f"{tool_set.native[0]!r} needs a server with tool support. Remove it.")
         choice = request.tool_choice
         if choice is not None and choice.names:
             tool_set = tool_set.only(choice.names)

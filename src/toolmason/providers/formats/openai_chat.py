@@ -235,7 +235,9 @@ class OpenAiChatReader(ReplyReader):
     @override
     def build_reply(self) -> ModelReply:
         if self._finish is None:
-            raise ModelError(self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True)
+            raise ModelError(
+                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
+            )
         calls = [
             {
                 "id": c["id"],

@@ -316,7 +316,9 @@ class SchemaNarrower:
         for name, part in properties.items():
             key, added_description = self.alias_key(name), {}
             if key != name and isinstance(part, Mapping):
-                added_description = {"description": add_sentences(part.get("description"), [f"Original name: {name!r}."])}
+                added_description = {
+                    "description": add_sentences(part.get("description"), [f"Original name: {name!r}."])
+                }
             aliased[key] = {**part, **added_description} if added_description else part
         return aliased
 
