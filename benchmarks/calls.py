@@ -1,8 +1,4 @@
-"""Measure one call, from JSON text to the text of its result, and many sync calls at once.
-
-Lives here: which contenders run against which floor, and the limits of the design for ours.
-Not here: how they are made (`floors`, `ours`, `peers`) and timed (`measure`).
-"""
+"""Measure one call, from JSON text to the text of its result, and many concurrent sync calls."""
 
 import asyncio
 import gc
@@ -22,7 +18,7 @@ from samples import Sample
 COLUMNS = ("cpu µs", "wall µs (best)", "x floor")
 NAPS, NAPS_LIMIT_MS = 100, 25.0
 
-# For each sample: the highest ratio with `timeout=None`, and with all defaults.
+# For each sample: the maximum ratio with `timeout=None`, and with all defaults.
 LIMITS = {
     samples.TWO_INTS: (2.0, 3.0),
     samples.FIVE: (2.0, 3.0),
@@ -33,7 +29,7 @@ LIMITS = {
 
 
 def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure calls that never leave the loop."""
+    """Measure calls that stay on the event loop."""
     ours, notes = _ours()
     tables = []
     for sample, (bare, usual) in LIMITS.items():
@@ -53,7 +49,7 @@ def on_loop(rounds: int, *, with_peers: bool) -> list[Table]:
 
 
 def under_policy(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure what time-out, limits and a hook add; there is no peer that has all of them."""
+    """Measure the cost of a timeout, limits and middleware; no peer has all of them."""
     del with_peers
     ours, notes = _ours()
     sample, limits = samples.FIVE, {"timeout": 30.0, "max_calls": 10**9, "max_concurrency": 8}
@@ -61,9 +57,9 @@ def under_policy(rounds: int, *, with_peers: bool) -> list[Table]:
     if ours:
         contenders += [
             Contender("toolmason, all defaults", ours.on_loop(sample), 3.0),
-            Contender("with time-out and limits", ours.governed(sample, **limits)),
-            Contender("with a hook", ours.governed(sample, hooked=True)),
-            Contender("with time-out, limits and a hook", ours.governed(sample, hooked=True, **limits), 4.0),
+            Contender("with timeout and limits", ours.governed(sample, **limits)),
+            Contender("with middleware", ours.governed(sample, hooked=True)),
+            Contender("with timeout, limits and middleware", ours.governed(sample, hooked=True, **limits), 4.0),
             Contender('the same, runs_on="loop"', ours.governed(sample, hooked=True, on_loop=True, **limits), 4.0),
         ]
     title = f"Call under policy: {sample.name}"
@@ -71,7 +67,7 @@ def under_policy(rounds: int, *, with_peers: bool) -> list[Table]:
 
 
 def in_thread(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure sync tools that leave the loop for a thread."""
+    """Measure sync tools that run in a thread."""
     ours, notes = _ours()
     tables = []
     for sample in (samples.TWO_INTS, samples.FIVE):
@@ -111,7 +107,7 @@ async def _race(
         try:
             call = peers.forgiving(make()) if sample is samples.WRONG else make()
             await call(sample.text)
-        except Exception as error:  # noqa: BLE001 - a peer that cannot do it is a line of the report
+        except Exception as error:  # noqa: BLE001 - the report lists peers that fail
             problems.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
         else:
             others.append(Contender(name, call))
@@ -122,13 +118,15 @@ async def _race(
 
 
 async def _agree(sample: Sample, contenders: Sequence[Contender]) -> None:
-    """Stop when ours does not answer what the floor answers: a refusal may be faster than the work."""
+    """Exit if Toolmason's answer differs from the floor's, because an error may be faster than the work."""
     answers = [await contender.call(sample.text) for contender in contenders]
     texts = [answer.decode() if isinstance(answer, bytes) else str(answer) for answer in answers]
     for contender, text in zip(contenders, texts, strict=True):
         same = "error" in text if sample is samples.WRONG else text.strip('"') == texts[0].strip('"')
         if not same and contender is not contenders[0]:
-            sys.exit(f"{contender.name} answers {text[:200]!r} to {sample.name}; the floor answers {texts[0][:200]!r}.")
+            sys.exit(
+                f"{contender.name} returned {text[:200]!r} for {sample.name}; the floor returned {texts[0][:200]!r}."
+            )
 
 
 # --- many at once --------------------------------------------------------------------------------
@@ -149,10 +147,10 @@ async def _naps(ours: ModuleType | None, notes: Sequence[str], rounds: int, *, w
         for name, batch in batches.items():
             start = time.perf_counter()
             await batch()
-            if turn:  # the first round makes the threads
+            if turn:  # the first round creates the threads
                 walls[name].append((time.perf_counter() - start) * 1000)
     rows = [_nap_row(name, taken) for name, taken in walls.items()]
-    title = f"{NAPS} naps of 10 ms at once (`time.sleep`)"
+    title = f"{NAPS} concurrent sleeps of 10 ms (`time.sleep`)"
     return Table(title, ("wall ms (best)", "wall ms (median)"), rows, notes)
 
 

@@ -1,7 +1,6 @@
-"""Measure what it costs to turn functions into tools: 1,000 of them, and the first of a process.
+"""Measure the cost of turning functions into tools: 1,000 of them, and the first one in a process.
 
-Lives here: the functions, and the fresh process that each figure comes from (this file, run as a script).
-Not here: calls of the tools.
+Each figure comes from a fresh process, which runs this file as a script.
 """
 
 import asyncio
@@ -29,11 +28,11 @@ async def tool_{number}(
     """Forecast the weather, variant {number}.
 
     Args:
-        city: Where, for example a city and its country.
-        days: How many days to look ahead.
-        ratio: How sure it must be.
-        exact: Whether to refuse a city of a similar name.
-        tags: Which parts to report.
+        city: The city, optionally with its country.
+        days: The number of days ahead.
+        ratio: The minimum confidence.
+        exact: True to reject cities with a similar name.
+        tags: The parts to report.
     """
     return city
 '''
@@ -44,12 +43,12 @@ Figures = dict[str, float]
 
 
 def functions(count: int) -> Iterator[Function]:
-    """Make distinct functions; their source can be read, as that of any function in a file."""
+    """Make distinct functions; `inspect` can read their source like that of functions in a file."""
     for number in range(count):
         source, name = SOURCE.format(number=number), f"<tool {number}>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         space: dict[str, Any] = {"__name__": "tools"}
-        exec(compile(source, name, "exec"), space)  # noqa: S102 - written above
+        exec(compile(source, name, "exec"), space)  # noqa: S102 - the source is above
         yield space[f"tool_{number}"]
 
 
@@ -87,13 +86,13 @@ OWN: dict[str, Callable[[Function], object]] = {
     "TypeAdapter(fn), called once": _floor_called,
     "toolmason, called once": _ours_called,
 }
-"""The second pair shows what the first leaves for the first call."""
+"""The second pair shows the work that the first pair defers to the first call."""
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure every contender in two fresh processes in each round."""
+    """Measure every contender in two fresh processes per round."""
     taken: dict[str, list[Figures]] = {name: [] for name in (*OWN, *(peers.DEFINE if with_peers else ()))}
-    notes = ["Cold: the first use of pydantic in the process, which then loads the rest of itself."]
+    notes = ["Cold: the first use of pydantic in the process, which then imports the rest of pydantic."]
     for _ in range(rounds):
         for name in list(taken):
             try:
@@ -124,14 +123,14 @@ def _row(name: str, taken: dict[str, list[Figures]]) -> Row:
 
 
 async def _measure(name: str, state: str) -> Figures:
-    """Measure one contender, in this process; importing it is not part of the figures."""
+    """Measure one contender in this process; importing it is not part of the figures."""
     define = {**OWN, **peers.DEFINE}[name]
     default = (
         "from toolmason import Toolbox, tool"
         if name.startswith("toolmason")
         else "from pydantic import TypeAdapter, BaseModel"
     )
-    exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - written there
+    exec(peers.IMPORT.get(name, default), {})  # noqa: S102 - the statements are constants
     first, spare, *others = functions(COUNT + 2)
     if state == "cold":
         return {"cold": (await _timed(define, [first]))[0]}
@@ -142,7 +141,7 @@ async def _measure(name: str, state: str) -> Figures:
 
 
 async def _timed(define: Callable[[Function], object], some: Sequence[Function]) -> tuple[float, float]:
-    kept = []  # so that nothing is freed meanwhile
+    kept = []  # keep the results, so that nothing is freed during the measurement
     cpu, wall = time.process_time(), time.perf_counter()
     for function in some:
         made = define(function)

@@ -1,8 +1,4 @@
-"""Make the environment that holds the peers, apart from the project's own.
-
-Lives here: one virtual environment, made from `peers.txt` and renewed when that changes.
-Not here: what runs in it.
-"""
+"""Create the virtual environment of the peers from `peers.txt`, separate from the project's own."""
 
 import subprocess
 import sys
@@ -15,16 +11,18 @@ WANTED = HERE / "peers.txt"
 
 
 def is_current() -> bool:
-    """Tell whether this process runs in the environment of the peers."""
+    """Return True if this process runs in the environment of the peers."""
     return Path(sys.prefix).resolve() == PLACE
 
 
 def python() -> Path:
-    """Give the interpreter of the environment, making or renewing it first."""
+    """Return the interpreter of the environment; create or update it first."""
     interpreter = PLACE / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     stamp, wanted = PLACE / "installed.txt", WANTED.read_text("utf-8")
     if not stamp.exists() or stamp.read_text("utf-8") != wanted:
-        print(f"Installing the peers into {PLACE.relative_to(HERE.parent)} (once, some minutes)", file=sys.stderr)
+        print(
+            f"Installing the peers into {PLACE.relative_to(HERE.parent)} (once; takes a few minutes)", file=sys.stderr
+        )
         venv.create(PLACE, with_pip=True, clear=True)
         (PLACE / ".gitignore").write_text("*\n", "utf-8")
         install = [interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check"]

@@ -1,8 +1,4 @@
-"""What no library can beat: pydantic-core reads the arguments, the function runs, pydantic-core writes the result.
-
-Lives here: the floor on the loop, for refused arguments, behind a thread hop.
-Not here: anything that knows tools.
-"""
+"""Lower bounds for any library: pydantic-core validates the arguments and serializes the result of the function."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,9 +14,9 @@ from typing_extensions import TypedDict, get_type_hints
 def _validator(sample: Sample) -> SchemaValidator:
     hints = get_type_hints(sample.plain)
     hints.pop("return")
-    arguments = TypedDict("arguments", hints)  # type: ignore[misc]  # made from a signature
+    arguments = TypedDict("arguments", hints)  # type: ignore[misc]  # built from a signature
     validator = TypeAdapter(arguments).validator
-    assert isinstance(validator, SchemaValidator)  # noqa: S101 - a wrapper in its place would be part of the floor
+    assert isinstance(validator, SchemaValidator)  # noqa: S101 - a wrapper would add to the floor
     return validator
 
 
@@ -35,7 +31,7 @@ def on_loop(sample: Sample) -> Call:
 
 
 def refused(sample: Sample) -> Call:
-    """Make the floor of a call whose arguments are wrong."""
+    """Make the floor of a call with invalid arguments."""
     validate = _validator(sample).validate_json
 
     async def call(text: str) -> bytes:
@@ -59,7 +55,7 @@ def plain(sample: Sample) -> Callable[[str], bytes]:
 
 
 def hop_by_anyio(sample: Sample) -> Call:
-    """Make the common thread hop around the floor."""
+    """Wrap the floor in anyio's thread hop."""
     work = plain(sample)
 
     async def call(text: str) -> bytes:
@@ -69,7 +65,7 @@ def hop_by_anyio(sample: Sample) -> Call:
 
 
 def hop_by_asyncio(sample: Sample) -> Call:
-    """Make the hop of the standard library around the floor."""
+    """Wrap the floor in the standard library's thread hop."""
     work = plain(sample)
 
     async def call(text: str) -> bytes:

@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/hops.py [--cost]
 
-A frame is an entered Python function of the package; a coroutine that resumes is entered again. A hop is a frame in
-another module than the frame before. Both are counted in the calling thread, after the flow has run twice.
+A frame is an entered Python function of the package; a resumed coroutine is entered again. A hop is a frame in a
+different module from the previous one. Both are counted in the calling thread, after the flow has run twice.
 """
 
 import argparse
@@ -30,23 +30,23 @@ Flow = Callable[[], Awaitable[object]]
 
 @dataclass
 class Trace:
-    """The modules that a flow entered, in order, and the longest chain of coroutines above a socket."""
+    """Modules that a flow entered, in order, and the longest chain of coroutines above a socket."""
 
     modules: list[str] = field(default_factory=list)
     depth: int = 0
 
     @property
     def frames(self) -> int:
-        """How many functions were entered."""
+        """Number of functions entered."""
         return len(self.modules)
 
     @property
     def hops(self) -> int:
-        """How often the module changed."""
+        """Number of changes of module."""
         return sum(a != b for a, b in zip(self.modules, self.modules[1:], strict=False))
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        """Record an event; for `sys.setprofile`."""
+        """Record an event; used as the `sys.setprofile` function."""
         if event != "call":
             return
         code = frame.f_code
@@ -81,7 +81,7 @@ async def add_locked(a: int, b: int) -> int:
 
 @tool
 async def add_with_context(a: int, b: int, ctx: ToolContext) -> int:
-    """Add two numbers; takes the context."""
+    """Add two numbers; requires the context."""
     return a + b + len(ctx)
 
 
@@ -89,26 +89,26 @@ ARGUMENTS = '{"a": 1, "b": 2}'
 
 
 def plain() -> Flow:
-    """Return a call of an async tool."""
+    """Return a flow that calls an async tool."""
     box = Toolbox(add)
     return lambda: box.call("add", ARGUMENTS)
 
 
 def locked() -> Flow:
-    """Return a call of a tool with a lock."""
+    """Return a flow that calls a tool with a lock."""
     box = Toolbox(add_locked)
     return lambda: box.call("add_locked", ARGUMENTS)
 
 
 def in_run() -> Flow:
-    """Return a call in a run, as a chat makes it."""
-    numbers = iter(range(1_000_000))  # a repeated call would get the stored answer
+    """Return a flow that calls a tool in a run, as a chat does."""
+    numbers = iter(range(1_000_000))  # a repeated call would return the stored result
     run = Toolbox(add).run(Limits(calls=None, per_tool=None))
     return lambda: run.call("add", f'{{"a": 1, "b": {next(numbers)}}}')
 
 
 def served() -> Flow:
-    """Return a `tools/call` over HTTP in a session, of a tool that takes the context; without a socket."""
+    """Return a flow that sends `tools/call` over HTTP in a session, to a tool with context, without a socket."""
     app = asgi_app(Toolbox(add_with_context))
     session: list[bytes] = []
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hops", "version": "1"}}
@@ -180,7 +180,7 @@ class _Anthropic(BaseHTTPRequestHandler):
 
 
 def chat() -> Flow:
-    """Return a message in a chat: two turns of a model over HTTP, one call."""
+    """Return a flow that sends a chat message: two model turns over HTTP, one call."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Anthropic)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     made = model("anthropic:m", base_url=f"http://127.0.0.1:{server.server_port}", api_key="none")
@@ -216,7 +216,7 @@ def traces() -> dict[str, Trace]:
 
 
 def costs(rounds: int = 15, calls: int = 400) -> dict[str, float]:
-    """Measure the CPU time of the calls in one interleaved run, as multiples of the plain call."""
+    """Measure the CPU time of the calls in interleaved rounds, as multiples of the plain call."""
 
     async def measure() -> dict[str, float]:
         flows = {name: FLOWS[name]() for name in ("call", "call with a lock", "call in a run")}
@@ -237,7 +237,7 @@ def costs(rounds: int = 15, calls: int = 400) -> dict[str, float]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Count the frames and module hops of the main flows.")
-    parser.add_argument("--cost", action="store_true", help="measure the CPU time of calls, too")
+    parser.add_argument("--cost", action="store_true", help="also measure the CPU time of calls")
     options = parser.parse_args()
     logging.getLogger("toolmason").setLevel(logging.ERROR)
     relative = costs() if options.cost else {}

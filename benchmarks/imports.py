@@ -1,8 +1,4 @@
-"""Measure what a start costs, each time in a fresh process: cpu, wall, memory.
-
-Lives here: the statements, and the difference to an interpreter that imports nothing.
-Not here: what is done afterwards.
-"""
+"""Measure the cost of start-up in fresh processes: CPU time, wall time and memory, net of an empty interpreter."""
 
 import os
 import resource
@@ -16,7 +12,7 @@ from measure import Row, Table, verdict
 
 COLUMNS = ("cpu ms", "wall ms (best)", "x floor", "modules", "RSS MB")
 RATIO_LIMIT, MEMORY_LIMIT_MB = 1.25, 30.0
-# 100 ms, on the machine where this floor takes 94: machines differ by more than the figure says.
+# 100 ms on a machine where this floor takes 94; a ratio, because machines differ by more than the figure.
 MODEL_LIMIT = 1.06
 
 EMPTY, FLOOR, OURS = "(empty interpreter)", "floor: pydantic, asyncio", "toolmason"
@@ -28,10 +24,10 @@ STATEMENTS = {
     MODEL: "import toolmason; toolmason.model('openai-chat:m', base_url='http://127.0.0.1:1')",
 }
 
-# Compiled files are part of every installation: without them the figure would be that of the compiler.
+# Every installation has compiled files; without them the figure would measure the compiler.
 CACHED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
-# The memory is read by the process itself: `ru_maxrss` would still hold what its parent had before it.
+# The process reads its own memory, because `ru_maxrss` would include its parent's.
 REPORT = """
 import sys
 try:
@@ -44,10 +40,10 @@ print(len(sys.modules), memory)
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Import each in a fresh process in each round; the first round fills the caches and is not counted."""
+    """Import each in a fresh process per round; the first round fills the caches and is not counted."""
     statements = STATEMENTS | (peers.IMPORT if with_peers else {})
     taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in statements}
-    notes = ["Net of the empty interpreter, whose own line is gross; RSS is gross everywhere."]
+    notes = ["CPU, wall time and modules are net of the empty interpreter, except in its own row; RSS is always gross."]
     for turn in range(rounds + 1):
         for name in list(taken):
             try:

@@ -1,7 +1,4 @@
-"""The loops of other libraries over a model in memory, each as its documentation has it.
-
-Lives here: for each peer, a run of N steps with one call in each. Not here: how they are timed (`loops`).
-"""
+"""Loops of other libraries over an in-memory model, written as in their documentation: N steps with one call each."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +10,7 @@ TEXT = '{"a": 1, "b": 2}'
 
 
 def pydantic_ai() -> Run:
-    """Pydantic AI, an agent over a function."""
+    """Pydantic AI: an agent with a function model."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -36,7 +33,7 @@ def pydantic_ai() -> Run:
 
 
 def openai_agents() -> Run:
-    """The OpenAI Agents SDK, its runner over a model of our own."""
+    """OpenAI Agents SDK: its runner with a custom model."""
     from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
     from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
@@ -105,7 +102,7 @@ def _langchain_model(steps: int) -> Any:
 
 
 def langchain() -> Run:
-    """LangChain, the agent that it makes, over a model of our own."""
+    """LangChain: `create_agent` with a custom model."""
     from langchain.agents import create_agent
     from langchain_core.messages import HumanMessage
     from langchain_core.tools import StructuredTool
@@ -121,7 +118,7 @@ def langchain() -> Run:
 
 
 def langchain_core() -> Run:
-    """LangChain, the loop that its core leaves to the developer, over a model of our own."""
+    """LangChain Core: a hand-written loop with a custom model."""
     from langchain_core.messages import HumanMessage
     from langchain_core.tools import StructuredTool
 
@@ -140,7 +137,7 @@ def langchain_core() -> Run:
 
 
 def llm() -> Run:
-    """`llm`, a chain over a model of our own."""
+    """`llm`: a chain with a custom model."""
     import llm as package
 
     class Steps(package.AsyncModel):

@@ -1,7 +1,4 @@
-"""A run over HTTP on this machine: a server that asks for one call in each step, a hand-written loop, and ours.
-
-Lives here: both sides of the wire. Not here: how they are timed (`loops`).
-"""
+"""Run a loop over HTTP on this machine: a server that asks for one call per step, a plain loop, and Toolmason."""
 
 import asyncio
 import json
@@ -54,7 +51,7 @@ async def _connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 def _answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a call until there are as many results as the first message says."""
+    """Ask for a call until there are as many results as the first message states."""
     done = sum(message["role"] == "tool" for message in body["messages"])
     message: dict[str, Any] = {"role": "assistant", "content": "done"}
     if done < int(body["messages"][0]["content"]):
@@ -64,11 +61,11 @@ def _answer(body: dict[str, Any]) -> dict[str, Any]:
     return {"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": message}], "usage": usage}
 
 
-# --- those who ask -----------------------------------------------------------------------------------
+# --- clients ---------------------------------------------------------------------------------------
 
 
 def runs(port: int) -> dict[str, Run]:
-    """Return the loops over a server."""
+    """Return the loops that use a server."""
     base = f"http://127.0.0.1:{port}/v1"
     return {"floor: hand-written loop, httpx2 and json": _floor(base), "toolmason": _ours(base)}
 
@@ -102,7 +99,7 @@ def _ours(base: str) -> Run:
     async def run(steps: int) -> object:
         async with model("openai-chat:m", base_url=base, api_key="none") as made:
             reply = await Chat(made, Toolbox(marked), limits=limits).send(str(steps))
-        assert len(reply.results) == steps  # noqa: S101 - a run that ended early would look fast
+        assert len(reply.results) == steps  # noqa: S101 - a run that ends early would look fast
         return reply
 
     return run

@@ -1,7 +1,6 @@
-"""Measure a whole run: a model that asks for one call in each step, and answers after N of them.
+"""Measure a whole run: a model that asks for one call per step and answers after N steps.
 
-Lives here: loops over a model in memory, ours and those of others, and over HTTP on this machine; what a step costs,
-and whether it costs more in a long run. Not here: how tables are laid out (`measure`).
+The loops run over an in-memory model and over HTTP on this machine, to find the cost of a step and its growth.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ from toolmason import Chat, Limits, Message, Toolbox, ToolCall, tool
 from toolmason.models import ModelReply, ModelRequest
 
 STEPS = (50, 200, 800)
-COLUMNS = (*(f"cpu µs a step, N={steps}" for steps in STEPS), "growth", *(f"x floor, N={n}" for n in STEPS[::2]))
+COLUMNS = (*(f"cpu µs per step, N={steps}" for steps in STEPS), "growth", *(f"x floor, N={n}" for n in STEPS[::2]))
 GROWTH = 1.2
-"""How much more a step may cost in the longest run than in the shortest, in memory."""
+"""Maximum ratio of the cost of a step in the longest run to one in the shortest, in memory."""
 TIMES_FLOOR = 2.0
-"""How many times the hand-written loop a step may cost over HTTP, in the longest run."""
+"""Maximum ratio of the cost of a step to the hand-written loop's, over HTTP, in the longest run."""
 TEXT = '{"a": 1, "b": 2}'
 
 Run = Callable[[int], Awaitable[object]]
@@ -36,7 +35,7 @@ Judge = Callable[[Sequence[float]], tuple[str, str]]
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure loops in memory, and over HTTP."""
+    """Measure loops in memory and over HTTP."""
     runs: dict[str, Run] = {"floor: hand-written loop, pydantic-core": floor, "toolmason": ours}
     notes: list[str] = []
     if with_peers:
@@ -44,10 +43,10 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
             try:
                 runs[name] = make()
                 asyncio.run(runs[name](2))
-            except Exception as error:  # noqa: BLE001 - a peer that cannot do it is a line of the report
+            except Exception as error:  # noqa: BLE001 - the report lists peers that fail
                 runs.pop(name, None)
                 notes.append(f"Not measured: {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-    memory = Table("A run in memory", COLUMNS, _rows(runs, rounds, _constant), notes)
+    memory = Table("Run in memory", COLUMNS, _rows(runs, rounds, _constant), notes)
     return [memory, _over_the_wire(rounds)]
 
 
@@ -61,7 +60,7 @@ def _over_the_wire(rounds: int) -> Table:
         finally:
             process.kill()
             process.join()
-    return Table("The same over HTTP, Chat Completions", COLUMNS, rows)
+    return Table("Run over HTTP, Chat Completions", COLUMNS, rows)
 
 
 def _constant(figures: Sequence[float]) -> tuple[str, str]:
@@ -78,7 +77,7 @@ def _rows(runs: Mapping[str, Run], rounds: int, judge: Judge) -> list[Row]:
         for steps in STEPS:
             for name, run in runs.items():
                 used = asyncio.run(_once(run, steps))
-                if turn:  # the first round loads and compiles what is put off
+                if turn:  # the first round loads and compiles deferred parts
                     taken[name, steps].append(used / steps * 1e6)
     floor = next(iter(runs))
     return [_row(name, taken, floor, judge) for name in runs]
@@ -92,7 +91,7 @@ async def _once(run: Run, steps: int) -> float:
 
 
 def _row(name: str, taken: Mapping[tuple[str, int], list[float]], floor: str, judge: Judge) -> Row:
-    # Ratios are taken within one round, so that a busy machine counts for both.
+    # Ratios are computed within one round, so that load on the machine affects both sides.
     figures = [statistics.median(taken[name, steps]) for steps in STEPS]
     figures.append(_ratio(taken[name, STEPS[-1]], taken[name, STEPS[0]]))
     figures += [_ratio(taken[name, steps], taken[floor, steps]) for steps in STEPS[::2]]
@@ -107,7 +106,7 @@ def _ratio(these: Sequence[float], those: Sequence[float]) -> float:
 
 
 async def floor(steps: int) -> object:
-    """Ask, read the arguments, call, write the result, and again: what no library can beat."""
+    """Ask, validate the arguments, call and serialize the result, repeatedly: the lower bound for any library."""
     validate = _VALIDATE
     history: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for step in range(steps):
@@ -126,7 +125,7 @@ _VALIDATE = TypeAdapter(_Arguments).validator.validate_json
 
 
 class StepModel:
-    """A model of ours that asks for a call until it has seen enough results."""
+    """Model that asks for a call until it has seen enough results."""
 
     name = "steps"
 
@@ -142,7 +141,7 @@ class StepModel:
         return ModelReply(Message("assistant", (), [ToolCall(f"c{self.left}", "add", TEXT)]), finish="calls")
 
     def stream(self, request: ModelRequest) -> Any:
-        """Stay out of it: a run that nobody listens to does not stream."""
+        """Not used: a run without a listener does not stream."""
         raise NotImplementedError
 
 
@@ -153,5 +152,5 @@ async def ours(steps: int) -> object:
     """Run a chat."""
     limits = Limits(steps=None, calls=None, per_tool=None)
     reply = await Chat(StepModel(steps), Toolbox(_ADD), limits=limits).send("go")
-    assert len(reply.results) == steps  # noqa: S101 - a run that ended early would look fast
+    assert len(reply.results) == steps  # noqa: S101 - a run that ends early would look fast
     return reply

@@ -1,6 +1,6 @@
-"""Measure a cold start: 1,000 tools of 100 modules, imported, and listed from the manifest of their package.
+"""Measure a cold start with 1,000 tools in 100 modules: imported, and listed from the package manifest.
 
-Lives here: the package, and the fresh process that each figure comes from. Not here: calls of the tools.
+Each figure comes from a fresh process.
 """
 
 import json
@@ -32,11 +32,11 @@ PROGRAMS = {
     "box = Toolbox(*map(importlib.import_module, names))",
     LISTED: "box = Toolbox.from_manifest('wares')",
 }
-"""Both end with the definitions of every tool in hand, as a provider's request needs them."""
+"""Both programs end with the definitions of all tools, as a provider request needs them."""
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """List the tools both ways in each round; no peer keeps a manifest, so there is none beside us."""
+    """List the tools both ways in each round. No peer has a manifest, so there is nothing to compare with."""
     del with_peers
     with tempfile.TemporaryDirectory() as folder:
         _write_package(Path(folder) / "wares")
@@ -49,14 +49,14 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
         for turn in range(rounds + 1):
             for name, program in PROGRAMS.items():
                 figures = json.loads(_run(READY + START + program + REPORT, environment))
-                if turn:  # the first round writes the byte code
+                if turn:  # the first round writes the bytecode
                     taken[name].append(figures)
     notes = [
-        "The first figures begin after `import toolmason`, which both need; the whole process holds that too.",
-        f"The manifest has {size:,} bytes. The hash of every module's source is compared with it each time.",
+        "The first figures start after `import toolmason`, which both need; the whole process includes it.",
+        f"The manifest has {size:,} bytes. Each start compares it with the hash of every module's source.",
     ]
     rows = [_row(name, taken) for name in PROGRAMS]
-    return [Table(f"Cold start with {MODULES * EACH:,} tools of {MODULES} modules", COLUMNS, rows, notes)]
+    return [Table(f"Cold start with {MODULES * EACH:,} tools in {MODULES} modules", COLUMNS, rows, notes)]
 
 
 def _write_package(folder: Path) -> None:

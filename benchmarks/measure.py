@@ -1,8 +1,4 @@
-"""Time contenders in interleaved rounds and lay the figures out as a table.
-
-Lives here: rounds, medians, how busy the rest of the machine was, Markdown.
-Not here: what is measured (`calls`, `define`, `imports`).
-"""
+"""Time contenders in interleaved rounds and format the figures as Markdown tables."""
 
 import gc
 import os
@@ -15,22 +11,22 @@ from pathlib import Path
 Call = Callable[[str], Awaitable[object]]
 
 BATCH_SECONDS = 0.03
-"""Long enough for the clock of the process, short enough that one round sees one state of the machine."""
+"""Long enough for the process clock, short enough that the state of the machine does not change within a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One line of a table before it is measured; the first of a list is the floor."""
+    """Line of a table before the measurement; the first of a list is the floor."""
 
     name: str
     call: Call
     limit: float | None = None
-    """The highest ratio to the floor that the design allows."""
+    """Maximum ratio to the floor that the design allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: figures by column, and what the design allows."""
+    """Line of a table: figures by column, and the limit of the design."""
 
     name: str
     figures: Sequence[float | None]
@@ -40,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table, with what the reader must know beside the figures."""
+    """Titled table with notes on the figures."""
 
     title: str
     columns: Sequence[str]
@@ -48,7 +44,7 @@ class Table:
     notes: Sequence[str] = field(default=())
 
     def markdown(self) -> str:
-        """Lay the table out, numbers with three significant digits."""
+        """Return the table as Markdown; numbers have three significant digits."""
         head = ["what", *self.columns, "limit", "verdict"]
         body = [[row.name, *map(_number, row.figures), row.limit, row.verdict] for row in self.rows]
         widths = [max(len(line[index]) for line in (head, *body)) for index in range(len(head))]
@@ -58,23 +54,26 @@ class Table:
 
 
 def verdict(value: float, limit: float | None) -> str:
-    """Say whether a figure keeps its limit; nothing where there is none."""
+    """Return "ok" or "over", or an empty string if there is no limit."""
     if limit is None:
         return ""
     return "ok" if value <= limit else "over"
 
 
 async def race(contenders: Sequence[Contender], text: str, rounds: int, seconds: float = BATCH_SECONDS) -> list[Row]:
-    """Measure all contenders in each round and compare each with the floor of the same round.
+    """Measure all contenders in each round, and compare each with the floor of the same round.
 
-    All in one task: anyio ends its threads with the task that asked for them, and would make new ones each time.
+    Everything runs in one task: anyio ends its threads with the task that started them and would create new ones
+    each time.
     """
     counts = [await _count_for(contender.call, text, seconds) for contender in contenders]
     cpu: list[list[float]] = [[] for _ in contenders]
     wall: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds):
         for place in range(len(contenders)):
-            index = (place + turn) % len(contenders)  # nobody always runs after the same neighbour
+            index = (place + turn) % len(
+                contenders
+            )  # rotate the order, so that no contender always runs after the same one
             used, took = await _batch(contenders[index].call, text, counts[index])
             cpu[index].append(used * 1e6)
             wall[index].append(took * 1e6)
@@ -88,7 +87,7 @@ def _row(contender: Contender, cpu: Sequence[float], wall: Sequence[float], floo
 
 
 async def _count_for(call: Call, text: str, seconds: float) -> int:
-    await call(text)  # what is made with the first call does not say how long one takes
+    await call(text)  # one-time work of the first call must not count
     count = 1
     while True:
         _, each = await _batch(call, text, count)
@@ -112,13 +111,13 @@ def _number(value: float | None) -> str:
 
 
 class Neighbours:
-    """How much of the machine others used since this was made."""
+    """Share of the machine that other processes have used since creation."""
 
     def __init__(self) -> None:
         self._start = self._read()
 
     def share(self) -> str:
-        """Give the share of all cores that was neither idle nor ours."""
+        """Return the share of all cores that was neither idle nor used by this process."""
         before, now = self._start, self._read()
         if before is None or now is None:
             return "an unknown share"

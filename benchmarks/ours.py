@@ -1,8 +1,4 @@
-"""Toolmason as a contender: a sample becomes a tool, a text becomes a result's text.
-
-Lives here: the only use of the package in the measurements of calls.
-Not here: what it is compared with.
-"""
+"""Toolmason as a contender: turn a sample into a tool, and return the text of its result."""
 
 from collections.abc import Awaitable, Callable
 from types import FunctionType
@@ -15,7 +11,7 @@ from toolmason import Toolbox, ToolCall, ToolResult, tool
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    # `tool` marks the function itself: two tools with other options need two functions.
+    # `tool` marks the function itself, so tools with different options need separate functions.
     assert isinstance(function, FunctionType)  # noqa: S101 - the samples are plain functions
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
     twin.__annotations__, twin.__doc__, twin.__module__ = (
@@ -42,17 +38,17 @@ def on_loop(sample: Sample, **options: Any) -> Call:
 
 
 def plain_on_loop(sample: Sample, **options: Any) -> Call:
-    """Call the sync form where it is."""
+    """Call the sync form on the event loop."""
     return _caller(tool(runs_on="loop")(_copy(sample.plain)), **options)
 
 
 async def pass_on(call: ToolCall, following: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
-    """Hand a call on: the least that a hook can do."""
+    """Forward a call: the minimal middleware."""
     return await following(call)
 
 
 def governed(sample: Sample, *, hooked: bool = False, on_loop: bool = False, **options: Any) -> Call:
-    """Call a tool with policy on it, and a hook around it if asked; options go to the tool."""
+    """Call a tool with a policy, and optionally middleware; options go to the tool."""
     function = (
         tool(runs_on="loop", **options)(_copy(sample.plain)) if on_loop else tool(**options)(_copy(sample.on_loop))
     )
@@ -68,7 +64,7 @@ def governed(sample: Sample, *, hooked: bool = False, on_loop: bool = False, **o
 
 
 def in_thread(sample: Sample, **options: Any) -> Call:
-    """Call the sync form as it runs by default: in a worker thread."""
+    """Call the sync form in a worker thread, the default."""
     return _caller(tool(_copy(sample.plain)), **options)
 
 

@@ -1,7 +1,6 @@
-"""Other libraries as contenders, each called the way its own documentation or its own loop calls a tool.
+"""Other libraries as contenders, each called as its own documentation or its own loop calls a tool.
 
-Lives here: for each peer, a function as its tool, JSON text in, the text or value for the model out.
-Not here: the environment they live in (`environment`).
+Each turns a function into its tool; a call takes JSON text and returns the text or value for the model.
 """
 
 import inspect
@@ -17,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def fastmcp_server(function: Function) -> Call:
-    """FastMCP, by the public call of a server."""
+    """FastMCP, through the server's public call method."""
     from fastmcp import FastMCP
 
     server, name = FastMCP("bench"), function.__name__
@@ -30,7 +29,7 @@ def fastmcp_server(function: Function) -> Call:
 
 
 def fastmcp_tool(function: Function) -> Call:
-    """FastMCP, the tool alone."""
+    """FastMCP, the tool without a server."""
     from fastmcp.tools import Tool
 
     tool = Tool.from_function(function)
@@ -42,7 +41,7 @@ def fastmcp_tool(function: Function) -> Call:
 
 
 def mcp_server(function: Function) -> Call:
-    """The MCP SDK, by the public call of its high-level server."""
+    """MCP SDK, through the public call method of its high-level server."""
     from mcp.server import MCPServer
 
     server, name = MCPServer("bench"), function.__name__
@@ -55,7 +54,7 @@ def mcp_server(function: Function) -> Call:
 
 
 def pydantic_ai(function: Function) -> Call:
-    """Pydantic AI, by the manager that its agent uses in each step."""
+    """Pydantic AI, through the tool manager that its agent uses in each step."""
     from pydantic_ai import FunctionToolset, RunContext
     from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.models.test import TestModel
@@ -76,7 +75,7 @@ def pydantic_ai(function: Function) -> Call:
 
 
 def langchain(function: Function) -> Call:
-    """LangChain, by `ainvoke` with a tool call, as its agents do."""
+    """LangChain, through `ainvoke` with a tool call, as its agents do."""
     from langchain_core.tools import StructuredTool
 
     on_loop = inspect.iscoroutinefunction(function)
@@ -91,7 +90,7 @@ def langchain(function: Function) -> Call:
 
 
 def openai_agents(function: Function) -> Call:
-    """The OpenAI Agents SDK, by what its runner invokes."""
+    """OpenAI Agents SDK, through the method that its runner invokes."""
     from agents import function_tool
     from agents.tool_context import ToolContext
 
@@ -105,7 +104,7 @@ def openai_agents(function: Function) -> Call:
 
 
 def anthropic(function: Function) -> Call:
-    """The Anthropic SDK's tool helper."""
+    """Anthropic SDK, through its tool helper."""
     from anthropic import beta_async_tool, beta_tool
 
     if inspect.iscoroutinefunction(function):
@@ -124,7 +123,7 @@ def anthropic(function: Function) -> Call:
 
 
 def llm(function: Function) -> Call:
-    """The llm library, by the step that its chain runs."""
+    """The llm library, through the step that its chain runs."""
     from llm import AsyncModel, Tool, ToolCall
     from llm.models import AsyncResponse, Prompt
 
@@ -145,7 +144,7 @@ def llm(function: Function) -> Call:
 
 
 def smolagents(function: Function) -> Call:
-    """Smolagents, by the step of its agent; it knows sync functions only."""
+    """Smolagents, through its agent's step; it supports only sync functions."""
     from smolagents import Model, ToolCallingAgent, tool
     from smolagents.monitoring import LogLevel
 
@@ -171,21 +170,21 @@ PEERS: dict[str, Callable[[Function], Call]] = {
 }
 
 IN_THREAD = [name for name in PEERS if not name.startswith(("anthropic", "llm", "smolagents"))]
-"""Those that take a sync function off the loop; the others run it where they are."""
+"""Peers that run a sync function in a thread; the others run it on the event loop."""
 
 
 def for_loop(name: str, sample: Sample) -> Call:
-    """Make a peer's call of the async form, or of the sync form where it knows no other."""
+    """Make a peer's call of the async form, or of the sync form if the peer supports no other."""
     return PEERS[name](sample.plain if name.startswith("smolagents") else sample.on_loop)
 
 
 def forgiving(call: Call) -> Call:
-    """Take an exception as an answer: that is how most peers report wrong arguments."""
+    """Return exceptions as answers, because most peers raise on invalid arguments."""
 
     async def forgive(text: str) -> object:
         try:
             return await call(text)
-        except Exception as error:  # noqa: BLE001 - each peer has its own
+        except Exception as error:  # noqa: BLE001 - each peer raises its own error
             return error
 
     return forgive

@@ -1,8 +1,4 @@
-"""Measure a call of a tool on an MCP server, beside the SDK's own client.
-
-Lives here: in memory and over HTTP on this machine, and a list of 500 tools from the cache.
-Not here: how they are timed (`measure`).
-"""
+"""Measure calls of a tool on an MCP server against the SDK's own client: in memory, over HTTP, and a cached list."""
 
 import asyncio
 import logging
@@ -23,13 +19,15 @@ from toolmason import McpServer, Toolbox
 COLUMNS = ("cpu µs", "wall µs (best)", "x SDK")
 LIMIT = 1.15
 SECONDS, TURNS = 0.05, 12
-"""For how long each runs before the other does, and how often in a round: the clock of a shared machine moves within a
-second, so what is compared has to be close in time; and a call takes a millisecond, so it has to be often."""
+"""Seconds that each contender runs at a time, and turns per round. The clock of a shared machine drifts within a
+second, so
+compared runs must be close in time; a call takes a millisecond, so many turns are needed.
+"""
 TOOLS, LIST_LIMIT_MS = 500, 0.1
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure ours beside the SDK's client."""
+    """Measure Toolmason and the SDK's client."""
     del with_peers
     return asyncio.run(_tables(rounds))
 
@@ -71,7 +69,7 @@ async def _compared(where: str, target: object, source: McpServer, rounds: int) 
 
         contenders = [Contender("the SDK's client", theirs), Contender("toolmason", ours, LIMIT)]
         rows = await race(contenders, "hello", rounds * TURNS, SECONDS)
-    return Table(f"Call of an MCP server {where}", COLUMNS, rows)
+    return Table(f"Call to an MCP server {where}", COLUMNS, rows)
 
 
 async def _listed(rounds: int) -> Table:
@@ -87,7 +85,7 @@ async def _listed(rounds: int) -> Table:
     best = min(taken)
     verdict = "ok" if best <= LIST_LIMIT_MS else "over"
     row = Row("toolmason", (best, statistics.median(taken)), f"≤ {LIST_LIMIT_MS:g} ms", verdict)
-    return Table(f"List {TOOLS} tools of a server, from the cache", ("wall ms (best)", "wall ms (median)"), [row])
+    return Table(f"List {TOOLS} tools of a server from the cache", ("wall ms (best)", "wall ms (median)"), [row])
 
 
 async def _timed(work: Callable[[], Awaitable[object]]) -> float:

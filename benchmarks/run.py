@@ -42,15 +42,15 @@ OWN = ("toolmason", "pydantic", "pydantic-core", "anyio")
 
 
 def main() -> int:
-    """Measure what the command line names, print the tables, write them down if asked."""
+    """Measure the given subjects, print the tables, and write them to the README if requested."""
     parser = argparse.ArgumentParser(description="Measure the speed of Toolmason.")
     parser.add_argument("subject", nargs="?", default="all", choices=[*SUBJECTS, "all"])
-    parser.add_argument("--peers", action="store_true", help="measure other libraries too, in benchmarks/.peers")
-    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="interleaved rounds (default: 9)")
-    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    parser.add_argument("--peers", action="store_true", help="also measure other libraries, in benchmarks/.peers")
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="number of interleaved rounds (default: 9)")
+    parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
     options = parser.parse_args()
     if options.rounds < 1:
-        parser.error("--rounds: at least 1")
+        parser.error("--rounds must be at least 1")
     if options.peers and not environment.is_current():
         return subprocess.run([environment.python(), __file__, *sys.argv[1:]], check=False).returncode
     _be_quiet()
@@ -68,7 +68,7 @@ def _report(subject: str, rounds: int, *, with_peers: bool) -> str:
     today = dt.datetime.now(tz=dt.UTC).date()
     head = (
         f"{today}, {rounds} rounds, Python {platform.python_version()}, {os.cpu_count()} cores; "
-        f"others used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."
+        f"other processes used {neighbours.share()} of the machine. {_versions(with_peers=with_peers)}."
     )
     return "\n\n".join([head, *(table.markdown() for table in tables)])
 
@@ -86,7 +86,7 @@ def _version(name: str) -> str:
 
 
 def _be_quiet() -> None:
-    # A peer that logs or warns about each refused call would be timed for its output.
+    # Otherwise the timing of a peer that logs or warns about each rejected call would include its output.
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
 

@@ -1,8 +1,4 @@
-"""The functions that every contender turns into a tool, and the arguments they are called with.
-
-Lives here: plain typed functions, each as `async def` and as `def`, with arguments as JSON text.
-Not here: any library that runs them.
-"""
+"""Functions that every contender turns into a tool, async and sync, with their arguments as JSON."""
 
 import json
 import time
@@ -14,7 +10,7 @@ from typing_extensions import TypedDict
 
 
 class Record(TypedDict):
-    """One of the many values in a large argument."""
+    """Element of a large argument."""
 
     id: int
     name: str
@@ -42,28 +38,28 @@ def add_plain(a: int, b: int) -> int:
     return a + b
 
 
-async def order(item: str, count: int, price: float, gift: bool, notes: list[str]) -> str:  # noqa: FBT001 - a tool's
-    """Order something.
+async def order(item: str, count: int, price: float, gift: bool, notes: list[str]) -> str:  # noqa: FBT001 - a tool parameter
+    """Order an item.
 
     Args:
-        item: What to order.
-        count: How many.
-        price: The price of one.
-        gift: Whether to wrap it.
-        notes: What to write on the parcel.
+        item: The item to order.
+        count: The number of items.
+        price: The price of one item.
+        gift: True to wrap it.
+        notes: Notes for the parcel.
     """
     return f"{count} x {item} at {price}, {gift}, {len(notes)}"
 
 
-def order_plain(item: str, count: int, price: float, gift: bool, notes: list[str]) -> str:  # noqa: FBT001 - a tool's
-    """Order something.
+def order_plain(item: str, count: int, price: float, gift: bool, notes: list[str]) -> str:  # noqa: FBT001 - a tool parameter
+    """Order an item.
 
     Args:
-        item: What to order.
-        count: How many.
-        price: The price of one.
-        gift: Whether to wrap it.
-        notes: What to write on the parcel.
+        item: The item to order.
+        count: The number of items.
+        price: The price of one item.
+        gift: True to wrap it.
+        notes: Notes for the parcel.
     """
     return f"{count} x {item} at {price}, {gift}, {len(notes)}"
 
@@ -72,7 +68,7 @@ async def count(records: list[Record]) -> int:
     """Count records.
 
     Args:
-        records: What to count.
+        records: The records to count.
     """
     return len(records)
 
@@ -81,25 +77,25 @@ def count_plain(records: list[Record]) -> int:
     """Count records.
 
     Args:
-        records: What to count.
+        records: The records to count.
     """
     return len(records)
 
 
 async def echo(records: list[Record]) -> list[Record]:
-    """Give records back.
+    """Return the records.
 
     Args:
-        records: What to give back.
+        records: The records to return.
     """
     return records
 
 
 def echo_plain(records: list[Record]) -> list[Record]:
-    """Give records back.
+    """Return the records.
 
     Args:
-        records: What to give back.
+        records: The records to return.
     """
     return records
 
@@ -108,7 +104,7 @@ def nap(number: int) -> int:
     """Sleep for ten milliseconds.
 
     Args:
-        number: What to return.
+        number: The number to return.
     """
     time.sleep(0.01)
     return number
@@ -116,7 +112,7 @@ def nap(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A function in both colours, and the text of a call."""
+    """Function in an async and a sync form, with the arguments of a call."""
 
     name: str
     on_loop: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""One echo server of one kind, for `serving.py`: `python benchmarks/servers.py KIND WAY PORT TOOLS`.
+"""Run an echo server of one kind for `serving.py`: `python benchmarks/servers.py KIND WAY PORT TOOLS`.
 
 Every kind runs under the same uvicorn, with httptools and uvloop, and serves the same tools.
 """
@@ -14,7 +14,7 @@ def ours(tools: int, *, fast: bool) -> Any:
     from toolmason import Tool, Toolbox
 
     async def echo(text: str) -> str:
-        """Say it again."""
+        """Return the text."""
         return text
 
     box = Toolbox(*(Tool.from_function(echo, name=f"echo_{number}") for number in range(tools)))
@@ -24,12 +24,12 @@ def ours(tools: int, *, fast: bool) -> Any:
 
 
 def sdk(tools: int) -> Any:
-    """The SDK's low-level server."""
+    """Low-level server of the MCP SDK."""
     import mcp_types as types
     from mcp.server import Server
 
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    entries = [types.Tool(name=f"echo_{n}", description="Say it again.", input_schema=schema) for n in range(tools)]
+    entries = [types.Tool(name=f"echo_{n}", description="Return the text.", input_schema=schema) for n in range(tools)]
 
     async def list_tools(_ctx: Any, _params: Any) -> Any:
         return types.ListToolsResult(tools=entries)
@@ -48,7 +48,7 @@ def fastmcp(tools: int) -> Any:
     from fastmcp.tools import Tool
 
     async def echo(text: str) -> str:
-        """Say it again."""
+        """Return the text."""
         return text
 
     server = FastMCP("fastmcp")
@@ -58,7 +58,7 @@ def fastmcp(tools: int) -> Any:
 
 
 def bare(tools: int) -> Any:
-    """Return the least that answers such a call: the checks that the protocol asks for, and no library."""
+    """Minimal handler of such a call: the checks that the protocol requires, and no library."""
     del tools
     from pydantic_core import from_json, to_json
 
@@ -87,7 +87,7 @@ def bare(tools: int) -> Any:
             return
         request = from_json((await receive())["body"])
         if not is_right(dict(scope["headers"]), request):
-            raise SystemExit("the request is not as it should be")
+            raise SystemExit("the request is invalid")
         text = request["params"]["arguments"]["text"]
         result = {"content": [{"type": "text", "text": text}], "structuredContent": {"result": text}}
         body = to_json({"jsonrpc": "2.0", "id": request["id"], "result": result})
@@ -101,14 +101,14 @@ def bare(tools: int) -> Any:
 KINDS = {
     "bare handler": bare,
     "toolmason": lambda tools: ours(tools, fast=True),
-    "toolmason, short way off": lambda tools: ours(tools, fast=False),
+    "toolmason, fast path off": lambda tools: ours(tools, fast=False),
     "mcp low-level": sdk,
     "fastmcp": fastmcp,
 }
 
 
 def main() -> None:
-    """Serve one kind."""
+    """Run the server named on the command line."""
     kind, way, port, tools = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     server, app = KINDS[kind](tools)
     if way == "http":
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 async def _alone(app: Any) -> None:
-    """Answer calls without a socket; for each line with a number of seconds, print the CPU time of one."""
+    """Answer calls without a socket. For each input line with a number of seconds, print the CPU time per call."""
     from serving import REQUEST
 
     head, _, body = REQUEST.partition(b"\r\n\r\n")
@@ -153,7 +153,7 @@ async def _alone(app: Any) -> None:
 
         await app(dict(scope), receive, send)
         if b"hello" not in sent:
-            raise SystemExit(f"no answer: {bytes(sent)!r}")
+            raise SystemExit(f"unexpected response: {bytes(sent)!r}")
 
     events: asyncio.Queue[Any] = asyncio.Queue()
     started = asyncio.Event()

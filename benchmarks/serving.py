@@ -1,7 +1,4 @@
-"""Measure what one request costs a server: ours, the SDK's and FastMCP's, over HTTP, over standard streams, and alone.
-
-Lives here: the load, and the CPU time of each server process. Not here: the servers (`servers`).
-"""
+"""Measure the cost of one request to a server (Toolmason, MCP SDK, FastMCP) over HTTP, stdio and without a socket."""
 
 import asyncio
 import json
@@ -25,27 +22,27 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 PARAMS = {"name": "echo_0", "arguments": {"text": "hello"}, "_meta": META}
-OWN = ("bare handler", "toolmason", "toolmason, short way off", "mcp low-level")
+OWN = ("bare handler", "toolmason", "toolmason, fast path off", "mcp low-level")
 TOOLS = (1, 100, 500)
 CONNECTIONS = 64
 SECONDS = 0.5
-# 100 µs, on the machine where the bare handler takes 40: machines differ by more than the figure says.
+# 100 µs on a machine where the bare handler takes 40; a ratio, because machines differ by more than the figure.
 LIMIT, TAIL_LIMIT = 2.5, 3.0
 TICK = os.sysconf("SC_CLK_TCK")
-COLUMNS = ("cpu µs", "x ours", "x bare", "requests/s", "p50 ms", "p99 / p50")
+COLUMNS = ("cpu µs", "x toolmason", "x bare", "requests/s", "p50 ms", "p99 / p50")
 
 
 def table(rounds: int, *, with_peers: bool) -> list[Table]:
-    """Measure every server: over HTTP with few and many tools, the application alone, and over standard streams."""
+    """Measure every server: over HTTP with few and many tools, the application alone, and over stdio."""
     kinds = (*OWN, "fastmcp") if with_peers else OWN
     found = [_compared("http", kinds, tools, rounds) for tools in TOOLS]
     found += [_compared("alone", kinds, tools, rounds) for tools in TOOLS]
-    streams = [kind for kind in kinds if kind not in ("bare handler", "toolmason, short way off")]
+    streams = [kind for kind in kinds if kind not in ("bare handler", "toolmason, fast path off")]
     return [*found, _compared("stdio", streams, 1, rounds)]
 
 
 def message(number: int) -> bytes:
-    """Return one call."""
+    """Return one `tools/call` request."""
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": PARAMS}).encode()
 
 
@@ -57,7 +54,7 @@ REQUEST = (
 
 
 class Server:
-    """One server process, under load now and then."""
+    """Server process that is put under load in rounds."""
 
     def __init__(self, kind: str, way: str, tools: int) -> None:
         self.kind, self.way = kind, way
@@ -83,7 +80,7 @@ class Server:
         raise SystemExit(f"{self.kind} did not start")
 
     def round(self, seconds: float) -> None:
-        """Put the server under load, and take note of what a request cost."""
+        """Put the server under load, and record the cost of a request."""
         if self.way == "alone":
             self.costs.append(float(self._said(f"{seconds}\n".encode())))
             return
@@ -92,7 +89,7 @@ class Server:
         self.rates.append(len(times) / (time.perf_counter() - started))
         self.costs.append((self._cpu() - before) / len(times) * 1e6)
         times.sort()
-        # Of one round each: over all of them the tail would be the slowest round of the machine.
+        # Percentiles per round: over all rounds, the tail would be the machine's slowest round.
         self.middles.append(times[len(times) // 2] * 1e3)
         self.tails.append(times[int(len(times) * 0.99)] / times[len(times) // 2])
 
@@ -129,7 +126,7 @@ class Server:
         while time.perf_counter() < ends:
             started = time.perf_counter()
             if b"hello" not in self._said(message(len(times) + 1) + b"\n"):
-                raise SystemExit(f"{self.kind} does not answer over standard streams")
+                raise SystemExit(f"{self.kind} does not answer over stdio")
             times.append(time.perf_counter() - started)
         return times
 
@@ -137,13 +134,13 @@ class Server:
         inlet: IO[bytes] | None = self.process.stdin
         outlet: IO[bytes] | None = self.process.stdout
         if inlet is None or outlet is None:
-            raise SystemExit(f"{self.kind} has no standard streams")
+            raise SystemExit(f"{self.kind} has no stdio pipes")
         inlet.write(line)
         inlet.flush()
         return outlet.readline()
 
     def stop(self) -> None:
-        """End the process."""
+        """Stop the process."""
         self.process.terminate()
         self.process.wait(20)
 
@@ -168,8 +165,8 @@ def _compared(way: str, kinds: Sequence[str], tools: int, rounds: int) -> Table:
     rows = [_row(server, ours, bare) for server in servers]
     titles = {
         "http": f"MCP server over HTTP, {CONNECTIONS} connections, {tools} tools",
-        "alone": f"MCP server, the application alone, {tools} tools",
-        "stdio": "MCP server over standard streams, one call after the other",
+        "alone": f"MCP server, application without a socket, {tools} tools",
+        "stdio": "MCP server over stdio, sequential calls",
     }
     return Table(titles[way], COLUMNS[:2] if way == "alone" else COLUMNS, rows)
 

@@ -1,4 +1,4 @@
-"""A typed function becomes a tool, and stays a function."""
+"""Turn a typed function into a tool; it stays a function."""
 
 import json
 from typing import Annotated, Literal

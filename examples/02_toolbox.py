@@ -1,4 +1,4 @@
-"""A toolbox holds tools from several sources; a view shows some of them."""
+"""Collect tools from several sources in a toolbox, and restrict them with views."""
 
 import asyncio
 from typing import Annotated
@@ -13,13 +13,13 @@ def time_in(city: Annotated[str, "City name"]) -> str:
 
 
 @tool(destructive=True, preview=lambda number: f"Delete alarm {number}")
-async def delete_alarm(number: Annotated[int, "As `list_alarms` shows it"]) -> str:
+async def delete_alarm(number: Annotated[int, "Number of the alarm"]) -> str:
     """Delete an alarm."""
-    return f"alarm {number} is gone"
+    return f"alarm {number} deleted"
 
 
 def celsius(fahrenheit: Annotated[float, "Degrees Fahrenheit"]) -> float:
-    """Convert a temperature. A plain function is a source, too."""
+    """Convert a temperature. Plain functions work, too."""
     return round((fahrenheit - 32) / 1.8, 1)
 
 
@@ -27,7 +27,7 @@ box = Toolbox(time_in, delete_alarm, celsius, name="assistant")
 
 
 async def main() -> None:
-    """Call tools through the toolbox and through its views."""
+    """Call tools through the toolbox and its views."""
     print(box)
     print((await box.call("celsius", {"fahrenheit": 70})).text)
 

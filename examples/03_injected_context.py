@@ -1,4 +1,4 @@
-"""What the application knows and the model must not: a tenant, a database, the call itself."""
+"""Inject values that the model must not set: a tenant, a database, the call context."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -8,7 +8,7 @@ from toolmason import Inject, Toolbox, ToolContext, tool
 
 @dataclass
 class Database:
-    """Stands for whatever the application talks to."""
+    """Stand-in for a database of the application."""
 
     orders: dict[str, list[str]]
 
@@ -18,7 +18,7 @@ def list_orders(
     tenant: Annotated[str, Inject("tenant")],
     db: Annotated[Database, Inject],
     ctx: ToolContext,
-    limit: Annotated[int, "How many at most"] = 10,
+    limit: Annotated[int, "Maximum number of orders"] = 10,
 ) -> list[str]:
     """List the newest orders."""
     ctx.log.info("listing for %s", tenant)
@@ -32,4 +32,4 @@ if __name__ == "__main__":
     print("the model sees:", list(box["list_orders"].definition.input_schema["properties"]))
     print("acme:", box.call_sync("list_orders", {"limit": 2}).text)
     print("zeta:", box.call_sync("list_orders", context={"tenant": "zeta"}).text)
-    print("not from a model:", box.call_sync("list_orders", '{"tenant": "zeta", "limit": 1}').text)
+    print("ignored from a model:", box.call_sync("list_orders", '{"tenant": "zeta", "limit": 1}').text)

@@ -1,4 +1,4 @@
-"""Calls do not raise: results say what went wrong, in words that a model can act on."""
+"""Failed calls return results with an error that a model can act on; they do not raise."""
 
 import asyncio
 from typing import Annotated
@@ -31,7 +31,7 @@ async def slow() -> str:
 
 @tool(retry=Retry(attempts=3, delay=0.01))
 async def flaky(ctx: ToolContext) -> str:
-    """Fail twice, then answer."""
+    """Fail twice, then succeed."""
     if ctx.attempt < 3:  # noqa: PLR2004 - it fails twice
         raise ConnectionError("connection reset")
     return "page"

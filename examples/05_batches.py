@@ -1,4 +1,4 @@
-"""The calls of one turn run side by side; there is one result for each, in call order."""
+"""Run the calls of one turn in parallel; the results are in call order."""
 
 import asyncio
 import time
@@ -8,15 +8,15 @@ from toolmason import Sequential, Toolbox, ToolCall, tool
 
 
 @tool(read_only=True)
-async def fetch(page: Annotated[str, "Name of the page"]) -> str:
+async def fetch(page: Annotated[str, "Page name"]) -> str:
     """Fetch a page."""
     await asyncio.sleep(0.1)
     return f"<{page}>"
 
 
 @tool(sequential=True)
-async def publish(page: Annotated[str, "Name of the page"]) -> str:
-    """Publish a page; runs alone."""
+async def publish(page: Annotated[str, "Page name"]) -> str:
+    """Publish a page. Runs alone."""
     return f"{page} is public"
 
 
@@ -31,15 +31,15 @@ CALLS = [
 
 
 async def main() -> None:
-    """Run the batch side by side, one by one, and against a deadline."""
+    """Run the batch in parallel, sequentially, and with a deadline."""
     started = time.perf_counter()
     for result in await box.call_all(CALLS):
         print(result.call_id, result.text if result.ok else result.error)
-    print(f"side by side: {time.perf_counter() - started:.1f} s")
+    print(f"parallel: {time.perf_counter() - started:.1f} s")
 
     started = time.perf_counter()
     await box.call_all(CALLS, strategy=Sequential())
-    print(f"one by one: {time.perf_counter() - started:.1f} s")
+    print(f"sequential: {time.perf_counter() - started:.1f} s")
 
     late = await box.call_all(CALLS, timeout=0.15)
     print("with a deadline:", [result.error.code if result.error else "ok" for result in late])

@@ -1,4 +1,4 @@
-"""Tools that belong together are methods of one class, and share its state."""
+"""Group related tools as methods of a class with shared state."""
 
 from typing import Annotated
 
@@ -6,32 +6,32 @@ from toolmason import Toolbox, ToolError, prompt, tool
 
 
 class Notes:
-    """A notebook."""
+    """Notebook."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     @tool
     def add_note(self, text: Annotated[str, "What to remember"]) -> int:
-        """Write a note down and return its number."""
+        """Save a note and return its number."""
         self.lines.append(text)
         return len(self.lines)
 
     @tool(read_only=True)
-    def read_note(self, number: Annotated[int, "As `add_note` returned it"]) -> str:
+    def read_note(self, number: Annotated[int, "Number returned by `add_note`"]) -> str:
         """Read a note."""
         if not 1 <= number <= len(self.lines):
-            raise ToolError(f"There are {len(self.lines)} notes, and no number {number}.")
+            raise ToolError(f"No note {number}. There are {len(self.lines)} notes.")
         return self.lines[number - 1]
 
     @prompt
     def summary(self) -> str:
-        """Say what is in the notebook."""
-        return f"You keep {len(self.lines)} notes."
+        """Describe the notebook."""
+        return f"You have {len(self.lines)} notes."
 
 
 class LockedNotes(Notes):
-    """The same notebook, which nobody can write into."""
+    """Read-only notebook."""
 
     @tool.exclude
     def add_note(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""Tools that are made at run time: from a function, a schema, a class, or a name."""
+"""Create tools at run time: from a function, a schema, a class or a name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ LIGHT = {"type": "object", "properties": {"level": {"type": "integer", "maximum"
 
 
 def set_light(arguments: Mapping[str, Any], context: ToolContext[Any]) -> str:
-    """Take arguments that fit the schema."""
+    """Receive arguments that match the schema."""
     return f"{context['room']} at {arguments['level']}"
 
 
 class Endpoint(Tool):
-    """A tool that stands for an address of a web service."""
+    """Tool for one path of a web service."""
 
     def __init__(self, name: str, address: str) -> None:
         self.definition = ToolDefinition(name, f"Fetch {address}.", {"type": "object", "properties": {}})
@@ -22,16 +22,16 @@ class Endpoint(Tool):
         self.address = address
 
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> str:
-        """Pretend to fetch it."""
+        """Pretend to fetch the path."""
         del arguments, context
         return f"GET {self.address}"
 
 
 class Multipliers:
-    """Finds a tool for each name `times_<number>`."""
+    """Resolver that creates a tool for each name `times_<number>`."""
 
     def resolve(self, name: str) -> Tool | None:
-        """Return the tool of that name, or nothing."""
+        """Return the tool with that name, or None."""
         number = name.removeprefix("times_")
         if number == name or not number.isdigit():
             return None

@@ -1,4 +1,4 @@
-"""Prompts open a conversation; their parameters work as those of tools do."""
+"""Start a conversation with a prompt; its parameters work like those of a tool."""
 
 import json
 from typing import Annotated
@@ -7,9 +7,7 @@ from toolmason import Message, Toolbox, prompt
 
 
 @prompt(role="user")
-def review(
-    language: Annotated[str, "Programming language"], *, strict: Annotated[bool, "Whether to be severe"] = False
-) -> str:
+def review(language: Annotated[str, "Programming language"], *, strict: Annotated[bool, "Be strict"] = False) -> str:
     """Ask for a code review."""
     return f"Review my {language} code." + (" Spare me nothing." if strict else "")
 
@@ -17,7 +15,7 @@ def review(
 @prompt
 def interview(topic: Annotated[str, "What to talk about"]) -> list[Message]:
     """Open an interview."""
-    return [Message("system", "You are a curious reporter."), Message("user", f"Let us talk about {topic}.")]
+    return [Message("system", "You are a curious reporter."), Message("user", f"Let's talk about {topic}.")]
 
 
 box = Toolbox(review, interview)

@@ -1,4 +1,4 @@
-"""Tools that nobody names: from installed plugins, from a package, and by name from resolvers."""
+"""Find tools in installed plugins, in a package, and by name through resolvers."""
 
 import sys
 import tempfile
@@ -9,12 +9,12 @@ from toolmason.extend import ImportResolver, StaticResolver
 
 
 class Shop:
-    """An application."""
+    """Application."""
 
 
 @supported_for(Shop)
 class Shelves:
-    """Tools for shops; `discover(Shop)` takes them, `discover()` does not."""
+    """Tools for shops: `discover(Shop)` includes them, `discover()` does not."""
 
     @tool
     def count_shelves(self) -> int:
@@ -44,6 +44,6 @@ if __name__ == "__main__":
         resolvers = [StaticResolver(Shelves()), ImportResolver("kitchen:boil_water")]
         box = Toolbox("boil_water", resolvers=resolvers)
         print("offered:", [found.name for found in box])
-        with box.run() as run:  # what a model may call
+        with box.run() as run:  # a run only allows calls that a model may make
             print("count_shelves:", run.call_sync("count_shelves").error)
             print("boil_water:", run.call_sync("boil_water").text)

@@ -1,4 +1,4 @@
-"""The same tools for every provider, what gets lost on the way, and a turn with a scripted model."""
+"""Format the same tools for every provider, show the losses, and run a turn with a scripted model."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ def get_weather(city: Annotated[str, "City name"], unit: Annotated[Literal["C", 
     return f"21 {unit} and sunny in {city}"
 
 
-@tool(name="shop.search", read_only=True)  # toolmason: ignore[TM201] - the alias is what is shown
+@tool(name="shop.search", read_only=True)  # toolmason: ignore[TM201] - the example shows the alias
 def search(filters: Annotated[dict[str, str], "Field and value"]) -> list[str]:
     """Search the shop."""
     return sorted(filters)
@@ -24,7 +24,7 @@ box = Toolbox(get_weather, search)
 
 
 async def main() -> None:
-    """Print what each provider makes of the tools, and play one conversation."""
+    """Print how each provider accepts the tools, and run one conversation."""
     for provider in KNOWN:
         for item in box:
             found = verdict(item.definition, provider)

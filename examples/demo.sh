@@ -1,4 +1,4 @@
-# What `make demo` shows. Run it from the root of the repository.
+# Commands of `make demo`. Run it from the root of the repository.
 set -eu
 
 show() {
@@ -17,7 +17,7 @@ show list examples/shop.py:box
 show call examples/shop.py:box quote_price sku=TEA-01 quantity=3
 show chat examples/shop.py:box "What is the price of 3 TEA-01?" --model local
 show chat examples/shop.py:box "How much does TEA-99 cost?" --model local
-# Whoever sits in front of a terminal may go on.
+# In a terminal, continue with an interactive chat.
 if [ -t 0 ] && [ -t 1 ]; then
     show chat examples/shop.py:box --model local
 fi

@@ -1,4 +1,4 @@
-"""A bundle of tools about a small shop; `make demo` lists them and calls one."""
+"""Tools of a small shop; `make demo` lists them and calls one."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ PRICES = {"TEA-01": 4.5, "TEA-02": 6.0, "CUP-01": 12.0}
 
 
 class Shop:
-    """What a customer may ask about."""
+    """Tools for customers."""
 
     @tool(read_only=True)
     def find_products(self, text: Annotated[str, "Part of the article number"] = "") -> list[str]:

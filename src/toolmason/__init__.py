@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 _PACKAGES = ("chat", "converters", "errors", "extend", "mcp", "models", "providers", "testing")
-"""The public packages; `errors` is a root name as well."""
+"""Public packages; `errors` is a root name as well."""
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -104,7 +104,8 @@ def test_what_providers_reject_lose_or_cannot_hold_is_found_at_the_tool(folder):
     ]
     strict = [message for _, message in told(report, "TM206")]
     assert (
-        "'mapped' cannot be sent in strict mode (openai: any key goes at $.x; anthropic: any key goes at $.x)" in strict
+        "'mapped' cannot be sent in strict mode (openai: any key is allowed at $.x; anthropic: any key is allowed at $.x)"
+        in strict
     )
     assert "'shop.quote' cannot be sent in strict mode (anthropic: `pattern` at $.x has no strict form)" in strict
     assert {found.severity for found in report.findings if found.code in ("TM205", "TM206")} == {"note"}
@@ -231,18 +232,18 @@ def closed(**properties):
     [
         (closed(x={"type": "string"}), "", ""),
         (closed(x={"$ref": "#/$defs/A"}) | {"$defs": {"A": closed()}}, "", ""),
-        (closed(x={}), "anything goes at $.x", "anything goes at $.x"),
-        (closed(x={"type": "object"}), "any key goes at $.x", "any key goes at $.x"),
+        (closed(x={}), "any value is allowed at $.x", "any value is allowed at $.x"),
+        (closed(x={"type": "object"}), "any key is allowed at $.x", "any key is allowed at $.x"),
         (closed(x={"type": "integer", "minimum": 1}), "", "`minimum` at $.x has no strict form"),
         (
             closed(x={"type": "string", "minLength": 1}),
             "`minLength` at $.x has no strict form",
             "`minLength` at $.x has no strict form",
         ),
-        (closed(x={"type": "array", "items": {}}), "any item goes at $.x", "any item goes at $.x"),
+        (closed(x={"type": "array", "items": {}}), "any item is allowed at $.x", "any item is allowed at $.x"),
         (
             closed(x={"enum": list(range(1001))}),
-            "it has more than 1,000 enum values",
+            "the schema has more than 1,000 enum values",
             "",
         ),
     ],

@@ -63,7 +63,7 @@ def test_json_has_what_providers_make_of_loaded_tools(folder):
         "alias": None,
         "keys": [],
     }
-    assert tool["providers"]["openai"]["not_strict"] == "any key goes at $.x"
+    assert tool["providers"]["openai"]["not_strict"] == "any key is allowed at $.x"
     assert tool["providers"]["openai"]["alias"] == "a_b"
 
 
@@ -123,7 +123,7 @@ def test_the_table_is_aligned_and_ends_in_reasons(folder):
 
     assert len(lines) == 6
     assert lines[0].startswith("f       ~")
-    assert lines[0].endswith("openai     accepted  not strict  any key goes at $.x")
+    assert lines[0].endswith("openai     accepted  not strict  any key is allowed at $.x")
     assert lines[5].endswith("gemini     accepted  strict")
 
 

@@ -259,7 +259,7 @@ async def test_promise_7_with_history_off_the_memory_keeps_what_the_user_said():
 
 
 def test_history_off_needs_a_memory():
-    with pytest.raises(ConfigError, match="Give `memory=` as well"):
+    with pytest.raises(ConfigError, match="Pass `memory=` as well"):
         Chat(ScriptedModel([]), [add], history=False)
 
 

@@ -117,7 +117,7 @@ def check_body(messages, provider, seed):
 
 
 def test_a_fault_that_is_none_is_named():
-    with pytest.raises(ConfigError, match="There is no fault 'boredom'"):
+    with pytest.raises(ConfigError, match="Unknown fault 'boredom'"):
         FaultyModel(faults=["boredom"])
 
 

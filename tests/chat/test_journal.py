@@ -158,7 +158,7 @@ async def test_what_cannot_be_reconciled_is_said(runtime):
     bank.hold = False
     await bank.chat(runtime).send("go", run="r")
 
-    with pytest.raises(KeyError, match="no run 'x'"):
+    with pytest.raises(KeyError, match="Unknown run 'x'"):
         runtime.reconcile("x", "1/0/pay", NotExecuted())
     with pytest.raises(KeyError, match="no call '9/9/pay'"):
         runtime.reconcile("r", "9/9/pay", NotExecuted())
@@ -233,7 +233,7 @@ async def test_a_run_is_not_taken_for_another(runtime):
     bank.hold = False
     await bank.chat(runtime).send("go", run="r")
 
-    with pytest.raises(ConfigError, match="begun with another message"):
+    with pytest.raises(ConfigError, match="started with another message"):
         await bank.chat(runtime).send("stop", run="r")
 
 
@@ -247,7 +247,7 @@ async def test_a_call_that_is_another_than_before_is_not_answered_with_its_resul
         calls = [(call.name, {"n": 6}) for call in reply.calls]
         return reply if not calls else (await ScriptedModel([calls]).respond(turn.request))
 
-    with pytest.raises(ConfigError, match="did something else at '1/0/pay'"):
+    with pytest.raises(ConfigError, match="made another call at '1/0/pay'"):
         await bank.chat(runtime, advisors=[other]).send("go", run="r")
 
 
@@ -372,10 +372,10 @@ async def test_a_run_that_waits_is_asked_about_again(runtime):
 
 
 def test_a_lease_of_nothing_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="give seconds above 0"):
+    with pytest.raises(ConfigError, match="lease must be positive"):
         SqliteRuntime(tmp_path / "runs.db", lease=0)
 
 
 def test_a_run_that_is_none_is_said(runtime):
-    with pytest.raises(KeyError, match="There is no run 'x'"):
+    with pytest.raises(KeyError, match="Unknown run 'x'"):
         runtime.run("x")

@@ -50,7 +50,7 @@ def test_a_file_of_a_later_version_is_left_alone(tmp_path):
         pass
     new.close()
 
-    with pytest.raises(ConfigError, match="written by a later version"):
+    with pytest.raises(ConfigError, match="written by a newer version"):
         SqliteRuntime(tmp_path / "runs.db").runs()
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_such_file_is_said(tmp_path, path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.db").write_text("This is no SQLite file, and it is longer than a header. " * 20)
 
-    with pytest.raises(ConfigError, match="cannot be used as a SQLite file"):
+    with pytest.raises(ConfigError, match="cannot be opened as a SQLite file"):
         SqliteRuntime(tmp_path / path).runs()
 
 

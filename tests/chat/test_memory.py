@@ -197,7 +197,7 @@ async def test_a_memory_can_forget(memory):
 
 @pytest.mark.parametrize("words", [{"messages": 0}, {"tokens": 0}])
 def test_a_window_of_nothing_over_a_file_is_refused(tmp_path, words):
-    with pytest.raises(ConfigError, match="give 1 or more"):
+    with pytest.raises(ConfigError, match="must be at least 1"):
         SqliteMemory(tmp_path / "chat.db", **words)
 
 

@@ -106,7 +106,7 @@ async def test_a_decision_that_was_tampered_with_does_not_run_anything():
 async def test_what_cannot_be_a_decision_is_an_error_and_not_a_longer_wait(given):
     _, saved = await paused()
 
-    with pytest.raises(ConfigError, match="is no decision"):
+    with pytest.raises(ConfigError, match="is not a decision"):
         await chat_of(["ok"]).resume(saved, given)
 
 

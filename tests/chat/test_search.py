@@ -138,7 +138,7 @@ async def test_a_search_that_finds_nothing_says_so():
 
     reply = await Chat(model, box(), search=ALWAYS).send("Play")
 
-    assert "Use other words" in reply.results[0].text
+    assert "Try other keywords" in reply.results[0].text
 
 
 async def test_a_tool_of_ones_own_by_that_name_takes_the_place_of_the_search():
@@ -168,7 +168,7 @@ async def test_a_provider_with_a_search_of_its_own_gets_every_tool_and_the_marks
 
 
 def test_a_provider_without_a_search_is_refused_when_the_chat_is_built():
-    with pytest.raises(ConfigError, match="has no search of its own"):
+    with pytest.raises(ConfigError, match="has no built-in tool search"):
         Chat("offline", box(), search=Search(native=True))
 
 
@@ -190,7 +190,7 @@ def test_a_search_that_is_none_is_refused(wrong):
 
 @pytest.mark.parametrize("words", [{"budget": -1}, {"most": 0}], ids=["budget", "most"])
 def test_terms_that_make_no_sense_are_refused(words):
-    with pytest.raises(ConfigError, match="give 0 or more, and 1 or more"):
+    with pytest.raises(ConfigError, match="budget must be at least 0, most at least 1"):
         Search(**words)
 
 

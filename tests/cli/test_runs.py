@@ -166,7 +166,7 @@ def test_a_run_of_a_program_needs_a_target_and_a_model(command, folder):
         (["run", SHOP], 2, "Missing argument 'PROMPT'"),
         (["run", "nothing.py", "x"], 3, "nothing.py"),
         (["run", SHOP, "x", "--model", "nonsense"], 2, "Unknown provider"),
-        (["run", SHOP, "x", "--durable", "missing/runs.db"], 2, "cannot be used as a SQLite file"),
+        (["run", SHOP, "x", "--durable", "missing/runs.db"], 2, "cannot be opened as a SQLite file"),
         (["runs", "list", "nothing.db"], 3, "No journal at 'nothing.db'"),
         (["runs", "show", "nothing.db", "r"], 3, "No journal at"),
         (["runs", "resume", "nothing.db"], 3, "No journal at"),
@@ -188,7 +188,7 @@ def test_what_cannot_be_done_is_said(command, folder, words, code, told):
         (["resume", "runs.db", "x"], 3, "No run 'x'"),
         (["resume", "runs.db", "--again", "1/0/pay_invoice"], 2, "apply to one run"),
         (["resume", "runs.db", "r", "--done", "1/0/pay_invoice"], 2, "write KEY=RESULT"),
-        (["resume", "runs.db", "r", "--again", "9/9/x"], 3, "There is no call '9/9/x'"),
+        (["resume", "runs.db", "r", "--again", "9/9/x"], 3, "Unknown call '9/9/x'"),
         (["resume", "runs.db", "r", "--again", "1/model"], 2, "not interrupted"),
     ],
 )

@@ -247,7 +247,7 @@ async def test_a_sequential_batch_runs_in_call_order():
 def test_a_width_below_one_is_refused(limit):
     with pytest.raises(DefinitionError, match="at least 1"):
         Parallel(limit=limit)
-    with pytest.raises(DefinitionError, match="1 or more"):
+    with pytest.raises(DefinitionError, match="at least 1"):
         Toolbox(max_concurrency=limit)
 
 

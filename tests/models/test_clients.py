@@ -83,7 +83,7 @@ async def test_a_beta_is_asked_for_where_the_body_needs_it():
 
 
 async def test_a_sync_client_is_an_error():
-    with pytest.raises(ConfigError, match="Give AsyncOpenAI"):
+    with pytest.raises(ConfigError, match="Pass AsyncOpenAI"):
         model("openai:m", client=openai.OpenAI(api_key="k"))
 
 

@@ -43,12 +43,12 @@ async def test_what_is_no_call_is_refused(box, call):
 
 
 async def test_what_is_no_strategy_is_refused(box):
-    with pytest.raises(DefinitionError, match="strategy='all': give Parallel"):
+    with pytest.raises(DefinitionError, match="strategy='all': must be Parallel"):
         await box.call_all([("drop", {"table": "a"})], strategy="all")
 
 
 def test_what_is_no_function_is_refused(box):
-    with pytest.raises(DefinitionError, match="approver=7: give a function"):
+    with pytest.raises(DefinitionError, match="approver=7: must be a function"):
         Toolbox(drop, approver=7)
     with pytest.raises(DefinitionError, match="7 is not middleware"):
         box.use(7)
@@ -102,5 +102,5 @@ async def test_what_is_no_decision_at_all_is_refused(box, data):
     result = await box.resume(data)
 
     assert result.error.code == "approval_denied"
-    with pytest.raises(ApprovalDenied, match="the request cannot be read"):
+    with pytest.raises(ApprovalDenied, match="the request is invalid"):
         ApprovalRequest.from_dict(data)

@@ -295,7 +295,7 @@ async def test_a_function_that_no_other_process_can_find_is_refused_with_the_way
     result = await Toolbox(make()).call("here")
 
     assert isinstance(result.error, ExecutionError)
-    assert "top level of a module" in result.error.message
+    assert "at module level" in result.error.message
 
 
 # --- shapes of tools -----------------------------------------------------------------------------

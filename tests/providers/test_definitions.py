@@ -124,7 +124,9 @@ def test_strict_false_is_never_strict_and_changes_nothing():
 
 
 def test_strict_true_refuses_what_would_change_its_meaning_and_says_where():
-    with pytest.raises(LossyDefinition, match=r"'shop.find it' .* openai .*\$.filters: any key is allowed") as caught:
+    with pytest.raises(
+        LossyDefinition, match=r"'shop.find it' .* openai .*\$.filters: any key is allowed here"
+    ) as caught:
         Toolbox(find_it).definitions("openai", strict=True)
 
     assert caught.value.losses[0].changes_meaning

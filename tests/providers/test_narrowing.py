@@ -28,11 +28,11 @@ def told(losses):
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ({}, "$.a: any value is allowed"),
-        ({"type": "object"}, "$.a: any key is allowed"),
-        ({"type": "object", "additionalProperties": {"type": "string"}}, "$.a: any key is allowed"),
-        ({"type": "array"}, "$.a: any item is allowed"),
-        ({"type": "array", "items": {}}, "$.a: any item is allowed"),
+        ({}, "$.a: any value is allowed here"),
+        ({"type": "object"}, "$.a: any key is allowed here"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "$.a: any key is allowed here"),
+        ({"type": "array"}, "$.a: any item is allowed here"),
+        ({"type": "array", "items": {}}, "$.a: any item is allowed here"),
         ({"type": "string", "minLength": 2}, "$.a: `minLength` is described but not enforced"),
         ({"type": "string", "pattern": "^(?!x)"}, "$.a: `pattern` is described but not enforced"),
         (
@@ -44,7 +44,7 @@ def told(losses):
             "$.a: the order of the items is described but not enforced",
         ),
         ({"$ref": "#/$defs/gone"}, "$.a: the reference '#/$defs/gone' cannot be resolved"),
-        ({"enum": [str(n) for n in range(1001)]}, "$: it has more than 1,000 enum values"),
+        ({"enum": [str(n) for n in range(1001)]}, "$: the schema has more than 1,000 enum values"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -281,7 +281,7 @@ def test_schemas_that_cannot_hold_together_are_told():
     made = fit_openai(of(x={"allOf": [{"type": "string"}, {"type": "integer"}]}), strict=True)
 
     assert made.losses[0].changes_meaning
-    assert "`allOf` cannot be written as one schema" in made.losses[0].what
+    assert "`allOf` cannot be merged into one schema" in made.losses[0].what
 
 
 TEXT = {"type": "string"}
@@ -304,7 +304,7 @@ def test_schemas_within_schemas_that_hold_together_become_one(fit):
     ("part", "reason"),
     [
         ({"allOf": [{"$ref": "#/$defs/Gone"}, TEXT]}, "$.a: a reference within `allOf` cannot be resolved"),
-        ({"allOf": [{"$ref": "#/$defs/Loop"}]}, "$.a: `allOf` within `allOf` does not end"),
+        ({"allOf": [{"$ref": "#/$defs/Loop"}]}, "$.a: nested `allOf` does not end"),
         ({"anyOf": [TEXT, {"type": "null"}], "oneOf": [TEXT]}, "$.a: `oneOf` is described but not enforced"),
     ],
     ids=["gone", "loop", "both kinds of alternatives"],

@@ -101,7 +101,7 @@ async def test_sp_39_a_name_is_offered_once_and_one_that_nobody_knows_is_an_erro
 
     with pytest.raises(DefinitionError, match="Two tools are named 'add'"):
         await chat.send("go", add_tools=[other])
-    with pytest.raises(ConfigError, match=r"tools=\['no_such'\]: there is no such tool. There are: add."):
+    with pytest.raises(ConfigError, match=r"tools=\['no_such'\]: no such tool. Available: add."):
         await chat.send("go", tools=["add", "no_such"])
     assert chat.model.requests == []
 
@@ -178,7 +178,7 @@ async def test_sp_46_promise_7_a_memory_is_asked_in_every_turn_and_nothing_that_
 
 
 def test_sp_46_history_off_without_a_memory_inside_is_an_error():
-    with pytest.raises(ConfigError, match="Give `memory=` as well"):
+    with pytest.raises(ConfigError, match="Pass `memory=` as well"):
         Chat(ScriptedModel([]), [add], history=False)
 
 

@@ -139,7 +139,7 @@ async def test_a_tool_that_changed_is_a_miss(recorded):
         return city
 
     with pytest.raises(
-        Abort, match=r"\$\.tools\[0\]\.description was 'Current weather\.', and is 'Weather of today\.'"
+        Abort, match=r"\$\.tools\[0\]\.description was 'Current weather\.', now 'Weather of today\.'"
     ):
         await chat_with(Recording(recorded), [], Toolbox(other)).send("The weather? Bearer abcdefghijkl")
 
@@ -157,7 +157,7 @@ async def test_a_call_that_changed_is_a_miss(recorded):
     data["turns"][0]["reply"]["message"]["calls"][1]["arguments"]["city"] = "Praha"
     recorded.write_text(json.dumps(data))
 
-    with pytest.raises(Abort, match=r"another call of weather: \$\.arguments\.city was 'Brno', and is 'Praha'"):
+    with pytest.raises(Abort, match=r"another call of weather: \$\.arguments\.city was 'Brno', now 'Praha'"):
         await chat_with(Recording(recorded), []).send("The weather? Bearer abcdefghijkl")
 
 
@@ -195,8 +195,8 @@ async def test_a_named_model_is_made_when_it_is_recorded(path):
     [
         (None, "cannot be read"),
         ("{", "cannot be read"),
-        ("[]", "no recording of this version"),
-        ('{"format": "toolmason-recording", "version": 9}', "no recording of this version"),
+        ("[]", "not a recording of this version"),
+        ('{"format": "toolmason-recording", "version": 9}', "not a recording of this version"),
     ],
 )
 def test_what_is_no_recording_is_said(path, text, told):

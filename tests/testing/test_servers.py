@@ -68,7 +68,7 @@ async def test_noise_around_the_tools_costs_nothing(words):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({"faults": ["boredom"]}, "no fault 'boredom'"),
+        ({"faults": ["boredom"]}, "Unknown server fault 'boredom'"),
         ({"start": "late"}, "start='late'"),
         ({"listing": "late"}, "listing='late'"),
     ],

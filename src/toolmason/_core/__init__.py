@@ -1,1 +1,1 @@
-"""The engine: everything between a function and the result of a call. Private; `toolmason` exports its public part."""
+"""Engine: everything between a function and the result of its call. Private; `toolmason` exports its public part."""

@@ -1,1 +1,1 @@
-"""Work done before a program runs: manifests, comparison of definitions, checks."""
+"""Build-time tasks: manifests, comparison of definitions, checks."""

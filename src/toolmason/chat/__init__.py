@@ -1,4 +1,4 @@
-"""A model and a toolbox in a loop: `Chat`, its replies, events, advisors, memories and durable runs."""
+"""Chat with a model that calls tools: `Chat`, its replies, events, advisors, memories and durable runs."""
 
 from typing import TYPE_CHECKING
 

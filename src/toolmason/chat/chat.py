@@ -1,8 +1,4 @@
-"""`Chat`: a model, tools and what was said, in one place.
-
-Lives here: what a developer calls: send, stream, step, resume, cancel. They all drive the same run.
-Not here: the run itself (`run`), or the model.
-"""
+"""Provide `Chat`: a model, tools and a conversation."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ from toolmason.providers.conversation import repair
 
 
 class ChatOptions(TypedDict, total=False):
-    """What `Chat(...)` takes beside a model and tools."""
+    """Keyword arguments of `Chat(...)`."""
 
     system: str | None
     context: ContextLike
@@ -59,7 +55,7 @@ class ChatOptions(TypedDict, total=False):
 
 
 class SendOptions(TypedDict, total=False):
-    """What `send` and `stream` take beside what is said."""
+    """Keyword arguments of `send` and `stream`."""
 
     tools: Any
     add_tools: Any
@@ -81,24 +77,24 @@ class _ChatPolicy:
     strategy: Strategy = Parallel()  # noqa: RUF009 - as above
     execute: ExecuteRule = True
     history: bool = True
-    runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it keeps nothing
+    runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it has no state
     options: Mapping[str, Any] | None = None
     search: Search | None = None
 
 
 class Chat:
-    """A model that calls tools until it answers.
+    """Chat with a model that calls tools until it answers.
 
-    `execute=False`, or a predicate of (request, reply), leaves calls to you: run them with `box.call_all(reply.calls)`
-    and send `reply.extended(results)`. `history=False` shows the model only what the memory shows.
+    With `execute=False`, or a predicate of (request, reply), you run the calls: pass `reply.calls` to `box.call_all`
+    and send `reply.extended(results)`. With `history=False`, the model sees only the messages that the memory
+    returns.
     """
 
     def __init__(self, model: Model | str, tools: Any = (), **options: Unpack[ChatOptions]) -> None:
         values: dict[str, Any] = dict(options)
         if unknown := values.keys() - ChatOptions.__annotations__.keys():
-            raise ConfigError(
-                f"Chat takes no {min(unknown)!r}. There are: {', '.join(sorted(ChatOptions.__annotations__))}."
-            )
+            options_text = ", ".join(sorted(ChatOptions.__annotations__))
+            raise ConfigError(f"Chat() got an unknown option {min(unknown)!r}. Options: {options_text}.")
         self.model: Model = make_model(model) if isinstance(model, str) else model
         self._toolbox_options = (values.pop("approver", None), values.pop("config", None))
         self.box = make_toolbox(tools, *self._toolbox_options)
@@ -109,27 +105,27 @@ class Chat:
         values["search"] = Search.parse(values.get("search"), self.model)
         self.policy = _ChatPolicy(**values)
         if not self.policy.history and self.policy.memory is None:
-            raise ConfigError("history=False shows the model only what a memory shows. Give `memory=` as well.")
+            raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
         _refuse_path("memory", self.policy.memory, "SqliteMemory")
         _refuse_path("runtime", self.policy.runtime, "SqliteRuntime")
         if self.policy.on_limit not in ("stop", "raise"):
-            raise ConfigError(f'on_limit={self.policy.on_limit!r}: give "stop" or "raise".')
+            raise ConfigError(f'on_limit={self.policy.on_limit!r}: must be "stop" or "raise".')
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
 
-    # --- asking --------------------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------------
 
     async def send(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
-        """Say something, and return what the run comes to.
+        """Send a message and return the reply of the run.
 
-        `tools=` takes the place of the chat's tools for this request, `add_tools=` comes beside them.
+        `tools=` replaces the chat's tools for this request; `add_tools=` adds to them.
         """
         return await self._execute(self._prepare(prompt, options), options)
 
     send_sync = blocking(send)
 
     async def stream(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> AsyncGenerator[Event]:
-        """Say something, and yield what happens; the last event is `Done` with the reply."""
+        """Send a message and yield the events of the run. The last event is `Done` with the reply."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
@@ -149,7 +145,7 @@ class Chat:
                 await asyncio.wait((task,))
 
     async def step(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
-        """Ask the model for one turn, and leave its calls to the caller."""
+        """Ask the model for one turn and leave its calls to the caller."""
 
         async def prepare() -> _PreparedRun:
             prepared_run = await self._prepare(prompt, options)
@@ -161,19 +157,19 @@ class Chat:
     step_sync = blocking(step)
 
     def cancel(self, conversation: str | None = None) -> None:
-        """Call off what runs in a conversation: model, tools and servers; every call gets a result."""
+        """Cancel the runs of a conversation: model, tools and servers. Every call still gets a result."""
         for task in tuple(self._running_tasks.get(conversation, ())):
             self._cancelled_tasks.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     async def said(self, conversation: str | None = None) -> Sequence[Message]:
-        """Return what the memory shows of a conversation; nothing where there is no memory."""
+        """Return the messages that the memory has of a conversation, or none if the chat has no memory."""
         memory = self.policy.memory
         return () if memory is None else await memory.load(conversation or "")
 
     said_sync = blocking(said)
 
-    # --- going on later ------------------------------------------------------------------------------
+    # --- resuming ------------------------------------------------------------------------------------
 
     async def resume(
         self,
@@ -181,17 +177,17 @@ class Chat:
         decisions: Iterable[Decision | Mapping[str, Any]] = (),
         **options: Unpack[SendOptions],
     ) -> Reply:
-        """Go on with a run that waits for approval: `reply.save()`, and a decision for each request.
+        """Resume a run that is waiting for approval, from `reply.save()` and a decision for each request.
 
-        A request without a decision that this application signed keeps waiting, and so does the run. A decision may
-        come as the plain data that it was written as. Tools, context and limits are given again.
+        A request without a valid signed decision keeps waiting, and so does the run. A decision may also be the
+        plain data of `Decision.to_dict`. Pass tools, context and limits again.
 
         Raises:
-            ConfigError: it is not a saved run.
+            ConfigError: the data is not a saved run, or the run is not waiting.
         """
         reply = saved if isinstance(saved, Reply) else Reply.load(saved)
         if not reply.pending or not any(message.results for message in reply.messages):
-            raise ConfigError("This run does not wait for anything. Send the next message instead.")
+            raise ConfigError("This run is not waiting for approval. Send the next message instead.")
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
         options = {**options, "conversation": reply.conversation, "run": reply.run}
 
@@ -206,7 +202,7 @@ class Chat:
 
     resume_sync = blocking(resume)
 
-    # --- the run -------------------------------------------------------------------------------------
+    # --- running -------------------------------------------------------------------------------------
 
     async def _prepare(
         self,
@@ -216,9 +212,8 @@ class Chat:
         conversation: Sequence[Message] | None = None,
     ) -> _PreparedRun:
         if unknown := options.keys() - SendOptions.__annotations__.keys():
-            raise ConfigError(
-                f"send takes no {min(unknown)!r}. There are: {', '.join(sorted(SendOptions.__annotations__))}."
-            )
+            options_text = ", ".join(sorted(SendOptions.__annotations__))
+            raise ConfigError(f"send() got an unknown option {min(unknown)!r}. Options: {options_text}.")
         request_tools = RequestTools(self.box, self._toolbox_options, options.get("tools"), options.get("add_tools"))
         try:
             return await self._make_plan(await to_messages(prompt), options, request_tools, emit, conversation)
@@ -283,11 +278,11 @@ class Chat:
             prepared.run.started = started_at
             await self._execute_run(prepared, task)
         except TimeoutError:
-            # The time of a run begins with the wait for servers and memory.
+            # The time limit of a run includes waiting for servers and memory.
             if prepared is not None or not timeout.expired():
                 raise
         except asyncio.CancelledError:
-            # Whoever cancels the task itself wants it to end; `cancel()` wants to know what there is.
+            # If the caller cancels the task, it must end; `cancel()` wants a reply.
             if task is None or task not in self._cancelled_tasks:
                 raise
             task.uncancel()
@@ -338,7 +333,7 @@ class Chat:
         if prepared.resumed is None:
             await run.begin(prepared.new_messages)
             await run.record(prepared.new_messages)
-        # What was cut off before is closed first: providers refuse a call without a result.
+        # Close interrupted calls first: providers reject a call without a result.
         repaired = repair(run.messages)
         request = ModelRequest(
             await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, policy.options
@@ -375,21 +370,19 @@ class _PreparedRun:
 
 def _refuse_path(option: str, given: Any, class_name: str) -> None:
     if isinstance(given, str | PurePath):
-        raise ConfigError(
-            f"{option}={str(given)!r} is a path. Give what keeps it, such as {class_name}({str(given)!r})."
-        )
+        raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
 
 
 MessageInput: TypeAlias = str | Message | Iterable[Message]
 PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]
-"""Also what is still to be rendered, as `box.prompt(...)` is."""
+"""Messages, or an awaitable of messages such as `box.prompt(...)`."""
 
 
 async def to_messages(prompt: PromptInput) -> list[Message]:
-    """Return what was said.
+    """Convert the argument of `send` to messages.
 
     Raises:
-        ConfigError: it is neither a text nor messages.
+        ConfigError: the value is neither a string nor messages.
     """
     given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
     if isinstance(given, str):
@@ -397,5 +390,5 @@ async def to_messages(prompt: PromptInput) -> list[Message]:
     messages = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
     for message in messages:
         if not isinstance(message, Message):
-            raise ConfigError(f"{message!r:.80} cannot be said. Give a text, a Message, or a list of them.")
+            raise ConfigError(f"send() takes a str, a Message or a list of Message, not {message!r:.80}.")
     return messages

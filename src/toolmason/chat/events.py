@@ -1,8 +1,4 @@
-"""What happens in a run, as it happens.
-
-Lives here: the events of a stream. The last one is `Done`. Not here: pieces of a model's answer, which pass through as
-they come (`TextDelta` of `_core.exchange`).
-"""
+"""Define the events that `Chat.stream` yields."""
 
 from __future__ import annotations
 
@@ -17,21 +13,21 @@ from toolmason.chat.reply import Reply
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A tool is about to run."""
+    """Start of a tool call."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class CallProgress:
-    """A tool reports how far it is."""
+    """Progress report of a tool."""
 
     progress: ProgressReport
 
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """A call has its result."""
+    """End of a tool call, with its result."""
 
     call: ToolCall
     result: ToolResult
@@ -39,7 +35,7 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """The model has answered once, and what it asked for has been done."""
+    """End of a model turn, including its calls."""
 
     number: int
     reply: ModelReply
@@ -48,7 +44,7 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The run is over."""
+    """End of the run. Always the last event."""
 
     reply: Reply
 

@@ -1,7 +1,6 @@
-"""One turn of a model, and what may stand around it.
+"""Define model turns, the advisors that wrap them, and the tool loop.
 
-Lives here: `Turn`, advisors and where they stand, and the loop as an advisor of its own. Those `before_loop` see a run
-once, those `inside_loop` every turn of it. Not here: what is done with calls (`run`).
+An advisor marked `before_loop` runs once per run, one marked `inside_loop` once per turn.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:
-    """What is about to be asked of the model."""
+    """Request that is about to be sent to the model."""
 
     request: ModelRequest
     number: int = 1
     conversation: str | None = None
     run: Any = None
-    """The run that the turn belongs to."""
+    """Run that the turn belongs to."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the model is shown."""
+        """Messages that the model sees."""
         return self.request.messages
 
     def with_messages(self, messages: Sequence[Message]) -> ModelTurn:
@@ -38,7 +37,7 @@ class ModelTurn:
 
 
 def replace_messages(request: ModelRequest, messages: Sequence[Message], **changes: Any) -> ModelRequest:
-    """Return a request with other messages; everything else stays, to the byte."""
+    """Return a request with other messages. Everything else stays identical."""
     copied = object.__new__(ModelRequest)
     for name in ModelRequest.__slots__:
         object.__setattr__(copied, name, changes.get(name, getattr(request, name)))
@@ -52,41 +51,41 @@ Advisor: TypeAlias = Callable[[ModelTurn, NextStep], Awaitable[ModelReply]]
 
 
 def before_loop(advisor: Advisor) -> Advisor:
-    """Have an advisor see a run once, as a whole."""
+    """Mark an advisor to run once per run, around the whole loop."""
     setattr(advisor, _PLACEMENT_ATTRIBUTE, "before_loop")
     return advisor
 
 
 def inside_loop(advisor: Advisor) -> Advisor:
-    """Have an advisor see every turn of a run; so does one that says nothing."""
+    """Mark an advisor to run in every turn, which is also the default."""
     setattr(advisor, _PLACEMENT_ATTRIBUTE, "inside_loop")
     return advisor
 
 
 def get_placement(advisor: Advisor) -> Placement:
-    """Return where an advisor stands."""
+    """Return the placement of an advisor."""
     placement: Placement = getattr(advisor, _PLACEMENT_ATTRIBUTE, "inside_loop")
     return placement
 
 
 class ToolLoop:
-    """The loop: ask the model, do what it asks for, and again, until it answers. Subclass it to look in."""
+    """Loop that asks the model and runs its calls until it answers. Subclass it to observe or change turns."""
 
     async def on_start(self, turn: ModelTurn) -> ModelTurn:
-        """Change the first turn, before anything is asked."""
+        """Change the first turn before the loop starts."""
         return turn
 
     async def before_turn(self, turn: ModelTurn) -> ModelTurn:
-        """Change a turn before the model is asked."""
+        """Change a turn before it is sent to the model."""
         return turn
 
     async def after_turn(self, turn: ModelTurn, reply: ModelReply) -> ModelReply:
-        """Change what the model answered, before it is acted upon."""
+        """Change a reply before its calls are run."""
         del turn
         return reply
 
     async def on_finish(self, turn: ModelTurn, reply: ModelReply) -> ModelReply:
-        """Change the last answer."""
+        """Change the final reply."""
         del turn
         return reply
 
@@ -103,7 +102,7 @@ class ToolLoop:
 
 
 def chain(advisors: Sequence[Advisor], last: NextStep) -> NextStep:
-    """Return one step out of many; the first advisor is outermost."""
+    """Combine advisors into one step. The first advisor is outermost."""
     step = last
     for advisor in reversed(advisors):
         step = _wrap(advisor, step)

@@ -1,7 +1,6 @@
-"""What was said before: conversations that are kept, and how much of one a model is shown.
+"""Store conversations, and select the messages that the model sees.
 
-Lives here: the protocol, a window in memory, a file that survives. A window never parts a call from its result.
-Not here: who says what (`run`), or the file (`ledger`).
+A window never separates a call from its result.
 """
 
 from __future__ import annotations
@@ -21,71 +20,73 @@ BYTES_PER_TOKEN: Final = 4
 
 
 class Memory(Protocol):
-    """Keeps conversations."""
+    """Store of conversations."""
 
     async def load(self, conversation: str) -> Sequence[Message]:
-        """Return what a model should be shown of a conversation, oldest first."""
+        """Return the messages of a conversation that the model should see, oldest first."""
         ...
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
-        """Keep what was said."""
+        """Append messages to a conversation."""
         ...
 
 
 class KeyedMemory(Memory, Protocol):
-    """Keeps conversations, and knows what it has kept already; a run that is driven again says nothing twice."""
+    """Memory that ignores repeated appends, so that a run executed again adds no message twice."""
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
-        """Keep what was said, unless something was kept under this key before."""
+        """Append messages, unless this key was used before."""
         ...
 
 
 class WindowMemory:
-    """Keeps conversations in this process, and shows the last messages of each."""
+    """In-process memory that returns the last messages of each conversation."""
 
     def __init__(self, messages: int = 20, *, tokens: int | None = None) -> None:
         if messages < 1 or (tokens is not None and tokens < 1):
-            raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): give 1 or more.")
+            raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): messages and tokens must be at least 1.")
         self.messages, self.tokens = messages, tokens
         self._conversations: dict[str, list[Message]] = {}
         self._appended_keys: dict[str, set[str]] = {}
 
     async def load(self, conversation: str) -> Sequence[Message]:
-        """Return the last messages, whole turns only."""
+        """Return the last messages, in whole turns."""
         return take_window(repair(self._conversations.get(conversation, ())), self.messages, self.tokens)
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
-        """Keep what was said."""
+        """Append messages to a conversation."""
         stored = self._conversations.setdefault(conversation, [])
         stored.extend(messages)
         if len(stored) > 2 * self.messages:
-            # What has left the window does not come back.
+            # Messages that left the window are never returned again.
             stored[:] = take_window(stored, self.messages, None)
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
-        """Keep what was said, unless something was kept under this key before."""
+        """Append messages, unless this key was used before."""
         keys = self._appended_keys.setdefault(conversation, set())
         if key not in keys:
             keys.add(key)
             await self.append(conversation, messages)
 
     def forget(self, conversation: str) -> None:
-        """Forget a conversation."""
+        """Delete a conversation."""
         self._conversations.pop(conversation, None)
         self._appended_keys.pop(conversation, None)
 
 
 class SqliteMemory:
-    """Keeps conversations in a SQLite file; several processes may share it."""
+    """Memory in a SQLite file, which several processes may share."""
 
     def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
         if messages < 1 or (tokens is not None and tokens < 1):
-            raise ConfigError(f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): give 1 or more.")
+            raise ConfigError(
+                f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): messages and tokens must be at least 1."
+            )
         self.path, self.messages, self.tokens = Path(path), messages, tokens
         self._file = SqliteFile(path, "conversations", MEMORY_MIGRATIONS)
 
     async def load(self, conversation: str) -> Sequence[Message]:
-        """Return the last messages, whole turns only."""
+        """Return the last messages, in whole turns."""
         return await self._file.read(lambda db: self._load_last(db, conversation))
 
     def _load_last(self, db: sqlite3.Connection, conversation: str) -> Sequence[Message]:
@@ -93,7 +94,7 @@ class SqliteMemory:
         found: list[Message] = []
         for (text,) in rows:
             found.append(self._parse_message(text, conversation))
-            # A conversation may be years long: beyond a whole turn more than the window shows, nothing is read.
+            # A conversation may be years long: stop reading one whole turn beyond the window.
             if len(found) > self.messages and found[-1].role == "user":
                 break
         return take_window(repair(found[::-1]), self.messages, self.tokens)
@@ -103,16 +104,16 @@ class SqliteMemory:
             return Message.from_dict(json.loads(text))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"A message of the conversation {conversation!r} in {str(self.path)!r} is damaged: "
-                f"{type(error).__name__}: {error}. Correct the file, or forget the conversation."
+                f"A message of conversation {conversation!r} in {str(self.path)!r} is damaged: "
+                f"{type(error).__name__}: {error}. Fix the file, or delete the conversation with forget()."
             ) from error
 
     async def append(self, conversation: str, messages: Sequence[Message]) -> None:
-        """Keep what was said; all of it or nothing."""
+        """Append messages to a conversation, all or none."""
         await self._file.write(lambda db: _insert_messages(db, conversation, messages))
 
     async def append_once(self, conversation: str, key: str, messages: Sequence[Message]) -> None:
-        """Keep what was said, unless something was kept under this key before."""
+        """Append messages, unless this key was used before."""
 
         def insert(db: sqlite3.Connection) -> None:
             if db.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (conversation, key)).rowcount:
@@ -121,7 +122,7 @@ class SqliteMemory:
         await self._file.write(insert)
 
     def forget(self, conversation: str) -> None:
-        """Forget a conversation."""
+        """Delete a conversation."""
         with self._file.write_transaction() as db:
             db.execute("DELETE FROM messages WHERE conversation=?", (conversation,))
             db.execute("DELETE FROM kept WHERE conversation=?", (conversation,))
@@ -137,9 +138,9 @@ def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequen
 
 
 def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return what was said before, and what of the new is not among it: `reply.extended(...)` is a whole conversation.
+    """Return the history, and the new messages without those it already contains (`reply.extended(...)` holds both).
 
-    Results that were not there yet when the conversation was loaded take the place of the notes that say so.
+    New results replace the placeholders for missing results at the end of the history.
     """
     known_history = [*history]
     while known_history and known_history[-1].role == "tool" and all(map(is_unavailable, known_history[-1].results)):
@@ -154,10 +155,10 @@ def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tu
 
 
 def take_window(messages: Sequence[Message], max_messages: int, tokens: int | None) -> list[Message]:
-    """Return the last messages that fit: whole turns, beginning with what a user said."""
+    """Return the last messages that fit, in whole turns that start with a user message."""
     turns: list[list[Message]] = []
     for message in messages:
-        # An answer stays with its question, and results with their calls.
+        # Keep answers with their question, and results with their calls.
         if message.role == "user" or not turns:
             turns.append([])
         turns[-1].append(message)

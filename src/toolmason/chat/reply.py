@@ -1,7 +1,4 @@
-"""What a run came to: the answer, the calls and results on the way, and whatever it waits for.
-
-Lives here: `Reply`, and how a run that waits is saved. Not here: going on with it (`chat`).
-"""
+"""Hold the outcome of a run, and save one that is waiting for approval."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
-"""Why a run ended: answered, results go to the caller, calls are yours, waits for approval, limit, called off."""
+"""Reason a run ended: answered, direct results, calls left to the caller, pending approval, limit, cancelled."""
 
 FORMAT: Final = "toolmason-run"
 VERSION: Final = 1
@@ -24,7 +21,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One turn of the model, for the timeline."""
+    """One model turn in the timeline."""
 
     number: int
     text: str
@@ -34,35 +31,35 @@ class Step:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Reply:
-    """What a run came to."""
+    """Outcome of a run."""
 
     messages: tuple[Message, ...]
-    """The conversation as it stands, valid to send again to any provider."""
+    """Whole conversation, valid to send again to any provider."""
     finish: RunFinish = "stop"
     calls: tuple[ToolCall, ...] = ()
-    """Every call of the run; with `finish="calls"`, also those that wait for you at the end."""
+    """All calls of the run. With `finish="calls"`, the last ones have not been run."""
     results: tuple[ToolResult, ...] = ()
-    """Every result of the run, in call order."""
+    """All results of the run, in call order."""
     usage: Usage = Usage()  # noqa: RUF009 - frozen, so one default serves all
     pending: tuple[ApprovalRequest, ...] = ()
-    """What a human has to decide before the run can go on."""
+    """Approval requests that need a decision before the run can continue."""
     conversation: str | None = None
     run: str = ""
     steps: tuple[Step, ...] = ()
     history_length: int = 0
-    """How many of the messages were there before the run."""
+    """Number of messages from before the run."""
     turns: int = 0
-    """How many turns the model has taken in this run."""
+    """Number of model turns in this run."""
 
     def __repr__(self) -> str:
-        # Short: Python 3.11 makes one of whatever `asyncio.run` returns, and a conversation may be long.
+        # Short: Python 3.11 builds the repr of the value that `asyncio.run` returns, and a conversation may be long.
         text = self.text
         preview = f"{text[:60]}…" if len(text) > 60 else text  # noqa: PLR2004 - a line
         return f"<Reply {self.finish}: {preview!r}, {len(self.messages)} messages>"
 
     @property
     def text(self) -> str:
-        """The answer; with `finish="direct"`, the results as they are."""
+        """Answer of the model. With `finish="direct"`, the text of the results."""
         if self.finish == "direct":
             last = self.messages[-1].results if self.messages else ()
             return "\n".join(result.text for result in last)
@@ -76,22 +73,22 @@ class Reply:
 
     @property
     def new(self) -> tuple[Message, ...]:
-        """What the run added to the conversation."""
+        """Messages that the run added."""
         return self.messages[self.history_length :]
 
     def extended(self, results: Iterable[ToolResult]) -> tuple[Message, ...]:
-        """Return the conversation with the results of calls that you ran yourself: what to send next."""
+        """Return the conversation with the results of calls that you ran, to send next."""
         return (*self.messages, Message("tool", results=tuple(results)))
 
     def timeline(self) -> str:
-        """Return what happened, a line for each turn of the model."""
+        """Return one line of text for each model turn."""
         return "\n".join(
             f"{step.number}. {step.seconds * 1000:.0f} ms  {', '.join(step.calls) or step.text[:60]!r}"
             for step in self.steps
         )
 
     def save(self) -> dict[str, Any]:
-        """Return the run as plain JSON data, to go on with it later, in another process."""
+        """Return the run as plain JSON data, to resume it later in another process."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -106,15 +103,15 @@ class Reply:
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Reply:
-        """Read back what `save` wrote.
+        """Restore a reply from the data of `save`.
 
         Raises:
-            ConfigError: it is not that, or of another version.
+            ConfigError: the data is not a saved run, or has another version.
         """
         if saved.get("format") != FORMAT or saved.get("version") != VERSION:
             raise ConfigError(
                 f"This is not a saved run: format {saved.get('format')!r}, version {saved.get('version')!r}. "
-                "Give what `reply.save()` returned."
+                "Pass the data from `reply.save()`."
             )
         try:
             messages = tuple(Message.from_dict(message) for message in saved["messages"])

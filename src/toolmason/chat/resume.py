@@ -1,8 +1,4 @@
-"""A saved run and decisions → the turn after the calls that waited.
-
-Lives here: which of its calls are made now, and which results are there already. Not here: checking a signature
-(`_core.approve`), or what follows (`run`).
-"""
+"""Resume a saved run with decisions on its pending calls."""
 
 from __future__ import annotations
 
@@ -24,41 +20,43 @@ _log = logging.getLogger("toolmason")
 
 
 def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, Any]]) -> dict[str, Decision]:
-    """Return the decisions that a toolbox signed, by their requests; a forged or damaged one counts for nothing.
+    """Return the valid decisions by request ID. Forged or damaged ones are logged and ignored.
 
     Raises:
-        ConfigError: what is given cannot be a decision at all.
+        ConfigError: a value is not a decision.
     """
     verified: dict[str, Decision] = {}
     given_decisions: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
     for given in given_decisions:
         if not isinstance(given, Decision | Mapping):
-            raise ConfigError(f"{given!r:.80} is no decision. Give what `box.decide(request, Allow())` returned.")
+            raise ConfigError(f"{given!r:.80} is not a decision. Pass one from `box.decide(request, Allow())`.")
         try:
             decision = given if isinstance(given, Decision) else Decision.from_dict(given)
         except ApprovalDenied:
-            _log.warning("a decision is damaged, and counts for nothing")
+            _log.warning("ignored a damaged decision")
             continue
         if box.verify(decision):
             verified[decision.request.id] = decision
         else:
-            _log.warning("a decision about %r is not signed with this toolbox's approval_key", decision.request.tool)
+            _log.warning(
+                "ignored a decision about %r: it is not signed with this toolbox's approval_key", decision.request.tool
+            )
     return verified
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResumedRun:
-    """A run that waited, what its last turn came to so far, and what was decided, by request."""
+    """Saved run, with the results of its last turn so far and the decisions by request ID."""
 
     reply: Reply
     results: Sequence[ToolResult]
     decisions: Mapping[str, Decision]
 
     async def resume(self, run: Run, turn: ModelTurn) -> ModelTurn | None:
-        """Make the calls that were allowed; return the next turn, or `None` where the run waits still, or is over.
+        """Run the calls that have a decision. Return the next turn, or None if the run still waits or is over.
 
         Raises:
-            ConfigError: the saved run has no calls that could wait.
+            ConfigError: the last turn of the saved run has no calls.
         """
         last_message = run.messages[-1] if run.messages else None
         if last_message is None or not last_message.calls:
@@ -74,7 +72,7 @@ class ResumedRun:
         return await run.handle_results(previous_turn, ModelReply(last_message, last_message.calls, "calls"), results)
 
     def _restore_calls(self, run: Run) -> None:
-        """Count what the run did before it waited: limits go on from there, and the reply tells of all of it."""
+        """Restore earlier calls, so that limits continue from there and the reply includes them."""
         run_messages = run.messages[run.history_length :]
         earlier_results = [result for message in run_messages for result in message.results]
         results_by_call = {result.call_id: result for result in (*earlier_results, *self.results)}

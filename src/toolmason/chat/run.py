@@ -1,7 +1,6 @@
-"""One run of a chat: turns of the model, calls and their results, until it ends.
+"""Run the turns and calls of one chat run, until it ends.
 
-Lives here: what is asked, what is done, what is recorded, and why a run ends. Every turn and every call is an effect
-that goes through the runtime; nothing else here touches the world. Not here: what a caller sees (`chat`).
+Every turn and every call is an effect that goes through the runtime. Nothing else here has side effects.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool]
 
 @dataclass(slots=True, eq=False, repr=False)
 class RunPlan:
-    """What a run is given; nothing here changes while it runs."""
+    """Inputs of a run."""
 
     model: Model
     box: Toolbox
@@ -54,13 +53,13 @@ class RunPlan:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Run:
-    """A run, while it runs."""
+    """State of a running run."""
 
     plan: RunPlan
     execution: RunExecution
     system: tuple[Message, ...]
     messages: list[Message]
-    """The conversation, without the system messages."""
+    """Conversation without the system messages."""
     history_length: int
     started: float = field(default_factory=time.monotonic)
     results: list[ToolResult] = field(default_factory=list)
@@ -70,27 +69,27 @@ class Run:
     pending: tuple[ApprovalRequest, ...] = ()
     finish: RunFinish = "stop"
     turns: int = 0
-    """How many turns the model has taken, in every process that drove the run."""
+    """Number of model turns so far, across all processes that executed the run."""
     call_ids: set[str] = field(default_factory=set)
-    """The ids of calls that the conversation holds."""
+    """IDs of the calls in the conversation."""
     last_executed: ModelReply | None = None
-    """The last answer whose calls were run."""
+    """Last reply whose calls were run."""
     offered_tools: tuple[Sequence[ToolDefinition], frozenset[str]] = ((), frozenset())
-    """The tools of the last request, and their names; no other tool of the toolbox can be called."""
+    """Tools of the last request, and their names. The model can call no other tool of the toolbox."""
 
     def __post_init__(self) -> None:
         self.load_history(self.messages)
 
     def load_history(self, messages: Sequence[Message]) -> None:
-        """Take what was said before."""
+        """Set the conversation before this run."""
         self.messages, self.history_length = [*messages], len(messages)
         self.call_ids = {call.id for message in messages for call in message.calls}
 
     async def begin(self, new: Sequence[Message]) -> None:
-        """Write down what the run is asked; where it was begun before, go back to what was said until then.
+        """Record the messages of a new run. If the run was started before, restore its earlier conversation.
 
         Raises:
-            ConfigError: the run was begun with something else.
+            ConfigError: the run was started with other messages.
         """
 
         def facts() -> dict[str, Any]:
@@ -103,17 +102,17 @@ class Run:
             return
         if recorded["asked"] != [message.to_dict() for message in new]:
             raise ConfigError(
-                f"The run {self.plan.run_id!r} was begun with another message. "
-                "Send the same again, or name another run."
+                f"Run {self.plan.run_id!r} was started with another message. "
+                "Send the same message again, or use another run."
             )
         self.load_history([Message.from_dict(message) for message in recorded["before"]])
 
     def summarize(self) -> dict[str, Any]:
-        """Return what is written down of the end."""
+        """Return the facts to record at the end of the run."""
         reply = self.make_reply()
         return {"text": reply.text, "turns": self.turns, "saved": reply.save() if self.pending else None}
 
-    # --- asking the model ----------------------------------------------------------------------------
+    # --- model turns ---------------------------------------------------------------------------------
 
     async def ask_model(self, turn: ModelTurn) -> ModelReply:
         """Ask the model for one turn."""
@@ -147,11 +146,11 @@ class Run:
                     reply = event.reply
                 else:
                     self._emit(event)
-        assert reply is not None  # noqa: S101 - the last event of every stream
+        assert reply is not None  # noqa: S101 - every stream ends with this event
         return reply
 
     def _assign_call_ids(self, reply: ModelReply) -> ModelReply:
-        """Give each call an id of its own, and a name: providers refuse a conversation without."""
+        """Give each call a unique ID and a name: providers reject conversations without them."""
         calls: list[ToolCall] = []
         for call in reply.calls:
             call_id, number = call.id or "call", 1
@@ -168,10 +167,10 @@ class Run:
             reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state)
         )
 
-    # --- doing what it asks for ----------------------------------------------------------------------
+    # --- tool calls ----------------------------------------------------------------------------------
 
     async def handle_reply(self, turn: ModelTurn, reply: ModelReply) -> ModelTurn | None:
-        """Do what the model asked for; return the next turn, or `None` where the run is over."""
+        """Run the calls of a reply. Return the next turn, or None if the run is over."""
         execute = self.plan.execute
         if is_paused_by_provider(reply) and execute is not False:
             if self.is_over_limit(turn.number):
@@ -189,7 +188,7 @@ class Run:
         return await self.handle_results(turn, reply, results)
 
     async def finish_with(self, reply: ModelReply) -> None:
-        """Take the last answer, as the advisors leave it; where its calls were run, it is in the record already."""
+        """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""
         if reply is self.last_executed or self.pending:
             return
         await self.record([reply.message])
@@ -201,7 +200,7 @@ class Run:
     async def handle_results(
         self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]
     ) -> ModelTurn | None:
-        """Go on with the results of a turn."""
+        """Record the results of a turn. Return the next turn, or None if the run is over."""
         pending = tuple(r.error.request for r in results if isinstance(r.error, ApprovalRequired))
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
         self.results.extend(results)
@@ -217,29 +216,29 @@ class Run:
         return None
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
-        """Return the turn after this one; a choice that was forced holds once."""
+        """Return the turn after this one. A forced tool choice applies only once."""
         request = replace_messages(
             turn.request, await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request)
         )
         return ModelTurn(request, turn.number + 1, turn.conversation, self)
 
     def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
-        """Return the tools of the next turn: the same, and `read_result` as soon as there is something to read."""
+        """Return the tools of the next turn: the same, plus `read_result` once a result is stored."""
         if READ_RESULT not in self.plan.box or any(tool.name == READ_RESULT for tool in request.tools):
             return request.tools
         reader = [tool.definition for tool in self.plan.box.tools if tool.name == READ_RESULT]
         return tuple(sorted([*request.tools, *reader], key=lambda tool: tool.name))
 
     async def get_visible_messages(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
-        """Return what the model is shown next."""
+        """Return the messages that the model sees next."""
         if self.plan.history:
             visible = self.messages if messages is None else messages
             return (*self.system, *visible) if self.system else tuple(visible)
-        assert self.plan.memory is not None  # noqa: S101 - the chat has looked
+        assert self.plan.memory is not None  # noqa: S101 - checked by Chat
         return (*self.system, *await self.plan.memory.load(self.plan.conversation or ""))
 
     async def run_calls(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Run calls: side by side or in order, each once, each with a result."""
+        """Run calls concurrently or in order, each once. Every call gets a result."""
         results: list[ToolResult] = []
         indexes = {id(call): index for index, call in enumerate(calls)}
         remaining = self._get_remaining_seconds()
@@ -256,15 +255,15 @@ class Run:
 
         try:
             if len(calls) == 1 and remaining is None:
-                # Most turns ask for one thing, which needs no turn of its own.
+                # Fast path for the common case, one call: no batch is needed.
                 results.append(make_cancelled_result(calls[0]))
                 results[0] = await run_one(calls[0], None)
                 return results
             batch = Batch(calls, results, _get_max_parallel(self.plan.strategy), remaining)
             return await batch.run(run_one, [self._is_barrier(call) for call in calls])
         except asyncio.CancelledError:
-            # Whoever stops a run still gets a conversation in which every call has its result. A journal may know
-            # better when the run is driven again, so that a memory waits for that.
+            # A cancelled run must leave a result for every call. With a journal, a later execution may know the real
+            # result, so the memory is not written yet.
             for place, call in started_calls.items():
                 self._emit(CallFinished(call, results[place]))
             await self.record([Message("tool", results=tuple(results))], persist=not self.execution.is_durable)
@@ -278,7 +277,7 @@ class Run:
         pending_requests: Mapping[str, ApprovalRequest],
         decisions: Mapping[str, Decision],
     ) -> list[ToolResult]:
-        """Run the calls of a turn that were decided about; what was not keeps waiting."""
+        """Run the calls of a turn that have a decision. The others keep waiting."""
         results: list[ToolResult] = []
         for index, call in enumerate(message.calls):
             request = pending_requests.get(call.id)
@@ -293,7 +292,7 @@ class Run:
         return results
 
     async def _run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
-        """Return what came of a call: from the journal, by making it now, or that nobody knows."""
+        """Return the result of a call: from the journal, by running it, or as an unknown outcome."""
         was_run = False
 
         async def run_work() -> ToolResult:
@@ -313,7 +312,7 @@ class Run:
         if result.call_id != call.id:
             result = ToolResult(**{**vars(result), "call_id": call.id})
         if not was_run:
-            # What was done in another process counts, too: a run that is driven again does not get more.
+            # Calls of an earlier process count as well: resuming a run does not raise its limits.
             self.plan.box.record_earlier_call(call, result)
         return result
 
@@ -324,7 +323,7 @@ class Run:
             return None
 
     def _resolve_name(self, name: str) -> str | None:
-        """Return the name of the tool that a call means; `None` where only a resolver may know it."""
+        """Return the name of the tool that a call refers to, or None if only a resolver may know it."""
         try:
             return self.plan.box[name].name
         except KeyError:
@@ -351,10 +350,10 @@ class Run:
         options = self._get_options(call.name)
         return options is not None and options.runs_alone
 
-    # --- the record ----------------------------------------------------------------------------------
+    # --- messages and limits -------------------------------------------------------------------------
 
     async def record(self, messages: Sequence[Message], *, persist: bool = True) -> None:
-        """Add to the conversation, and to what is kept of it."""
+        """Append messages to the conversation and, if `persist`, to the memory."""
         index = len(self.messages) - self.history_length
         self.messages.extend(messages)
         memory, name = self.plan.memory, self.plan.conversation or ""
@@ -362,13 +361,13 @@ class Run:
             return
         append_once: Any = getattr(memory, "append_once", None)
         if self.execution.is_durable and append_once is not None:
-            # A run that is driven again says the same things again.
+            # A run that is executed again appends the same messages.
             await append_once(name, f"{self.plan.run_id}/{index}", messages)
         else:
             await memory.append(name, messages)
 
     def is_over_limit(self, number: int) -> bool:
-        """Tell whether the run has used up its turns or its time."""
+        """Return True if the run has used up its turns or its time."""
         steps, remaining = self.plan.limits.steps, self._get_remaining_seconds()
         return (steps is not None and number >= steps) or (remaining is not None and remaining <= 0)
 
@@ -381,14 +380,14 @@ class Run:
             self.plan.emit(event)
 
     def mark_cancelled(self) -> None:
-        """Note that the run was called off; a call that had not begun gets a result that says so."""
+        """Mark the run as cancelled. Calls that had not started get a result that says so."""
         self.finish = "cancelled"
         last_message = self.messages[-1] if self.messages else None
         if last_message is not None and last_message.calls:
             self.messages.append(Message("tool", results=map(make_cancelled_result, last_message.calls)))
 
     def make_reply(self) -> Reply:
-        """Return what the run has come to."""
+        """Return the reply of the run so far."""
         return Reply(
             (*self.system, *self.messages),
             self.finish,
@@ -411,28 +410,28 @@ def _get_max_parallel(strategy: Strategy) -> int:
 
 
 def is_paused_by_provider(reply: ModelReply) -> bool:
-    """Tell whether the provider stopped in the midst of its own work, and goes on as soon as it is asked again."""
+    """Return True if the provider paused its own work and continues when it is asked again."""
     if reply.finish != "pause" or reply.calls:
         return False
     state = reply.message.provider_state
     items = state.get("items", ()) if isinstance(state, Mapping) else ()
-    # One that asks for approval waits for a person.
+    # An approval request of the provider waits for a person instead.
     return not any(item.get("type") == "mcp_approval_request" for item in items if isinstance(item, Mapping))
 
 
 def make_cancelled_result(call: ToolCall) -> ToolResult:
-    """Return the result of a call that was called off."""
+    """Return the result of a cancelled call."""
     return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
 def is_run_limit_error(result: ToolResult) -> bool:
-    """Tell whether a call was refused because a limit of the whole run is used up."""
-    # By its code: one that was read from a journal is no `LimitExceeded` any more.
+    """Return True if a call was refused because of a limit of the whole run."""
+    # Check the code: an error restored from a journal is not a `LimitExceeded`.
     return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message
 
 
 def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
-    """Return the error that names the limit at which a run ended."""
+    """Return an error that names the limit that ended the run."""
     limit_error = next((result.error for result in reversed(results) if is_run_limit_error(result)), None)
     if isinstance(limit_error, LimitExceeded):
         limit = limit_error.limit
@@ -442,4 +441,4 @@ def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) 
         limit = f"limit of {limits.steps} steps"
     else:
         limit = f"limit of {limits.seconds} seconds"
-    return LimitExceeded("The next turn", limit, "Raise it, or read what there is with on_limit='stop'.")
+    return LimitExceeded("The next turn", limit, "Raise it, or get a partial reply with on_limit='stop'.")

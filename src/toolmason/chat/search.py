@@ -1,8 +1,6 @@
-"""A toolbox that is too large for a prompt → a few tools, `find_tools`, and whatever it has found.
+"""Offer only a few tools of a large toolbox, and let the model search for others with `find_tools`.
 
-Lives here: when tools are held back, which are offered in a turn, the tool that looks for others. What was found is
-read from the conversation, so a run that is resumed offers the same tools. Found tools keep their policy: they are the
-toolbox's own. Not here: the index (`toolmason.models.lexical.index`).
+Found tools are read from the conversation, so that a resumed run offers the same ones. They keep their policy.
 """
 
 from __future__ import annotations
@@ -34,44 +32,46 @@ _index_cache: OrderedDict[tuple[int, ...], ToolIndex] = OrderedDict()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How a chat holds tools back."""
+    """Settings for tool search in a chat."""
 
     budget: int = 8000
-    """About how many tokens of definitions are offered without a search."""
+    """Approximate number of tokens of definitions up to which all tools are offered."""
     most: int = 8
-    """How many tools one search finds at most."""
+    """Maximum number of tools that one search returns."""
     keep: tuple[str, ...] = ()
-    """Tools that are always offered."""
+    """Names of tools that are always offered."""
     native: bool = False
-    """Leave the search to the provider, which is sent every definition and loads those that it finds."""
+    """True to use the provider's own search: it receives all definitions and loads those it finds."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", tuple(self.keep))
         if self.budget < 0 or self.most < 1:
-            raise ConfigError(f"Search(budget={self.budget!r}, most={self.most!r}): give 0 or more, and 1 or more.")
+            raise ConfigError(
+                f"Search(budget={self.budget!r}, most={self.most!r}): budget must be at least 0, most at least 1."
+            )
 
     @classmethod
     def parse(cls, value: Search | str | None, model: Model) -> Search | None:
-        """Read what `Chat(search=...)` was given.
+        """Parse the value of `Chat(search=...)`.
 
         Raises:
-            ConfigError: it is neither "auto", a `Search` nor nothing, or the model's provider has no search.
+            ConfigError: the value is not "auto", a `Search` or None, or the model's provider has no search.
         """
         if (
             isinstance(value, Search)
             and value.native
             and getattr(getattr(model, "codec", None), "search_tool", None) is None
         ):
-            raise ConfigError(f"Search(native=True): {model.name} has no search of its own. Leave `native` out.")
+            raise ConfigError(f"Search(native=True): {model.name} has no built-in tool search. Omit `native`.")
         if value is None or isinstance(value, Search):
             return value
         if value != "auto":
-            raise ConfigError(f'search={value!r}: give "auto", a `Search(...)`, or leave it out.')
+            raise ConfigError(f'search={value!r}: must be "auto", a `Search(...)` or None.')
         return cls()
 
 
 class ToolSearch:
-    """The search of one run: an advisor around each turn, and the tool that the model searches with."""
+    """Search of one run: an advisor around each turn, and the `find_tools` tool."""
 
     def __init__(self, settings: Search, definitions: Sequence[ToolDefinition]) -> None:
         self.settings, self._index = settings, _get_index(tuple(definitions))
@@ -81,20 +81,20 @@ class ToolSearch:
 
     @classmethod
     def for_toolbox(cls, box: Toolbox, settings: Search | None) -> ToolSearch | None:
-        """Return a search for a toolbox; `None` where nothing is held back.
+        """Return a search for a toolbox, or None if all tools are offered.
 
         Raises:
-            ConfigError: a tool that is always to be offered is not there.
+            ConfigError: a tool in `keep` does not exist.
         """
         if settings is None or FIND_TOOLS in box:
             return None
         tools = ModelRequest((), box).tools
         if unknown := set(settings.keep) - {tool.name for tool in tools}:
-            raise ConfigError(f"Search(keep={min(unknown)!r}): there is no such tool. Leave it out.")
+            raise ConfigError(f"Search(keep={min(unknown)!r}): no such tool. Remove it.")
         return cls(settings, tools) if sum(map(estimate_tokens, tools)) > settings.budget else None
 
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
-        """Ask for a turn with the tools that are kept or found; the others cannot be called in it."""
+        """Run a turn with only the kept and found tools. The model cannot call the others."""
         request = turn.request
         choice = request.tool_choice
         wanted_names = [*collect_found_names(request.messages), *(choice.names if choice is not None else ())]
@@ -114,9 +114,9 @@ class ToolSearch:
         return ModelTurn(narrowed, turn.number, turn.conversation, turn.run)
 
     def select_tools(self, tools: Iterable[ToolDefinition], wanted_names: Iterable[str]) -> tuple[ToolDefinition, ...]:
-        """Return the tools of a turn: those that are always there, then what was found, in the order it was found."""
+        """Return the tools of a turn: those always offered, then the found ones in order."""
         by_name = {tool.name: tool for tool in tools}
-        # What is there in every turn stands first: a provider's cache holds as long as the beginning is the same.
+        # Constant tools come first: a provider's prompt cache is valid only while the prefix is unchanged.
         always_offered = [name for name in by_name if name in self._always_offered or name not in self._index.names]
         return tuple(by_name[name] for name in dict.fromkeys([*always_offered, *wanted_names]) if name in by_name)
 
@@ -143,7 +143,7 @@ def _get_index(definitions: tuple[ToolDefinition, ...]) -> ToolIndex:
     key = tuple(map(id, definitions))
     cached = _index_cache.get(key)
     if cached is None:
-        # The index holds the definitions: as long as it lives, no other object has their identity.
+        # The index holds the definitions, so their ids stay unique while it is cached.
         cached = _index_cache[key] = ToolIndex(definitions)
         while len(_index_cache) > _MAX_CACHED_INDEXES:
             _index_cache.popitem(last=False)
@@ -152,15 +152,19 @@ def _get_index(definitions: tuple[ToolDefinition, ...]) -> ToolIndex:
 
 def _make_search_tool(index: ToolIndex, limit: int, hidden_count: int) -> FunctionTool:
     def find_tools(
-        query: Annotated[str, Param(description="What the tool should do, in a few words")],
+        query: Annotated[str, Param(description="What the tool should do, in a few keywords")],
     ) -> dict[str, Any]:
         found = index.find(query, limit)
         tools = [{"name": tool.name, "description": tool.description[:_MAX_DESCRIPTION_CHARS]} for tool in found]
-        return {"tools": tools} if tools else {"tools": [], "hint": "Nothing fits. Use other words, or answer without."}
+        return (
+            {"tools": tools}
+            if tools
+            else {"tools": [], "hint": "No tool matches. Try other keywords, or answer without tools."}
+        )
 
     find_tools.__doc__ = (
         f"Find tools by what they do. {hidden_count} tools are not listed here; "
-        "those that you find can be called by name from your next turn on."
+        "you can call the ones you find by name from your next turn on."
     )
     options = ToolOptions(
         read_only=True,

@@ -1,7 +1,4 @@
-"""What `tools=` and `add_tools=` say → the toolbox of a run.
-
-Lives here: names, sources and toolboxes put together, and which of them the run has to close. Not here: the run.
-"""
+"""Build the toolbox of a run from the options `tools=` and `add_tools=`."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
     box = tools if approver is None else tools.approved_by(approver)
     if config is None:
         return box
-    # What the settings switch on holds for every chat; what the toolbox says of the same tool is said for this one.
+    # Native tools of the toolbox override those from the settings, which apply to every chat.
     known_names = {item.name for item in box.native}
     configured = make_native_tools(config if isinstance(config, Config) else Config(config))
     added = [item for item in configured if item.name not in known_names]
@@ -36,11 +33,11 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
 
 
 class RequestTools:
-    """What one request says of its tools."""
+    """Tools of one request."""
 
     def __init__(self, box: Toolbox, toolbox_options: tuple[Any, Any], tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
-        """Toolboxes that were made for this request alone, and end with it."""
+        """Toolboxes created for this request, to be closed with it."""
         self._chat_toolbox, self._toolbox_options, self._names = (
             box,
             toolbox_options,
@@ -68,30 +65,30 @@ class RequestTools:
         return self.owned_toolboxes[-1]
 
     async def prepare(self, context: ToolContext[Any] | None) -> Toolbox:
-        """Return the toolbox, with what servers offer whoever the context speaks of.
+        """Return the toolbox, with the server tools available to the context's identity.
 
         Raises:
-            ConfigError: a name is none of the chat's tools.
+            ConfigError: the chat has no tool with a given name.
         """
         if context is not None and self.box.servers:
             self.box = self.box.for_identity(context)
         await self.box.list()
         if missing := [name for name in self._names if name not in self.box]:
             known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"
-            raise ConfigError(f"tools=[{missing[0]!r}]: there is no such tool. There are: {known_names}.")
+            raise ConfigError(f"tools=[{missing[0]!r}]: no such tool. Available: {known_names}.")
         return self.box
 
     async def aclose(self) -> None:
-        """Close what was made for this request."""
+        """Close the toolboxes created for this request."""
         for box in self.owned_toolboxes:
             await box.aclose()
 
 
 def refuse_unsupported_native(model: Model, box: Toolbox) -> None:
-    """Refuse tools that a provider should run and this one cannot, before anything is sent.
+    """Reject native tools that the provider does not support, before anything is sent.
 
     Raises:
-        DefinitionError: the provider has no such tool; says what to do.
+        DefinitionError: the provider does not support a tool; the message names the alternative.
     """
     codec = getattr(model, "codec", None)
     if box.native and isinstance(codec, Codec):

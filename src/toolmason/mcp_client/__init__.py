@@ -1,1 +1,1 @@
-"""MCP servers as sources of tools: connections, sessions, pools, OAuth."""
+"""MCP servers as sources of tools: connections, sessions, pools and OAuth."""

@@ -1,1 +1,1 @@
-"""A toolbox served over MCP: handlers for each method, independent of the transport."""
+"""Serve a toolbox over MCP: handlers for each method, independent of the transport."""

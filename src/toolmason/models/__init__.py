@@ -1,4 +1,4 @@
-"""Models: create one with `model("openai:gpt-5")`, send it requests, and get replies or streams of events."""
+"""Models: `model("openai:gpt-5")` creates one. It takes requests, and returns replies or streams of events."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Encode requests for each provider's API and decode its replies, as plain dicts without an SDK or network access."""
+"""Convert a toolbox to each provider's API format, and replies back. Plain dicts; no SDK, no network."""
 
 from toolmason.providers.body_checks import check_body
 from toolmason.providers.conversation import Flaw, check_conversation, repair

@@ -1,4 +1,4 @@
-"""For the tests of applications: models and servers that follow a script or misbehave, and runs that are recorded."""
+"""Test your application: scripted and faulty models and servers, and recorded runs."""
 
 from toolmason.build.compare import lock_file as lock
 from toolmason.models.scripted import ScriptedModel

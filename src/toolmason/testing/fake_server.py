@@ -1,7 +1,4 @@
-"""An MCP server for tests that answers badly by plan, in a real process.
-
-Lives here: `FakeMcpServer`, what a test says of it, and what it was asked. Not here: the process itself (`standin`).
-"""
+"""Provide `FakeMcpServer`, a scripted and faulty MCP server for tests, in a real process."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from toolmason.mcp_client.source import McpServer
 from toolmason.testing import fake_server_process
 
 MCP_FAULTS: Final = tuple(fake_server_process.FAULTS)
-"""What can go wrong with a call, by name."""
+"""Names of the faults of a call."""
 _START_MODES: Final = (None, "banner", "dies", "silent")
 _LISTING_MODES: Final = (None, "bad definition", "fails")
 _ANYTHING: Final = {"type": "object"}
@@ -34,11 +31,11 @@ _log_numbers = count(1)
 
 
 class FakeMcpServer:
-    """A server to put into a toolbox: `Toolbox(FakeMcpServer({"echo": "pong"}, faults=["dies"]))`.
+    """Scripted server for a toolbox: `Toolbox(FakeMcpServer({"echo": "pong"}, faults=["dies"]))`.
 
-    `tools` says what each tool answers: a text, or a mapping for structured content. `faults` has a fault for each call
-    that comes, in order; afterwards it answers as it should. A server that died is started again by the toolbox, and
-    goes on with its plan. `start` and `listing` make it fail before that.
+    `tools` maps each tool to its answer: a string, or a mapping for structured content. `faults` lists one fault per
+    call, in order; later calls are answered correctly. A server that died is restarted by the toolbox and continues
+    its script. `start` and `listing` make it fail earlier.
     """
 
     def __init__(
@@ -52,10 +49,10 @@ class FakeMcpServer:
         **options: Unpack[ServerOptions],
     ) -> None:
         if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
-            raise ConfigError(f"A server has no fault {unknown[0]!r}. There are: {', '.join(MCP_FAULTS)}.")
+            raise ConfigError(f"Unknown server fault {unknown[0]!r}. Available: {', '.join(MCP_FAULTS)}.")
         if start not in _START_MODES or listing not in _LISTING_MODES:
             raise ConfigError(
-                f"start={start!r}, listing={listing!r}: give one of {_START_MODES}, and one of {_LISTING_MODES}."
+                f"start={start!r}, listing={listing!r}: must be one of {_START_MODES} and one of {_LISTING_MODES}."
             )
         self._log = _get_log_dir() / f"{next(_log_numbers)}.jsonl"
         plan = {
@@ -66,7 +63,7 @@ class FakeMcpServer:
         }
         command = [str(fake_server_process.__file__), json.dumps(plan), str(self._log)]
         self.source = McpServer.stdio(name, sys.executable, command, **options)
-        """The server as a toolbox knows it."""
+        """Server specification for a toolbox."""
 
     def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
         """Return a connection for one toolbox."""
@@ -74,7 +71,7 @@ class FakeMcpServer:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What it was asked, in order, also by processes that are gone."""
+        """Calls received, in order, including those of earlier processes."""
         if not self._log.exists():
             return ()
         lines = map(json.loads, self._log.read_text("utf-8").splitlines())
@@ -83,7 +80,7 @@ class FakeMcpServer:
 
 @lru_cache(maxsize=1)
 def _get_log_dir() -> Path:
-    # Until the end of this process: a toolbox may use a server longer than the test holds it.
+    # Kept until this process exits: a toolbox may outlive the test.
     folder = tempfile.mkdtemp(prefix="toolmason-fake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -1,8 +1,7 @@
-"""An MCP server that answers badly by plan: a program of its own, for the standard library alone.
+"""Run a scripted MCP server over stdio, using only the standard library.
 
-`python standin.py PLAN LOG` speaks MCP over its standard streams. PLAN is JSON; each call that comes is a line in LOG,
-so that a server that died goes on with the next fault of its plan. Not here: how a test says what it wants
-(`servers`).
+Usage: `python fake_server_process.py PLAN LOG`. PLAN is JSON. Each call adds a line to LOG, so that a restarted
+server continues with the next fault of its plan.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ HUGE_CHARS: Final = 2_000_000
 
 
 class FakeServerProcess:
-    """The server: what it was told to do, and where it writes."""
+    """MCP server that follows a plan."""
 
     def __init__(self, plan: dict[str, Any], log: Path, out: BinaryIO) -> None:
         self.plan, self.log, self.out = plan, log, out
@@ -32,12 +31,12 @@ class FakeServerProcess:
         self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def write_raw(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self.out.write(data)
         self.out.flush()
 
     def serve(self, lines: Iterable[bytes]) -> None:
-        """Answer until the client goes."""
+        """Answer requests until the client disconnects."""
         if self.plan["start"] == "dies":
             raise SystemExit(3)
         if self.plan["start"] == "banner":
@@ -68,7 +67,7 @@ class FakeServerProcess:
             self.write({"id": request_id, "error": {"code": METHOD_NOT_FOUND, "message": f"no method {method}"}})
 
     def list_tools(self, request_id: Any) -> None:
-        """Answer what tools there are."""
+        """Answer a request for the list of tools."""
         if self.plan["listing"] == "fails":
             self.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the list failed on purpose"}})
             return
@@ -81,7 +80,7 @@ class FakeServerProcess:
         self.write({"id": request_id, "result": {"tools": tools}})
 
     def call_tool(self, request_id: Any, params: dict[str, Any]) -> None:
-        """Answer a call as the plan says."""
+        """Answer a call according to the plan."""
         index = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
         with self.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps({"name": params["name"], "arguments": params.get("arguments") or {}}) + "\n")
@@ -155,7 +154,7 @@ FAULTS: Final[dict[str, Callable[[FakeServerProcess, Any, dict[str, Any]], None]
     "no result": _no_result,
     "huge": _huge,
 }
-"""What can go wrong with a call, by name."""
+"""Faults of a call, by name."""
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""A model that does everything wrong that models do, the same way each time.
-
-Lives here: `FaultyModel`. Give it to a chat in your tests and see what your application does. Not here: anything random
-that a seed does not decide.
-"""
+"""Provide `FaultyModel`, which reproduces common model faults deterministically."""
 
 from __future__ import annotations
 
@@ -20,23 +16,23 @@ Fault = Callable[["FaultyModel", ModelRequest], ModelReply]
 
 
 class FaultyModel:
-    """A model that picks a fault for each request, by its seed, and in between does what it should."""
+    """Model that picks a fault, or a valid reply, for each request. The seed determines the choice."""
 
     def __init__(self, seed: int = 0, faults: Sequence[str] = (), *, answers_after: int | None = 8) -> None:
         chosen = tuple(faults) or tuple(FAULTS)
         if unknown := set(chosen) - FAULTS.keys():
-            raise ConfigError(f"There is no fault {min(unknown)!r}. There are: {', '.join(sorted(FAULTS))}.")
+            raise ConfigError(f"Unknown fault {min(unknown)!r}. Available: {', '.join(sorted(FAULTS))}.")
         self.name = "faulty"
         self.faults, self.answers_after = chosen, answers_after
-        """After this many requests it answers; `None`: it goes on for ever."""
+        """Number of requests after which it answers, or None to never answer."""
         self.requests: list[ModelRequest] = []
-        self.rng = random.Random(seed)  # noqa: S311 - chosen by a seed on purpose
+        self.rng = random.Random(seed)  # noqa: S311 - deterministic on purpose
 
     async def respond(self, request: ModelRequest) -> ModelReply:
-        """Answer wrongly.
+        """Return a faulty reply.
 
         Raises:
-            ModelError: that is one of the faults.
+            ModelError: the chosen fault is an error.
         """
         self.requests.append(request)
         if self.answers_after is not None and len(self.requests) > self.answers_after:
@@ -44,16 +40,16 @@ class FaultyModel:
         return FAULTS[self.rng.choice(self.faults)](self, request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Answer wrongly, piece by piece."""
+        """Stream a faulty reply."""
         for event in iter_reply_events(await self.respond(request)):
             yield event
 
     def make_id(self) -> str:
-        """Return an id for a call."""
+        """Return an ID for a call."""
         return f"call_{len(self.requests)}_{self.rng.randrange(10**6)}"
 
     def make_call(self, request: ModelRequest, arguments: Any = None, name: str | None = None) -> ToolCall:
-        """Return a call of some tool that was offered, with arguments of about the right kind."""
+        """Return a call of a random tool of the request, with arguments of roughly the right types."""
         if not request.tools:
             return ToolCall(self.make_id(), "nothing" if name is None else name, {})
         tool = self.rng.choice(request.tools)
@@ -139,4 +135,4 @@ FAULTS: Final[dict[str, Fault]] = {
     "silent": _silent,
     "fails": _fails,
 }
-"""What can go wrong, by name."""
+"""Faults of a model, by name."""

@@ -1,7 +1,6 @@
-"""A run that was recorded → the same run again, without model and without tools.
+"""Record a run with a model and tools, and replay it without them.
 
-Lives here: `Recording`: what is written down, what is redacted, and what is said where a request is another than the
-recorded one. Not here: matching by likeness; a recording that does not fit is a failure of the test.
+Requests must match exactly: a recording that differs fails the test.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ REDACTED: Final = "[redacted]"
 SECRET_KEYS: Final = re.compile(
     r"(?i)(api[_-]?key|authorization|passw(or)?d|passphrase|secret|token|cookie|private[_-]?key)$"
 )
-"""Fields whose values are never written down: by the end of their names, such as `client_secret`."""
+"""Pattern for the end of field names whose values are redacted, such as `client_secret`."""
 SECRET_PATTERNS: Final = (
     r"\bsk-[\w-]{8,}",
     r"(?i)\bbearer\s+[\w.~+/=-]{8,}",
     r"\bgh[pousr]_\w{20,}",
     r"\bAKIA[A-Z0-9]{16}\b",
 )
-"""What is never written down, wherever it stands."""
+"""Patterns that are redacted in any string."""
 
 RecordingMode = Literal["auto", "record", "replay"]
 
 
 class Recording:
-    """A file with what a model and tools answered; see `model` and `hook`.
+    """File with recorded replies of a model and results of tools. See `model` and `hook`.
 
-    `mode` is `"record"`, `"replay"`, or `"auto"`: replay where there is a file, else record. `redact` adds patterns of
-    texts that are not written down; `ignore` has paths of fields that may change, such as `$.messages[*].results`.
+    `mode` is `"record"`, `"replay"`, or `"auto"`: replay if the file exists, otherwise record. `redact` adds
+    patterns to redact; `ignore` lists paths of fields that may differ, such as `$.messages[*].results`.
     """
 
     def __init__(
         self, path: str | Path, mode: RecordingMode = "auto", *, redact: Iterable[str] = (), ignore: Iterable[str] = ()
     ) -> None:
         if mode not in ("auto", "record", "replay"):
-            raise ConfigError(f'mode={mode!r}: give "auto", "record" or "replay".')
+            raise ConfigError(f'mode={mode!r}: must be "auto", "record" or "replay".')
         self.path = Path(path)
         self.is_replaying = mode == "replay" or (mode == "auto" and self.path.exists())
         self.ignore = tuple(ignore)
@@ -63,18 +62,18 @@ class Recording:
             self._read()
 
     def model(self, model: Model | str) -> Model:
-        """Return a model that records what this one answers, or replays it; then this one is never asked."""
+        """Return a model that records the replies of `model`, or replays them without calling it."""
         return _RecordedModel(self, model)
 
     async def hook(self, call: ToolCall, call_next: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
-        """Record what a tool answers, or replay it, so that no tool runs: `box.use(recording.hook)`."""
+        """Record the results of tools, or replay them without running any: `box.use(recording.hook)`."""
         recorded_call = {"name": call.name, "arguments": self.redact(to_json_like(_get_arguments(call)))}
         if not self.is_replaying:
             result = await call_next(call)
             self._calls.append({**recorded_call, "result": self.redact(dump_result(result))})
             self._write()
             return result
-        # Calls that ran side by side come in any order.
+        # Concurrent calls arrive in any order.
         found = next(
             (
                 recorded
@@ -93,21 +92,21 @@ class Recording:
 
     @property
     def unused(self) -> int:
-        """How many recorded turns and calls were not asked for; 0 where a replay is complete."""
+        """Number of recorded turns and calls not yet replayed. 0 if the replay is complete."""
         return len(self._turns) - self._replayed_turns + len(self._calls) if self.is_replaying else 0
 
-    # --- turns of the model --------------------------------------------------------------------------
+    # --- model turns ---------------------------------------------------------------------------------
 
     def record(self, request: ModelRequest, reply: ModelReply) -> None:
-        """Write down one turn of a model."""
+        """Record one turn of a model."""
         self._turns.append({"request": self.redact(_to_plain(request)), "reply": self.redact(reply.to_dict())})
         self._write()
 
     def replay(self, request: ModelRequest) -> ModelReply:
-        """Return the recorded answer to the next request.
+        """Return the recorded reply to the next request.
 
         Raises:
-            Abort: the request is another than the recorded one; names the field.
+            Abort: the request differs from the recorded one; the message names the field.
         """
         current = self.redact(_to_plain(request))
         number = self._replayed_turns
@@ -120,7 +119,7 @@ class Recording:
         reply = recorded["reply"]
         return ModelReply.from_dict(reply)
 
-    # --- the file ------------------------------------------------------------------------------------
+    # --- file ----------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
@@ -128,7 +127,7 @@ class Recording:
         except (OSError, ValueError) as error:
             raise ConfigError(f"The recording {str(self.path)!r} cannot be read: {error}. Record it again.") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
-            raise ConfigError(f"{str(self.path)!r} is no recording of this version. Record it again.")
+            raise ConfigError(f"{str(self.path)!r} is not a recording of this version. Record it again.")
         self._turns, self._calls = data["turns"], data["calls"]
 
     def _write(self) -> None:
@@ -153,7 +152,7 @@ class Recording:
         return value
 
     def _redact_json_text(self, text: str) -> str:
-        """Return a text without secrets where it is JSON itself, as the text of a result or the arguments of a call."""
+        """Redact a string that contains JSON itself, such as the text of a result or the arguments of a call."""
         if text.lstrip()[:1] not in ("{", "["):
             return text
         try:
@@ -175,8 +174,8 @@ class Recording:
             return Abort(f"The recording {str(self.path)!r} has no {label} left. Record it again with mode='record'.")
         path, before, after = found
         return Abort(
-            f"The recording {str(self.path)!r} has another {label}: {path} was {clip(repr(before))}, and is "
-            f"{clip(repr(after))}. Record it again with mode='record', or leave the field out with ignore=."
+            f"The recording {str(self.path)!r} has another {label}: {path} was {clip(repr(before))}, now "
+            f"{clip(repr(after))}. Record it again with mode='record', or skip the field with ignore=."
         )
 
 
@@ -184,7 +183,7 @@ class _RecordedModel:
     def __init__(self, recording: Recording, model: Model | str) -> None:
         self.recording = recording
         self.name = model if isinstance(model, str) else model.name
-        # A replay needs no key and no package of the provider.
+        # Replaying needs neither an API key nor the provider's package.
         self._wrapped: Model | None = None if recording.is_replaying or isinstance(model, str) else model
 
     def _get_wrapped(self) -> Model:
@@ -218,7 +217,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def find_differences(recorded: Any, current: Any, path: str = "$") -> Iterable[tuple[str, Any, Any]]:
-    """Yield the fields in which two pieces of JSON data differ: path, before, after."""
+    """Yield the fields in which two JSON values differ: path, before, after."""
     if isinstance(recorded, dict) and isinstance(current, dict):
         for key in [*recorded, *(key for key in current if key not in recorded)]:
             yield from find_differences(recorded.get(key), current.get(key), f"{path}.{key}")

@@ -1,1 +1,1 @@
-"""One call, from arguments to result: bind, check limits and approval, run, render, record."""
+"""Run one call, from arguments to result: bind, check limits and approval, run, render, record."""

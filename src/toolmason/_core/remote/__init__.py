@@ -1,1 +1,1 @@
-"""The interface between a toolbox and its servers. No wire format, no MCP SDK."""
+"""Interface between a toolbox and its servers. No wire format, no MCP SDK."""

@@ -1,1 +1,1 @@
-"""Where code runs, and until when: event loop, threads, processes, deadlines, semaphores. Knows no tool names."""
+"""Run code on the event loop, in threads and in processes, until its deadline. Knows no tool names."""

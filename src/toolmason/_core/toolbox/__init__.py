@@ -1,1 +1,1 @@
-"""The public `Toolbox`. The only package of the core that imports all the others."""
+"""Public `Toolbox`. The only package of the core that imports all the others."""

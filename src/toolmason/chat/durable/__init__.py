@@ -1,1 +1,1 @@
-"""Runs that survive a crash: effects, journal, and the SQLite file that holds it."""
+"""Runs that survive a crash: effects, the journal, and its SQLite file."""

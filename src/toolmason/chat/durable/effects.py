@@ -1,4 +1,4 @@
-"""The effects of a run as data: one model turn or one tool call, its outcome as JSON, and its reconciliation."""
+"""Represent the effects of a run as data: one model turn or one tool call, its outcome and its reconciliation."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _log = logging.getLogger("toolmason")
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """One thing that a run does."""
+    """One effect of a run: a model turn or a tool call."""
 
     run: str
-    """The run that it belongs to."""
+    """ID of the run."""
     key: str
-    """What it is called within the run; the same when the run is driven again."""
+    """Key of the effect within the run. The same each time the run is executed."""
     kind: Literal["model", "tool"]
     name: str
-    """The model, or the tool."""
+    """Name of the model or tool."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """JSON data."""
     repeatable: bool = True
-    """Whether an attempt that was interrupted may be made again."""
+    """True if an interrupted attempt may be repeated."""
     timeout: float | None = None
     attempt: int = 1
 
@@ -45,43 +45,43 @@ class RunEffect:
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
-"""Does what an effect says, here and now."""
+"""Performs an effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """An interrupted call was done, and this is what it gave."""
+    """Outcome of an interrupted call that did complete, with its return value."""
 
     value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class NotExecuted:
-    """An interrupted call was not done: it may be made again."""
+    """Outcome of an interrupted call that did not run, and may be repeated."""
 
 
 ReconciledOutcome: TypeAlias = Completed | NotExecuted
 Reconciler: TypeAlias = Callable[[], Awaitable[ReconciledOutcome | None]]
-"""Finds out what became of an interrupted call; `None` where that cannot be known."""
+"""Determines the outcome of an interrupted call, or returns None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSerializer:
-    """How the outcome of an effect is written down and read back."""
+    """Converts the outcome of an effect to and from JSON data."""
 
     dump: Callable[[Any], Any]
-    """Returns JSON data, or `None` for an outcome that is none yet: nothing was done, and it is asked for again."""
+    """Returns JSON data, or None if the effect is still pending and must be performed again."""
     load: Callable[[Any], Any]
 
 
 def make_result(name: str, value: Any, call_id: str = "") -> ToolResult:
-    """Return the result of a call that was done elsewhere, or before."""
+    """Return the result of a call that completed elsewhere or earlier."""
     text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
     return ToolResult(call_id, name, value=value, text=text)
 
 
 def _dump_result(result: ToolResult) -> dict[str, Any] | None:
-    # A call that waits for a human was not made. It is asked about again, with a request that this process signs.
+    # A call that waits for approval has not run. Another process asks again, with a request that it signs.
     return None if isinstance(result.error, ApprovalRequired) else dump_result(result)
 
 
@@ -90,7 +90,7 @@ RESULT_SERIALIZER: Final = OutcomeSerializer(_dump_result, load_result)
 
 
 def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolContext[Any] | None) -> Reconciler | None:
-    """Return what finds out about a call, where its tool has a way to."""
+    """Return a reconciler for a call, or None if its tool has no `reconcile` function."""
     reconcile = None if options is None else options.reconcile
     if reconcile is None:
         return None
@@ -100,7 +100,7 @@ def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolCo
             arguments = (parse_arguments(call), context or ToolContext[Any]())
             answer = reconcile(*arguments[: len(inspect.signature(reconcile).parameters)])
             answer = await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:  # noqa: BLE001 - foreign code; what it cannot tell is not known
+        except Exception as error:  # noqa: BLE001 - user code; if it fails, the outcome is unknown
             _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
             return None
         if isinstance(answer, Completed):

@@ -1,7 +1,6 @@
-"""A journal on disk: a run survives its process, and what was done is not done again.
+"""Record runs in a SQLite journal, so that they survive a crash and completed effects are not repeated.
 
-Lives here: `SqliteRuntime`, leases with a fencing number, and outcomes that nobody knows. `started` is written before
-an effect and `done` after it. Not here: what the effects are (`effects`), or the file's tables (`ledger`).
+A run is protected by a lease with a fencing number. `started` is written before an effect and `done` after it.
 """
 
 from __future__ import annotations
@@ -40,29 +39,29 @@ LEASE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What the journal knows of a run."""
+    """Journal record of a run."""
 
     run: str
     begun: float
-    """In seconds since 1970."""
+    """Start time, in seconds since the epoch."""
     finish: str | None
-    """How it ended; `None` where it did not."""
+    """Reason the run ended, or None if it has not."""
     effects: int
-    """How many model turns and calls it has begun."""
+    """Number of model turns and calls started."""
     held: bool
-    """Whether a process drives it."""
+    """True if a process is executing the run."""
     facts: Mapping[str, Any]
-    """What it was asked, and what was noted with it."""
+    """Messages and other facts recorded with the run."""
 
     @property
     def state(self) -> str:
-        """How it stands: `running`, `interrupted`, or how it ended."""
+        """State of the run: `running`, `interrupted`, or the reason it ended."""
         return "running" if self.held else self.finish or "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """What the journal knows of one model turn or call."""
+    """Journal record of one model turn or call."""
 
     key: str
     kind: str
@@ -71,7 +70,7 @@ class EffectRecord:
     repeatable: bool
     attempt: int
     state: str
-    """`started`, `done`, `waits` for approval, to be made `again`, or `unknown`, and the model was told so."""
+    """`started`, `done`, `waits` (for approval), `again` (to be repeated), or `unknown` (and reported to the model)."""
     outcome: Any
     at: float
 
@@ -81,20 +80,20 @@ class EffectRecord:
 
 
 class SqliteRuntime:
-    """Keeps a journal in a SQLite file. Several processes may share it; each run is driven by one at a time."""
+    """Runtime with a journal in a SQLite file. Processes may share it, but only one executes a run at a time."""
 
     def __init__(self, path: str | Path, *, lease: float = LEASE_SECONDS) -> None:
         if lease <= 0:
-            raise ConfigError(f"SqliteRuntime(lease={lease!r}): give seconds above 0.")
+            raise ConfigError(f"SqliteRuntime(lease={lease!r}): lease must be positive.")
         self.path, self.lease = Path(path), lease
         self.file = SqliteFile(self.path, "runs", JOURNAL_MIGRATIONS)
 
     @asynccontextmanager
     async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
-        """Take a run.
+        """Acquire a run and execute it.
 
         Raises:
-            RunTaken: another process drives it, and its lease has not run out.
+            RunTaken: another process holds the run, and its lease has not expired.
         """
         now = time.time()
         fence = await self.file.write(
@@ -112,31 +111,31 @@ class SqliteRuntime:
         while True:
             await asyncio.sleep(self.lease / 3)
             until = time.time() + self.lease
-            # A file that is busy for long is tried again; whoever takes the run over meanwhile is seen by its fence.
+            # A busy file is retried at the next renewal. If another process takes the run, the fence detects it.
             with suppress(sqlite3.OperationalError):
                 await self.file.write(partial(_extend_lease, run=run, fence=fence, until=until))
 
-    # --- what is known of runs -----------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------
 
     def note(self, run: str, facts: Mapping[str, Any]) -> None:
-        """Keep facts with a run, as JSON data, beside what a chat keeps there."""
+        """Store facts with a run, as JSON data, in addition to those a chat stores."""
         with self.file.write_transaction() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
             _merge_facts(db, run, facts)
 
     def run(self, run: str) -> RunRecord:
-        """Return what is known of a run.
+        """Return the record of a run.
 
         Raises:
-            KeyError: there is no such run.
+            KeyError: the run is unknown.
         """
         found = self._records(run)
         if not found:
-            raise KeyError(f"There is no run {run!r} in {str(self.path)!r}.")
+            raise KeyError(f"Unknown run {run!r} in {str(self.path)!r}.")
         return found[0]
 
     def runs(self) -> list[RunRecord]:
-        """Return every run, the oldest first."""
+        """Return all runs, oldest first."""
         return self._records(None)
 
     def _records(self, run: str | None) -> list[RunRecord]:
@@ -153,7 +152,7 @@ class SqliteRuntime:
         ]
 
     def effects(self, run: str) -> list[EffectRecord]:
-        """Return what a run did, in order."""
+        """Return the effects of a run, in order."""
         with self.file.read_connection() as db:
             rows = db.execute(
                 "SELECT key, kind, name, arguments, repeatable, attempt, state, outcome, at FROM effects WHERE run=? "
@@ -166,29 +165,29 @@ class SqliteRuntime:
         ]
 
     def unknown(self, run: str) -> list[EffectRecord]:
-        """Return the calls of a run that were interrupted, and must not be made again without a word."""
+        """Return the interrupted calls of a run that must not be repeated without reconciliation."""
         return [effect for effect in self.effects(run) if effect.state == "started" and not effect.repeatable]
 
     def reconcile(self, run: str, key: str, outcome: ReconciledOutcome) -> None:
-        """Say what became of an interrupted call: `WasDone(value)`, or `NotDone()`, after which it is made again.
+        """Set the outcome of an interrupted call: `Completed(value)`, or `NotExecuted()` to repeat it.
 
         Raises:
-            KeyError: there is no such run, or no such call in it.
-            ConfigError: the call was not interrupted, or the model was told already that nobody knows.
-            RunTaken: a process drives the run.
+            KeyError: the run or the call is unknown.
+            ConfigError: the call was not interrupted, or was already reported to the model as unknown.
+            RunTaken: a process is executing the run.
         """
         with self.file.write_transaction() as db:
             _raise_if_held(db, run, time.time())
             found = db.execute("SELECT name, state FROM effects WHERE run=? AND key=?", (run, key)).fetchone()
             if found is None:
-                raise KeyError(f"There is no call {key!r} in the run {run!r}. `runtime.effects({run!r})` lists them.")
+                raise KeyError(f"Unknown call {key!r} in run {run!r}. List them with `runtime.effects({run!r})`.")
             name, state = found
             if state != "started":
                 raise ConfigError(
-                    f"The call {key!r} of the run {run!r} is {state!r}, not interrupted. There is nothing to reconcile."
+                    f"Call {key!r} of run {run!r} is {state!r}, not interrupted, so it cannot be reconciled."
                 )
             if isinstance(outcome, NotExecuted):
-                # Not deleted: the number of attempts stays known.
+                # Not deleted, to keep the number of attempts.
                 db.execute("UPDATE effects SET state='again' WHERE run=? AND key=?", (run, key))
             else:
                 result_json = json.dumps(dump_result(make_result(name, outcome.value)))
@@ -200,7 +199,7 @@ class SqliteRuntime:
 
 
 class _JournaledRun:
-    """One run, driven under one fence."""
+    """One execution of a run under one fence."""
 
     is_durable = True
 
@@ -251,10 +250,10 @@ class _JournaledRun:
         return outcome
 
     async def _begin_effect(self, effect: RunEffect, *, again: bool = False) -> str | None:
-        """Write down that an effect begins; return its outcome where it has one already."""
+        """Record the start of an effect. Return its outcome if it already has one."""
 
         def undo(db: sqlite3.Connection, state: _EffectState) -> None:
-            # Whoever is cancelled while this is written never begins: nobody has to ask later what became of it.
+            # If cancelled during this write, the effect never starts, so it must not look interrupted.
             if state.outcome is None:
                 _restore_effect(db, self.run, effect.key, state)
 
@@ -269,8 +268,8 @@ class _JournaledRun:
         ).fetchone()
         if row is not None and effect.kind == "tool" and row[3:] != (effect.name, arguments):
             raise ConfigError(
-                f"The run {self.run!r} did something else at {effect.key!r} before: {row[3]} {row[4]}. "
-                "Its code, its tools or its messages have changed. Start another run."
+                f"Run {self.run!r} made another call at {effect.key!r} before: {row[3]} {row[4]}. "
+                "Its code, tools or messages have changed. Start another run."
             )
         if row is not None and row[0] == "done":
             return _EffectState(str(row[1]))
@@ -296,7 +295,7 @@ class _JournaledRun:
         await self.file.write(update)
 
     def _check_fence(self, db: sqlite3.Connection) -> None:
-        """Refuse to write where somebody else has taken the run over."""
+        """Raise if another process has acquired the run."""
         [fence] = db.execute("SELECT fence FROM runs WHERE run=?", (self.run,)).fetchone()
         if fence != self.fence:
             raise RunTaken(self.run, 0.0)
@@ -304,7 +303,7 @@ class _JournaledRun:
 
 @dataclass(frozen=True, slots=True)
 class _EffectState:
-    """What an effect came to, or how it stood before it began."""
+    """Outcome of an effect, or its previous state."""
 
     outcome: str | None = None
     state: str | None = None
@@ -346,7 +345,7 @@ def _is_held(holder: str | None, until: float, now: float) -> bool:
 def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
     found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
     if found is None:
-        raise KeyError(f"There is no run {run!r}.")
+        raise KeyError(f"Unknown run {run!r}.")
     holder, until = found
     if _is_held(holder, until, now):
         raise RunTaken(run, until - now)

@@ -1,8 +1,4 @@
-"""Who drives a run, as a text that another process can look into.
-
-Lives here: a name for this process that no later one has, and whether the process of a name is gone. Not here: for how
-long a name counts (`journal`).
-"""
+"""Identify the process that executes a run, so that another process can check if it is still alive."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ _PROC_DIR = Path("/proc")
 
 
 def get_process_identity() -> str:
-    """Return the name of this process: where it runs, its number, and when it began."""
+    """Return a string that identifies this process: host, PID and start time."""
     pid = os.getpid()
     return f"{_get_host_identity()} {pid} {_get_start_time(pid) or '-'}"
 
 
 def is_dead(identity: str) -> bool:
-    """Tell whether the process of a name is gone for certain; one on another machine never is."""
+    """Return True if the identified process has certainly ended. False for processes on other hosts."""
     host, _, rest = identity.partition(" ")
     number, _, started = rest.partition(" ")
     if host != _get_host_identity() or not number.isdigit() or os.name != "posix":
@@ -30,7 +26,7 @@ def is_dead(identity: str) -> bool:
     current_start = _get_start_time(pid)
     if current_start is None:
         return not _process_exists(pid)
-    # A number is given again: the process of today need not be the one that took the run.
+    # PIDs are reused: the current process may not be the one that acquired the run.
     return started not in (current_start, "-")
 
 
@@ -41,13 +37,13 @@ def _process_exists(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    # Where there is a list of processes, one that it does not name has ended, or is only waited for.
+    # With /proc, a process without a start time is gone or a zombie.
     return not _PROC_DIR.joinpath("self", "stat").exists()
 
 
 @lru_cache(maxsize=1)
 def _get_host_identity() -> str:
-    """Return what two processes share that can see each other's numbers: machine, boot, container."""
+    """Return an identity shared by processes that see the same PIDs: machine, boot and container."""
     parts = [socket.gethostname()]
     for path in ("sys/kernel/random/boot_id", "self/ns/pid"):
         file = _PROC_DIR / path
@@ -59,9 +55,9 @@ def _get_host_identity() -> str:
 
 
 def _get_start_time(pid: int) -> str | None:
-    """Return when a process began, in ticks since the boot; `None` where there is none, or nobody can say."""
+    """Return the start time of a process in ticks since boot, or None if it has ended or /proc is unavailable."""
     try:
-        # The name of the program may hold anything, also blanks and brackets.
+        # The program name may contain anything, including blanks and parentheses.
         fields = _PROC_DIR.joinpath(str(pid), "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
         return None

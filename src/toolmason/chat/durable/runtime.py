@@ -1,8 +1,4 @@
-"""Whether an effect has to run: a runtime looks in its journal first.
-
-Lives here: what the loop asks of a runtime, and the one that keeps nothing. Not here: the one that keeps a journal on
-disk (`journal`).
-"""
+"""Define the interface of a runtime, which decides whether an effect must run, and one without a journal."""
 
 from __future__ import annotations
 
@@ -13,50 +9,50 @@ from typing import Any, Protocol, TypeAlias
 from toolmason.chat.durable.effects import OutcomeSerializer, Reconciler, RunEffect, Work
 
 FactsProvider: TypeAlias = Callable[[], Mapping[str, Any]]
-"""What is known of a run, as JSON data; made only where somebody keeps it."""
+"""Returns facts about a run as JSON data. Called only if a journal stores them."""
 
 
 class RunExecution(Protocol):
-    """One run, while it is driven."""
+    """One execution of a run."""
 
     is_durable: bool
-    """Whether what is done is written down, and the run may be driven again."""
+    """True if effects are recorded and the run can be executed again."""
 
     async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
-        """Write down what a run is asked; return what was written down before, where it was begun before."""
+        """Record the facts of a new run. Return the recorded facts if the run was started before."""
         ...
 
     async def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
     ) -> Any:
-        """Return what came of an effect: from the journal, or by doing it now.
+        """Return the outcome of an effect, from the journal or by performing it.
 
-        `ask` finds out what became of one that was interrupted.
+        `reconciler` determines the outcome of an interrupted attempt.
 
         Raises:
-            UnknownOutcome: it was begun before, nobody knows whether it was done, and it must not be done twice.
+            UnknownOutcome: the effect was started before, its outcome is unknown, and it must not be repeated.
         """
         ...
 
     async def end(self, finish: str, facts: FactsProvider) -> None:
-        """Write down how a run ended."""
+        """Record the end of a run."""
         ...
 
 
 class Runtime(Protocol):
-    """Where runs are driven."""
+    """Executes runs."""
 
     def execute(self, run: str) -> AbstractAsyncContextManager[RunExecution]:
-        """Take a run; nobody else may drive it meanwhile."""
+        """Acquire a run for exclusive execution."""
         ...
 
 
 class MemoryRuntime:
-    """Does every effect, and writes nothing down."""
+    """Runtime without a journal. Performs every effect."""
 
     @asynccontextmanager
     async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
-        """Take a run."""
+        """Execute a run."""
         del run
         yield _NO_JOURNAL
 

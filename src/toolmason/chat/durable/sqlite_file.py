@@ -1,8 +1,4 @@
-"""A SQLite file of our own → transactions in it, one at a time in this process.
-
-Lives here: opening, settings, versions of the tables, and the thread in which the file is used while a loop runs: a
-slow disk, or another process that writes, holds up nobody else. Not here: what is written (`journal`, `memory`).
-"""
+"""Run transactions in a SQLite file, one at a time, in a thread that keeps the event loop free."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from weakref import WeakSet
 from toolmason.errors import ConfigError
 
 BUSY_SECONDS: Final = 10.0
-"""How long a write waits for that of another process."""
+"""Seconds a write waits for a write of another process."""
 
 JOURNAL_MIGRATIONS: Final = (
     """
@@ -48,7 +44,7 @@ MEMORY_MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     """,
 )
-"""The steps from one version of the tables to the next; the version of a file is how many were taken."""
+"""Migrations between schema versions. The version of a file is the number of migrations applied."""
 
 _T = TypeVar("_T")
 _Db: TypeAlias = sqlite3.Connection
@@ -57,7 +53,7 @@ _SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE pa
 
 
 class SqliteFile:
-    """A SQLite file that several processes may share."""
+    """SQLite file that several processes may share."""
 
     def __init__(self, path: str | Path, table_group: str, migrations: Sequence[str]) -> None:
         self.path, self.table_group, self.migrations = Path(path), table_group, migrations
@@ -65,15 +61,16 @@ class SqliteFile:
         _open_files.add(self)
 
     def reset(self) -> None:
-        """Begin anew, without touching the file: what a forked process inherits belongs to its parent."""
+        """Reset the state without touching the file: after a fork, the connection belongs to the parent."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     async def write(self, work: Callable[[_Db], _T], undo: Callable[[_Db, _T], object] | None = None) -> _T:
-        """Do `work` in a transaction of its own, in a thread.
+        """Run `work` in its own transaction, in a thread.
 
-        A caller who is cancelled goes when it is over, and takes it back with `undo`: nothing is left half known.
+        If the caller is cancelled, the transaction still completes and is then reverted with `undo`, so that its
+        outcome is always known.
         """
         future = self._submit(self.write_transaction, work)
         cancellation = await _wait_until_done(future)
@@ -82,14 +79,14 @@ class SqliteFile:
         if future.exception() is None and undo is not None:
             undo_future = self._submit(self.write_transaction, lambda db: undo(db, future.result()))
             await _wait_until_done(undo_future)
-            undo_future.exception()  # looked at, so that nobody complains about it
+            undo_future.exception()  # retrieved, so that asyncio does not log it
         raise cancellation
 
     async def read(self, work: Callable[[_Db], _T]) -> _T:
-        """Look into the file, in a thread."""
+        """Read from the file, in a thread."""
         future = self._submit(self.read_connection, work)
         if (cancellation := await _wait_until_done(future)) is not None:
-            future.exception()  # looked at, so that nobody complains about it
+            future.exception()  # retrieved, so that asyncio does not log it
             raise cancellation
         return future.result()
 
@@ -106,7 +103,7 @@ class SqliteFile:
 
     @contextmanager
     def write_transaction(self) -> Generator[sqlite3.Connection]:
-        """Use the file; what is written is there when the block ends, or not at all."""
+        """Open a transaction. It is committed at the end of the block, or rolled back on an error."""
         with self._lock:
             connection = self._get_connection()
             connection.execute("BEGIN IMMEDIATE")
@@ -119,7 +116,7 @@ class SqliteFile:
 
     @contextmanager
     def read_connection(self) -> Generator[sqlite3.Connection]:
-        """Look into the file; nobody waits for that."""
+        """Open a connection for reading, without a transaction."""
         with self._lock:
             yield self._get_connection()
 
@@ -129,7 +126,7 @@ class SqliteFile:
                 self._connection = self._connect()
             except sqlite3.Error as error:
                 raise ConfigError(
-                    f"{str(self.path)!r} cannot be used as a SQLite file: {error}. Give another path."
+                    f"{str(self.path)!r} cannot be opened as a SQLite file: {error}. Use another path."
                 ) from error
         return self._connection
 
@@ -145,15 +142,15 @@ class SqliteFile:
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        # In one transaction: another process may open the same file just now.
+        # In one transaction: another process may open the same file at the same time.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_CREATE_VERSIONS)
         [version] = connection.execute(_SELECT_VERSION, (self.table_group,)).fetchone()
         if version > len(self.migrations):
             connection.execute("ROLLBACK")
             raise ConfigError(
-                f"{str(self.path)!r} was written by a later version of this package: its {self.table_group} have "
-                f"version {version}, and we know {len(self.migrations)}. Update the package."
+                f"{str(self.path)!r} was written by a newer version of Toolmason: its {self.table_group} have "
+                f"version {version}, this one supports {len(self.migrations)}. Update Toolmason."
             )
         for migration in self.migrations[version:]:
             for statement in filter(str.strip, migration.split(";")):
@@ -176,7 +173,7 @@ _open_files: Final[WeakSet[SqliteFile]] = WeakSet()
 
 
 async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait until it is done, also where the caller should go; return what told him so."""
+    """Wait for completion even if cancelled. Return the CancelledError, or None."""
     cancellation: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -1,1 +1,1 @@
-"""The subcommands, one module each; a module defines `command`."""
+"""Subcommands of `toolmason`. Each module defines `command`."""

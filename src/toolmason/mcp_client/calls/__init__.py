@@ -1,1 +1,1 @@
-"""Requests to and from a server: tools, tasks, callbacks, forwarding, output validation."""
+"""Requests to and from a server: tools, tasks, callbacks, forwarding and output validation."""

@@ -1,1 +1,1 @@
-"""The lists of a server: fetch, cache, pin, and view them for one identity."""
+"""Lists of a server: fetch, cache and pin them, and view them for one identity."""

@@ -1,1 +1,1 @@
-"""Bytes from and to a server: stdio, HTTP, framing, sanitizing, SSRF checks."""
+"""Connections to a server: stdio, HTTP, framing, sanitizing and SSRF checks."""

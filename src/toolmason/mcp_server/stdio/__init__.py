@@ -1,1 +1,1 @@
-"""MCP over standard input and output."""
+"""Serve MCP over standard input and output."""

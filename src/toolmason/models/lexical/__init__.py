@@ -1,1 +1,1 @@
-"""Text matching without a model: similarity, a search index, and extraction of values."""
+"""Text matching without a model: similarity, search index, extraction of values from text."""

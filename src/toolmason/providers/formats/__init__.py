@@ -1,1 +1,1 @@
-"""Wire formats of the providers, one module each: requests, replies and streams as plain dicts."""
+"""Wire formats of requests, replies and streams, as plain dicts. One module each."""

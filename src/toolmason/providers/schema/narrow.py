@@ -67,7 +67,7 @@ class SchemaNarrower:
             self.add_loss("$", f"the schema has type {top['type']!r}, not 'object'", changes_meaning=True)
         own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
         if self.dialect.requires_type and "properties" not in own_keywords:
-            self.add_loss("$", "any key is allowed", changes_meaning=True)
+            self.add_loss("$", "any key is allowed here", changes_meaning=True)
         narrowed = self.narrow_node(
             {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
         )
@@ -227,7 +227,7 @@ class SchemaNarrower:
     def _make_untyped(self, narrowed: dict[str, Any], path: str) -> dict[str, Any]:
         if not self.dialect.requires_type:
             return narrowed
-        self.add_loss(path, "any value is allowed", changes_meaning=True)
+        self.add_loss(path, "any value is allowed here", changes_meaning=True)
         return {"type": list(_ANY_SCALAR), **narrowed}
 
     @staticmethod
@@ -299,7 +299,7 @@ class SchemaNarrower:
             bool(additional) or additional == {} or (not properties and path != "$")
         )
         if open_ended or schema.get("patternProperties"):
-            self.add_loss(path, "any key is allowed", changes_meaning=True)
+            self.add_loss(path, "any key is allowed here", changes_meaning=True)
 
     def alias_key(self, name: Any) -> Any:
         """Return the property name to send."""
@@ -341,7 +341,7 @@ class SchemaNarrower:
             narrowed["items"] = self.narrow_node(items, f"{path}[*]", depth + 1)
         elif not prefix_items and self.dialect.requires_type:
             narrowed["items"] = {"type": list(_ANY_SCALAR)}
-            self.add_loss(path, "any item is allowed", changes_meaning=True)
+            self.add_loss(path, "any item is allowed here", changes_meaning=True)
         elif not prefix_items and self.dialect.requires_items:
             narrowed["items"] = {}
 

@@ -1,4 +1,4 @@
-"""Serve a toolbox over MCP, and call it through a client in memory; `serve(box)` does it for others."""
+"""Serve a toolbox over MCP and call it through an in-memory client; `serve(box)` serves it to other processes."""
 
 import asyncio
 from typing import Annotated
@@ -9,14 +9,14 @@ ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required"
 
 
 @tool
-async def book(ctx: ToolContext, guest: Annotated[str, "Who stays"]) -> str:
-    """Book a room; asks the user which one."""
+async def book(ctx: ToolContext, guest: Annotated[str, "Name of the guest"]) -> str:
+    """Book a room. Asks the user which one."""
     answer = await ctx.client.elicit(f"Which room for {guest}?", ROOM, key="room")
     return f"room {answer.content['room']} for {guest}" if answer else "nothing booked"
 
 
 @resource("rooms://{floor}")
-def rooms(floor: Annotated[int, "Counted from the street"]) -> list[int]:
+def rooms(floor: Annotated[int, "Floor number"]) -> list[int]:
     """The rooms of a floor."""
     return [floor * 10 + number for number in range(3)]
 
@@ -25,7 +25,7 @@ box = Toolbox(book, rooms, name="hotel")
 
 
 async def main() -> None:
-    """Be a client whose user always wants room 12."""
+    """Run a client whose user always chooses room 12."""
     async with Toolbox(McpServer.of("hotel", box), on_elicit=lambda _: {"room": "12"}) as client:
         print((await client.call("book", {"guest": "Ada"})).text)
         print((await client.read("rooms://2"))[0])
