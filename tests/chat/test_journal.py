@@ -60,7 +60,7 @@ async def test_an_outcome_that_nobody_knows_is_told_to_the_model(runtime):
     bank = Bank()
     await bank.interrupt(runtime)
 
-    [unknown] = runtime.unknown("r")
+    [unknown] = runtime.interrupted_calls("r")
     reply = await bank.chat(runtime).send("go", run="r", conversation="c")
 
     assert (unknown.key, unknown.state, unknown.arguments) == ("1/0/pay", "started", {"n": 5})
@@ -160,7 +160,7 @@ async def test_what_cannot_be_reconciled_is_said(runtime):
 
     with pytest.raises(KeyError, match="Unknown run 'x'"):
         runtime.reconcile("x", "1/0/pay", NotExecuted())
-    with pytest.raises(KeyError, match="no call '9/9/pay'"):
+    with pytest.raises(KeyError, match="Unknown call '9/9/pay'"):
         runtime.reconcile("r", "9/9/pay", NotExecuted())
     with pytest.raises(ConfigError, match="is 'done', not interrupted"):
         runtime.reconcile("r", "1/0/pay", NotExecuted())
@@ -302,7 +302,7 @@ async def test_a_run_is_driven_by_one_at_a_time(tmp_path):
     ],
 )
 async def test_a_run_whose_driver_is_gone_is_taken_over(runtime, holder, until):
-    runtime.note("r", {})
+    runtime.add_facts("r", {})
     with runtime.file.write_transaction() as db:
         db.execute("UPDATE runs SET holder=?, until=?", (holder(), time.time() + until))
 

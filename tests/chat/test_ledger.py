@@ -21,7 +21,7 @@ from toolmason.models.scripted import ScriptedModel
 async def test_a_journal_and_a_memory_may_share_a_file(tmp_path):
     runtime, memory = SqliteRuntime(tmp_path / "all.db"), SqliteMemory(tmp_path / "all.db")
 
-    runtime.note("r", {"a": 1})
+    runtime.add_facts("r", {"a": 1})
     await memory.append("c", [Message("user", "hello")])
 
     assert runtime.run("r").facts == {"a": 1}
@@ -105,7 +105,7 @@ async def cancelled_while_it_waits(path, work, times):
 @pytest.fixture
 def runtime(tmp_path):
     made = SqliteRuntime(tmp_path / "all.db")
-    made.note("other", {})
+    made.add_facts("other", {})
     yield made
     made.close()
 
@@ -135,7 +135,7 @@ async def test_whoever_is_cancelled_before_a_call_is_written_down_has_not_begun_
         effect = RunEffect("r", "1/0/pay", "tool", "pay", {"n": 1}, repeatable=False)
         await cancelled_while_it_waits(runtime.path, driven.perform(effect, pay, RESULT_SERIALIZER), times)
 
-    assert (made, runtime.effects("r"), runtime.unknown("r")) == ([], [], [])
+    assert (made, runtime.effects("r"), runtime.interrupted_calls("r")) == ([], [], [])
 
 
 async def test_an_attempt_that_was_not_begun_is_not_counted(runtime):

@@ -12,7 +12,7 @@ from toolmason.models import ScriptedModel
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.providers import codec
 
-ALWAYS = Search(budget=0, most=2)
+ALWAYS = Search(budget=0, limit=2)
 
 
 @tool(read_only=True)
@@ -127,7 +127,7 @@ async def test_a_small_toolbox_is_offered_whole():
 async def test_kept_and_forced_tools_are_offered_without_a_search():
     model = ScriptedModel(["Hello."])
 
-    chat = Chat(model, box(), search=Search(budget=0, keep=("get_weather",)))
+    chat = Chat(model, box(), search=Search(budget=0, always_offer=("get_weather",)))
     await chat.send("Hello", tool_choice="cancel_order")
 
     assert offered(model) == [["find_tools", "get_weather", "cancel_order"]]
@@ -158,7 +158,7 @@ async def test_a_tool_of_ones_own_by_that_name_takes_the_place_of_the_search():
 async def test_a_provider_with_a_search_of_its_own_gets_every_tool_and_the_marks():
     model = ScriptedModel([[("cancel_order", {"order": "A-17"})]])
     model.codec = codec("anthropic")
-    chat = Chat(model, box(), search=Search(budget=0, keep=("get_weather",), native=True))
+    chat = Chat(model, box(), search=Search(budget=0, always_offer=("get_weather",), native=True))
 
     reply = await chat.send("Cancel order A-17")
 
@@ -188,15 +188,15 @@ def test_a_search_that_is_none_is_refused(wrong):
         Chat(ScriptedModel([]), box(), search=wrong)
 
 
-@pytest.mark.parametrize("words", [{"budget": -1}, {"most": 0}], ids=["budget", "most"])
+@pytest.mark.parametrize("words", [{"budget": -1}, {"limit": 0}], ids=["budget", "limit"])
 def test_terms_that_make_no_sense_are_refused(words):
-    with pytest.raises(ConfigError, match="budget must be at least 0, most at least 1"):
+    with pytest.raises(ConfigError, match="budget must be at least 0, limit at least 1"):
         Search(**words)
 
 
 async def test_a_kept_tool_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match="'get_time'"):
-        await Chat(ScriptedModel(["x"]), box(), search=Search(keep=("get_time",))).send("Hello")
+        await Chat(ScriptedModel(["x"]), box(), search=Search(always_offer=("get_time",))).send("Hello")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tools": 3}', '{"tools": [{"name": 1}]}', '{"tools": ["x"]}'])

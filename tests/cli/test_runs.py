@@ -137,7 +137,7 @@ def test_the_lists_are_for_people_too(command):
 
 def test_a_run_that_was_killed_before_it_began_has_its_question(command, folder):
     runtime = SqliteRuntime(folder / "runs.db")
-    runtime.note("r", {"command": {"target": SHOP, "model": "offline", "system": "x", "prompt": "Price of 3 TEA-01?"}})
+    runtime.add_facts("r", {"command": {"target": SHOP, "model": "offline", "system": "x", "prompt": "Price of 3 TEA-01?"}})
     runtime.close()
 
     done = command("runs", "resume")
@@ -148,7 +148,7 @@ def test_a_run_that_was_killed_before_it_began_has_its_question(command, folder)
 def test_a_run_of_a_program_needs_a_target_and_a_model(command, folder):
     runtime = SqliteRuntime(folder / "runs.db")
     asked = {"role": "user", "content": [{"type": "text", "text": "Price of 3 TEA-01?"}]}
-    runtime.note("r", {"asked": [asked], "before": [], "system": []})
+    runtime.add_facts("r", {"asked": [asked], "before": [], "system": []})
     runtime.close()
 
     lost = command("runs", "resume", "runs.db", "r")

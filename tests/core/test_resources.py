@@ -124,10 +124,10 @@ def test_watchers_hear_of_changes_until_they_end_it():
     box, heard = Toolbox(settings), []
     end = box.watch(heard.append)
 
-    box.touch("config://app")
+    box.notify_resource_changed("config://app")
     box.add(profile)
     end()
     end()
-    box.touch("config://app")
+    box.notify_resource_changed("config://app")
 
     assert heard == ["config://app", None]

@@ -114,7 +114,7 @@ def test_error_handling() -> str:
 @add
 @tool
 async def test_reconnection(ctx: ToolContext) -> str:
-    await ctx.client.hang_up()
+    await ctx.client.release_connection()
     await asyncio.sleep(0.1)
     return "Reconnection test completed"
 

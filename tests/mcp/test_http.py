@@ -305,7 +305,7 @@ async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_wa
             await asyncio.sleep(0.02)
         missed = heard.count("config://app")
         while heard.count("config://app") == missed:
-            behind.touch("config://app")
+            behind.notify_resource_changed("config://app")
             await asyncio.sleep(0.05)
     await asyncio.to_thread(server.stop)
 

@@ -49,7 +49,7 @@ async def folders(ctx: ToolContext) -> str:
 @tool
 async def hang_up(ctx: ToolContext) -> str:
     """Let go of the connection."""
-    await ctx.client.hang_up()
+    await ctx.client.release_connection()
     return "still here"
 
 

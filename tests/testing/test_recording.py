@@ -138,9 +138,7 @@ async def test_a_tool_that_changed_is_a_miss(recorded):
         """Weather of today."""
         return city
 
-    with pytest.raises(
-        Abort, match=r"\$\.tools\[0\]\.description was 'Current weather\.', now 'Weather of today\.'"
-    ):
+    with pytest.raises(Abort, match=r"\$\.tools\[0\]\.description was 'Current weather\.', now 'Weather of today\.'"):
         await chat_with(Recording(recorded), [], Toolbox(other)).send("The weather? Bearer abcdefghijkl")
 
 

@@ -162,12 +162,12 @@ class Chat:
             self._cancelled_tasks.add(task)
             task.get_loop().call_soon_threadsafe(task.cancel)
 
-    async def said(self, conversation: str | None = None) -> Sequence[Message]:
+    async def load_history(self, conversation: str | None = None) -> Sequence[Message]:
         """Return the messages that the memory has of a conversation, or none if the chat has no memory."""
         memory = self.policy.memory
         return () if memory is None else await memory.load(conversation or "")
 
-    said_sync = blocking(said)
+    load_history_sync = blocking(load_history)
 
     # --- resuming ------------------------------------------------------------------------------------
 

@@ -36,18 +36,18 @@ class Search:
 
     budget: int = 8000
     """Approximate number of tokens of definitions up to which all tools are offered."""
-    most: int = 8
+    limit: int = 8
     """Maximum number of tools that one search returns."""
-    keep: tuple[str, ...] = ()
+    always_offer: tuple[str, ...] = ()
     """Names of tools that are always offered."""
     native: bool = False
     """True to use the provider's own search: it receives all definitions and loads those it finds."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keep", tuple(self.keep))
-        if self.budget < 0 or self.most < 1:
+        object.__setattr__(self, "always_offer", tuple(self.always_offer))
+        if self.budget < 0 or self.limit < 1:
             raise ConfigError(
-                f"Search(budget={self.budget!r}, most={self.most!r}): budget must be at least 0, most at least 1."
+                f"Search(budget={self.budget!r}, limit={self.limit!r}): budget must be at least 0, limit at least 1."
             )
 
     @classmethod
@@ -75,22 +75,22 @@ class ToolSearch:
 
     def __init__(self, settings: Search, definitions: Sequence[ToolDefinition]) -> None:
         self.settings, self._index = settings, _get_index(tuple(definitions))
-        self._always_offered = frozenset(settings.keep)
+        self._always_offered = frozenset(settings.always_offer)
         hidden_count = sum(definition.name not in self._always_offered for definition in definitions)
-        self.tool = _make_search_tool(self._index, settings.most, hidden_count)
+        self.tool = _make_search_tool(self._index, settings.limit, hidden_count)
 
     @classmethod
     def for_toolbox(cls, box: Toolbox, settings: Search | None) -> ToolSearch | None:
         """Return a search for a toolbox, or None if all tools are offered.
 
         Raises:
-            ConfigError: a tool in `keep` does not exist.
+            ConfigError: a tool in `always_offer` does not exist.
         """
         if settings is None or FIND_TOOLS in box:
             return None
         tools = ModelRequest((), box).tools
-        if unknown := set(settings.keep) - {tool.name for tool in tools}:
-            raise ConfigError(f"Search(keep={min(unknown)!r}): no such tool. Remove it.")
+        if unknown := set(settings.always_offer) - {tool.name for tool in tools}:
+            raise ConfigError(f"Search(always_offer={min(unknown)!r}): no such tool. Remove it.")
         return cls(settings, tools) if sum(map(estimate_tokens, tools)) > settings.budget else None
 
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:

@@ -118,7 +118,7 @@ class ClientProxy:
         found: list[str] = (await self.ask(**{key: Roots()}))[key]
         return found
 
-    async def hang_up(self) -> None:
+    async def release_connection(self) -> None:
         """Close the stream while the call continues."""
         await self.flush()
         if self.close_stream is not None:

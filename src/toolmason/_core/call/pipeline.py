@@ -76,7 +76,7 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
     is_plain = function is not None and runs_on != "process" and route.retry is None
 
     async def run_call(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        """Run one call through every step. Raises only what passes through, and for `on_error="raise"`."""
+        """Run one call through every step. Raise only exceptions that must propagate, or with `on_error="raise"`."""
         started = perf_counter()
         repairs: Any = ()
         state = None

@@ -79,7 +79,7 @@ class Client(Protocol):
         """Ask several questions at once; the answers are returned under the same names."""
         ...
 
-    async def hang_up(self) -> None:
+    async def release_connection(self) -> None:
         """Release the connection while a long call continues; a client with a session reconnects for the result."""
         ...
 

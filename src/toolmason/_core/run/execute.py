@@ -196,7 +196,7 @@ async def run_in_thread(
         pool.abandon(job)
         raise ThreadAbandoned(error)
     if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
-        # In a thread these come from the tool; here they would look like our own cancellation.
+        # In a thread these come from the tool; here they would look like a cancellation of the caller.
         raise RaisedInThread(error)
     raise error
 

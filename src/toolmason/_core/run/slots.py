@@ -36,7 +36,7 @@ class Semaphore:
         waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
             self._waiters.append((loop, waiter))
-        self._wake_next()  # a slot may have been released before we queued
+        self._wake_next()  # a slot may have been released before the waiter was queued
         try:
             await waiter
         except asyncio.CancelledError:

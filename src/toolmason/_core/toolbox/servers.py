@@ -137,7 +137,7 @@ class Connections:
 
     read_sync = blocking(read)
 
-    def touch(self, uri: str) -> None:
+    def notify_resource_changed(self, uri: str) -> None:
         """Notify the subscribers of a resource that it has changed. Thread-safe."""
         self._remotes.notify(uri)
 

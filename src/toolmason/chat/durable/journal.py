@@ -117,7 +117,7 @@ class SqliteRuntime:
 
     # --- queries -------------------------------------------------------------------------------------
 
-    def note(self, run: str, facts: Mapping[str, Any]) -> None:
+    def add_facts(self, run: str, facts: Mapping[str, Any]) -> None:
         """Store facts with a run, as JSON data, in addition to those a chat stores."""
         with self.file.write_transaction() as db:
             db.execute("INSERT OR IGNORE INTO runs (run, begun) VALUES (?, ?)", (run, time.time()))
@@ -164,7 +164,7 @@ class SqliteRuntime:
             for key, kind, name, arguments, again, attempt, state, outcome, at in rows
         ]
 
-    def unknown(self, run: str) -> list[EffectRecord]:
+    def interrupted_calls(self, run: str) -> list[EffectRecord]:
         """Return the interrupted calls of a run that must not be repeated without reconciliation."""
         return [effect for effect in self.effects(run) if effect.state == "started" and not effect.repeatable]
 

@@ -168,7 +168,7 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
 
 
 async def _save(chat: Chat, path: str) -> None:
-    messages = [message.to_dict() for message in await chat.said()]
+    messages = [message.to_dict() for message in await chat.load_history()]
     with open(path, "w", encoding="utf-8") as file:  # noqa: ASYNC230, PTH123 - a small file, on the user's request
         json.dump(messages, file, indent=1, ensure_ascii=False)
     click.echo(f"Saved {len(messages)} messages to {path}.", err=True)

@@ -73,7 +73,7 @@ def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions
     try:
         chat = Chat(name, box, system=options["system"], runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
-        runtime.note(run, {"command": command_record})
+        runtime.add_facts(run, {"command": command_record})
         click.echo(f"Run {run} in {options['durable']}.", err=True)
         execute_run(chat, prompt, run, options)
     finally:

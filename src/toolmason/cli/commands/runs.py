@@ -59,7 +59,7 @@ def show(path: str, run: str | None, *, as_json: bool) -> None:
         click.echo(escape_controls(_format_effect(effect)))
     if record.facts.get("text"):
         click.echo(escape_controls(str(record.facts["text"])))
-    for effect in runtime.unknown(record.run) if not record.held else ():
+    for effect in runtime.interrupted_calls(record.run) if not record.held else ():
         click.echo(
             f"{effect.key} was interrupted, and its outcome is unknown. Pass to `toolmason runs resume`: "
             f"--done {effect.key}=RESULT or --again {effect.key}. Without it, the model is informed.",

@@ -135,8 +135,11 @@ class ServerProcess:
                         raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
                     await self._handle_line(line)
         except _LineTooLong:
-            limit = f"the limit of {MAX_LINE_BYTES} bytes"
-            _log.warning("server %r: a line is longer than %s; killing its process", self.server.name, limit)
+            _log.warning(
+                "server %r: a line is longer than the limit of %d bytes; killing its process",
+                self.server.name,
+                MAX_LINE_BYTES,
+            )
             self._kill(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return  # the receiver is closed

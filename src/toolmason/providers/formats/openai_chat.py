@@ -210,12 +210,12 @@ class OpenAiChatReader(ReplyReader):
                 "id": piece.get("id") or content_parts.make_call_id(),
                 "name": "",
                 "arguments": "",
-                "told": False,
+                "opened": False,
             }
         call["name"] = call["name"] or function.get("name") or ""
         call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
-        if call["name"] and not call["told"]:
-            call["told"] = True
+        if call["name"] and not call["opened"]:
+            call["opened"] = True
             yield exchange.CallOpened(call["id"], self._names.get_name(call["name"]))
         text = function.get("arguments") or ""
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
