@@ -49,7 +49,9 @@ async def test_a_server_without_tools_is_held_to_the_schema_by_its_grammar(serve
     url, options = f"{server}/v1", {"max_tokens": 400}
     found = []
     async with model("openai-chat:m", base_url=url, tool_mode="json_schema", max_retries=0, options=options) as made:
-        for _ in range(10):
+        for _ in range(60):  # noise: most answers are cut by the token limit
+            if len(found) == 3:
+                break
             try:
                 reply = await made.respond(ModelRequest("Weather in Oslo?", box, "required", {"parallel": False}))
             except ModelError as refused:

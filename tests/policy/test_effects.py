@@ -22,7 +22,7 @@ ROWS = [
 NOT_GIVEN = "not given"
 RULES = [NOT_GIVEN, "destructive", "writes", "all", None]
 HEAD = [
-    "The tool says",
+    "Effects",
     "toolbox's `retry=`",
     "alone in a batch",
     "call, no `approve=`",
