@@ -9,21 +9,21 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, names_by_module: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package; `homes` maps a module to the names that it holds."""
-    places = {name: module for module, names in homes.items() for name in names}
+    """Return `__getattr__` and `__dir__` for a package; `names_by_module` lists the names that each module provides."""
+    module_by_name = {name: module for module, names in names_by_module.items() for name in names}
 
     def get(name: str) -> Any:
-        home = places.get(name)
-        if home is None:
+        module_name = module_by_name.get(name)
+        if module_name is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(home)
-        value = module if home == f"toolmason.{name}" else getattr(module, name)
-        setattr(sys.modules[package], name, value)  # the next access does not come here
+        module = import_module(module_name)
+        value = module if module_name == f"toolmason.{name}" else getattr(module, name)
+        setattr(sys.modules[package], name, value)  # later accesses bypass `__getattr__`
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *places})
+        return sorted({*vars(sys.modules[package]), *module_by_name})
 
     return get, list_names

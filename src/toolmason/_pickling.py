@@ -1,4 +1,4 @@
-"""Pickle errors across process boundaries, even if a field or the cause cannot be pickled."""
+"""Send errors to other processes, even if a field or the cause cannot be pickled."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def rebuild(kind: type[_E], args: tuple[Any, ...], fields: Mapping[str, Any], ca
 
 
 def make_picklable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields, each unpicklable value replaced by its `repr`."""
+    """Return the fields, with each value that cannot be pickled replaced by its `repr`."""
     import pickle  # noqa: PLC0415 - 10 ms at start-up; loaded by the time an error is pickled
 
-    pickled_fields = dict(fields)
+    picklable_fields = dict(fields)
     for name, value in fields.items():
         try:
             pickle.dumps(value)
         except Exception:  # noqa: BLE001 - the error must still be sent if a foreign __reduce__ fails
-            pickled_fields[name] = repr(value)
-    return pickled_fields
+            picklable_fields[name] = repr(value)
+    return picklable_fields
 
 
 def make_cause_picklable(cause: BaseException | None) -> BaseException | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class LineSplitter:
-    """Splitter of bytes into lines that looks at each byte once, and skips lines over the limit."""
+    """Incremental splitter of bytes into lines. Looks at each byte once, and skips lines over the limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -20,18 +20,20 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> Iterator[bytes | None]:
         """Yield the lines that a chunk completes, and None for each line that is too long."""
-        first, *rest = chunk.split(b"\n")
-        for following in rest:
+        *line_ends, rest = chunk.split(b"\n")
+        for line_end in line_ends:
             if not self._skipping:
-                line = b"".join((*self._parts, first)) if self._parts else first
+                line = b"".join((*self._parts, line_end)) if self._parts else line_end
                 yield line if len(line) <= self.max_bytes else None
-            self._parts, self._buffered_bytes, self._skipping = [], 0, False
-            first = following
-        if first and not self._skipping:
-            self._parts.append(first)
-            self._buffered_bytes += len(first)
+            self._parts = []
+            self._buffered_bytes = 0
+            self._skipping = False
+        if rest and not self._skipping:
+            self._parts.append(rest)
+            self._buffered_bytes += len(rest)
             if self._buffered_bytes > self.max_bytes:
-                self._parts, self._skipping = [], True
+                self._parts = []
+                self._skipping = True
                 yield None
 
 
@@ -73,7 +75,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
             continue
         if math.isfinite(seconds) and seconds >= 0:
             return seconds
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms at start-up, for the rare date
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 5 ms at start-up, needed only for a date
 
     try:
         date = parsedate_to_datetime(headers.get("retry-after", ""))

@@ -98,7 +98,11 @@ class DuplicateTool(DefinitionError):
     """Two tools in one toolbox have the same name."""
 
     def __init__(self, name: str, first: str, second: str) -> None:
-        self.name, self.first, self.second = name, first, second
+        self.name = name
+        self.first = first
+        """Origin of the tool that was added first."""
+        self.second = second
+        """Origin of the tool that was refused."""
         super().__init__(
             f"Two tools are named {name!r}: {first} and {second}. Rename one with `name=`, "
             "add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."

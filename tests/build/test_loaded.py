@@ -255,6 +255,13 @@ def test_strict_mode_is_possible_or_the_reason_is_told(schema, openai, anthropic
     assert verdicts["gemini"].strict
 
 
+@pytest.mark.parametrize("part", [{"enum": [True, "a"]}, {"const": True}], ids=["enum", "const"])
+def test_a_fixed_value_that_gemini_does_not_enforce_is_named_with_its_path(part):
+    verdict = check_providers(definition(closed(x=part)))[2]
+
+    assert verdict.reasons == (f"`{next(iter(part))}` at $.x is not enforced",)
+
+
 def test_a_schema_of_many_levels_is_looked_through():
     schema = {"type": "string"}
     for _ in range(2_000):

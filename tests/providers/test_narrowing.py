@@ -1,6 +1,8 @@
 """A schema is narrowed to what a provider takes; what gets lost is told, with its place."""
 
+import json
 import re
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -94,6 +96,25 @@ def test_a_rule_that_cannot_be_held_is_told_in_the_description():
         "$.a: `maxLength` is described but not enforced",
     ]
     assert not any(loss.changes_meaning for loss in made.losses)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "subject"),
+    [
+        ({"type": "string", "minLength": 2}, "unenforced", "`minLength`"),
+        ({"type": "array", "prefixItems": [{"type": "string"}]}, "unenforced", "the order of the items"),
+        ({"type": "array"}, "unrestricted", "any item"),
+        ({"type": "object"}, "unrestricted", "any key"),
+        ({}, "unrestricted", "any value"),
+        ({"$ref": "#/$defs/gone"}, "other", ""),
+    ],
+    ids=["constraint", "order", "any item", "any key", "any value", "other"],
+)
+def test_the_kind_of_a_loss_does_not_depend_on_its_text(part, kind, subject):
+    loss = fit_openai(of(a=part), strict=True).losses[0]
+
+    assert (loss.kind, loss.subject) == (kind, subject)
+    assert json.loads(json.dumps(asdict(loss))) == asdict(loss)
 
 
 def test_every_optional_property_may_be_null_in_strict_mode():

@@ -209,25 +209,26 @@ class Chat:
         prompt: PromptInput,
         options: SendOptions,
         emit: Callable[[Event], None] | None = None,
-        conversation: Sequence[Message] | None = None,
+        saved_messages: Sequence[Message] | None = None,
     ) -> _PreparedRun:
         if unknown := options.keys() - SendOptions.__annotations__.keys():
             options_text = ", ".join(sorted(SendOptions.__annotations__))
             raise ConfigError(f"send() got an unknown option {min(unknown)!r}. Options: {options_text}.")
         request_tools = RequestTools(self.box, self._toolbox_options, options.get("tools"), options.get("add_tools"))
         try:
-            return await self._make_plan(await to_messages(prompt), options, request_tools, emit, conversation)
+            new_messages = await to_messages(prompt)
+            return await self._prepare_with_tools(new_messages, options, request_tools, emit, saved_messages)
         except BaseException:
             await request_tools.aclose()
             raise
 
-    async def _make_plan(
+    async def _prepare_with_tools(
         self,
-        new: list[Message],
+        new_messages: list[Message],
         options: SendOptions,
         request_tools: RequestTools,
         emit: Callable[[Event], None] | None,
-        conversation: Sequence[Message] | None,
+        saved_messages: Sequence[Message] | None,
     ) -> _PreparedRun:
         policy = self.policy
         context = policy.context
@@ -237,7 +238,7 @@ class Chat:
         if (tool_search := ToolSearch.for_toolbox(box, policy.search)) is not None:
             box = box | Toolbox(tool_search.tool)
         limits = options.get("limits", policy.limits)
-        conversation_name = options.get("conversation")
+        conversation = options.get("conversation")
         plan = RunPlan(
             self.model,
             box.run(limits),
@@ -247,30 +248,31 @@ class Chat:
             policy.execute,
             policy.history,
             policy.memory,
-            conversation_name,
+            conversation,
             emit,
             options.get("run") or uuid.uuid4().hex,
         )
-        system = tuple(m for m in (conversation if conversation is not None else new) if m.role == "system")
+        given_messages = new_messages if saved_messages is None else saved_messages
+        system = tuple(message for message in given_messages if message.role == "system")
         if policy.system is not None and not system:
             system = (Message("system", policy.system),)
-        new = [message for message in new if message.role != "system"]
-        history, new = split_new_messages(await self._load_history(conversation_name, conversation), new)
+        if saved_messages is None:
+            history = await self.load_history(conversation)
+        else:
+            history = _drop_system(saved_messages)
+        history, new_messages = split_new_messages(history, _drop_system(new_messages))
         run = Run(plan, NO_JOURNAL, system, [*history], len(history))
-        return _PreparedRun(run, new, options.get("tool_choice"), request_tools, tool_search=tool_search)
-
-    async def _load_history(self, name: str | None, conversation: Sequence[Message] | None) -> list[Message]:
-        if conversation is not None:
-            return [message for message in conversation if message.role != "system"]
-        return [*await self.policy.memory.load(name or "")] if self.policy.memory is not None else []
+        return _PreparedRun(run, new_messages, options.get("tool_choice"), request_tools, tool_search=tool_search)
 
     async def _execute(self, preparing: Coroutine[Any, Any, _PreparedRun], options: SendOptions) -> Reply:
-        conversation, task = options.get("conversation"), asyncio.current_task()
+        conversation = options.get("conversation")
+        task = asyncio.current_task()
         running = self._running_tasks.setdefault(conversation, set())
         if task is not None:
             running.add(task)
         prepared: _PreparedRun | None = None
-        limits, started_at = options.get("limits", self.policy.limits), time.monotonic()
+        limits = options.get("limits", self.policy.limits)
+        started_at = time.monotonic()
         timeout = asyncio.timeout(limits.seconds)
         try:
             async with timeout:
@@ -282,7 +284,7 @@ class Chat:
             if prepared is not None or not timeout.expired():
                 raise
         except asyncio.CancelledError:
-            # If the caller cancels the task, it must end; `cancel()` wants a reply.
+            # A task that its caller cancelled must end; after `cancel()`, the caller expects a reply.
             if task is None or task not in self._cancelled_tasks:
                 raise
             task.uncancel()
@@ -327,7 +329,8 @@ class Chat:
         outer_advisors = [advisor for advisor in policy.advisors if get_placement(advisor) == "before_loop"]
         tool_loops = [advisor for advisor in inner_advisors if isinstance(advisor, ToolLoop)]
         inner_advisors = [advisor for advisor in inner_advisors if not isinstance(advisor, ToolLoop)]
-        inner_advisors += [] if prepared.tool_search is None else [prepared.tool_search]
+        if prepared.tool_search is not None:
+            inner_advisors.append(prepared.tool_search)
         loop: Any = tool_loops[0] if tool_loops else ToolLoop()
         step = chain([*outer_advisors, loop], chain(inner_advisors, run.ask_model))
         if prepared.resumed is None:
@@ -366,6 +369,10 @@ class _PreparedRun:
     request_tools: RequestTools
     resumed: ResumedRun | None = None
     tool_search: ToolSearch | None = None
+
+
+def _drop_system(messages: Sequence[Message]) -> list[Message]:
+    return [message for message in messages if message.role != "system"]
 
 
 def _refuse_path(option: str, given: Any, class_name: str) -> None:

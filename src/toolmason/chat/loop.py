@@ -37,7 +37,10 @@ class ModelTurn:
 
 
 def replace_messages(request: ModelRequest, messages: Sequence[Message], **changes: Any) -> ModelRequest:
-    """Return a request with other messages. Everything else stays identical."""
+    """Return a request with other messages and `changes`. All other fields are the same objects.
+
+    Unlike `dataclasses.replace`, it does not validate and convert the fields again.
+    """
     copied = object.__new__(ModelRequest)
     for name in ModelRequest.__slots__:
         object.__setattr__(copied, name, changes.get(name, getattr(request, name)))
@@ -46,8 +49,9 @@ def replace_messages(request: ModelRequest, messages: Sequence[Message], **chang
 
 
 NextStep: TypeAlias = Callable[[ModelTurn], Awaitable[ModelReply]]
+"""The next advisor, or the model."""
 Advisor: TypeAlias = Callable[[ModelTurn, NextStep], Awaitable[ModelReply]]
-"""`async def advisor(turn, next) -> ModelReply`."""
+"""`async def advisor(turn, call_next) -> ModelReply`. It returns `await call_next(turn)`, or another reply."""
 
 
 def before_loop(advisor: Advisor) -> Advisor:

@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from toolmason._core.values.messages import Message
 from toolmason.chat.durable.sqlite_file import MEMORY_MIGRATIONS, SqliteFile
@@ -17,6 +17,7 @@ from toolmason.errors import ConfigError
 from toolmason.providers.conversation import is_unavailable, repair
 
 BYTES_PER_TOKEN: Final = 4
+"""Estimate for English text and JSON."""
 
 
 class Memory(Protocol):
@@ -146,7 +147,8 @@ def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tu
     while known_history and known_history[-1].role == "tool" and all(map(is_unavailable, known_history[-1].results)):
         known_history.pop()
     if known_history and known_history[-1].role == "assistant":
-        old_dicts, new_dicts = [message.to_dict() for message in known_history], [message.to_dict() for message in new]
+        old_dicts = [message.to_dict() for message in known_history]
+        new_dicts = [message.to_dict() for message in new]
         for end in range(len(new_dicts), 0, -1):
             overlap = min(len(old_dicts), end)
             if new_dicts[end - overlap : end] == old_dicts[-overlap:]:
@@ -174,8 +176,4 @@ def take_window(messages: Sequence[Message], max_messages: int, tokens: int | No
 
 
 def _estimate_tokens(messages: Iterable[Message]) -> int:
-    return sum(len(json.dumps(_to_plain(message))) for message in messages) // BYTES_PER_TOKEN
-
-
-def _to_plain(message: Message) -> Any:
-    return message.to_dict()
+    return sum(len(json.dumps(message.to_dict())) for message in messages) // BYTES_PER_TOKEN

@@ -13,7 +13,11 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
-"""Reason a run ended: answered, direct results, calls left to the caller, pending approval, limit, cancelled."""
+"""Reason a run ended.
+
+`stop`: the model answered. `direct`: the results are the answer. `calls`: the caller must run the last calls.
+`pending`: calls wait for approval. `limit`: a limit was reached. `cancelled`: the run was cancelled.
+"""
 
 FORMAT: Final = "toolmason-run"
 VERSION: Final = 1

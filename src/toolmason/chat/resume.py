@@ -64,9 +64,8 @@ class ResumedRun:
         pending_requests = {request.call_id: request for request in self.reply.pending}
         run.turns = self.reply.turns
         self._restore_calls(run)
-        new_results = {
-            r.call_id: r for r in await run.run_decided_calls(run.turns, last_message, pending_requests, self.decisions)
-        }
+        decided = await run.run_decided_calls(run.turns, last_message, pending_requests, self.decisions)
+        new_results = {result.call_id: result for result in decided}
         results = [new_results.get(result.call_id, result) for result in self.results]
         previous_turn = ModelTurn(turn.request, run.turns, turn.conversation, run)
         return await run.handle_results(previous_turn, ModelReply(last_message, last_message.calls, "calls"), results)

@@ -53,7 +53,7 @@ class RunPlan:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Run:
-    """State of a running run."""
+    """State of a run in progress."""
 
     plan: RunPlan
     execution: RunExecution
@@ -75,7 +75,7 @@ class Run:
     last_executed: ModelReply | None = None
     """Last reply whose calls were run."""
     offered_tools: tuple[Sequence[ToolDefinition], frozenset[str]] = ((), frozenset())
-    """Tools of the last request, and their names. The model can call no other tool of the toolbox."""
+    """Tools of the last request, and their names. The model cannot call other tools of the toolbox."""
 
     def __post_init__(self) -> None:
         self.load_history(self.messages)
@@ -153,10 +153,12 @@ class Run:
         """Give each call a unique ID and a name: providers reject conversations without them."""
         calls: list[ToolCall] = []
         for call in reply.calls:
-            call_id, number = call.id or "call", 1
+            base_id = call.id or "call"
+            call_id = base_id
+            number = 1
             while call_id in self.call_ids:
                 number += 1
-                call_id = f"{call.id or 'call'}_{number}"
+                call_id = f"{base_id}_{number}"
             self.call_ids.add(call_id)
             is_complete = call_id == call.id and call.name
             calls.append(call if is_complete else replace(call, id=call_id, name=call.name or "unknown"))
@@ -201,7 +203,7 @@ class Run:
         self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]
     ) -> ModelTurn | None:
         """Record the results of a turn. Return the next turn, or None if the run is over."""
-        pending = tuple(r.error.request for r in results if isinstance(r.error, ApprovalRequired))
+        pending = tuple(result.error.request for result in results if isinstance(result.error, ApprovalRequired))
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
         self.results.extend(results)
         self._emit(StepFinished(turn.number, reply, tuple(results)))
@@ -264,8 +266,8 @@ class Run:
         except asyncio.CancelledError:
             # A cancelled run must leave a result for every call. With a journal, a later execution may know the real
             # result, so the memory is not written yet.
-            for place, call in started_calls.items():
-                self._emit(CallFinished(call, results[place]))
+            for index, call in started_calls.items():
+                self._emit(CallFinished(call, results[index]))
             await self.record([Message("tool", results=tuple(results))], persist=not self.execution.is_durable)
             self.results.extend(results)
             raise
@@ -356,19 +358,21 @@ class Run:
         """Append messages to the conversation and, if `persist`, to the memory."""
         index = len(self.messages) - self.history_length
         self.messages.extend(messages)
-        memory, name = self.plan.memory, self.plan.conversation or ""
+        memory = self.plan.memory
+        conversation = self.plan.conversation or ""
         if not persist or memory is None:
             return
         append_once: Any = getattr(memory, "append_once", None)
         if self.execution.is_durable and append_once is not None:
             # A run that is executed again appends the same messages.
-            await append_once(name, f"{self.plan.run_id}/{index}", messages)
+            await append_once(conversation, f"{self.plan.run_id}/{index}", messages)
         else:
-            await memory.append(name, messages)
+            await memory.append(conversation, messages)
 
     def is_over_limit(self, number: int) -> bool:
         """Return True if the run has used up its turns or its time."""
-        steps, remaining = self.plan.limits.steps, self._get_remaining_seconds()
+        steps = self.plan.limits.steps
+        remaining = self._get_remaining_seconds()
         return (steps is not None and number >= steps) or (remaining is not None and remaining <= 0)
 
     def _get_remaining_seconds(self) -> float | None:

@@ -1,6 +1,6 @@
 """Offer only a few tools of a large toolbox, and let the model search for others with `find_tools`.
 
-Found tools are read from the conversation, so that a resumed run offers the same ones. They keep their policy.
+The names of found tools are read from the conversation, so that a resumed run offers the same tools.
 """
 
 from __future__ import annotations
@@ -57,11 +57,8 @@ class Search:
         Raises:
             ConfigError: the value is not "auto", a `Search` or None, or the model's provider has no search.
         """
-        if (
-            isinstance(value, Search)
-            and value.native
-            and getattr(getattr(model, "codec", None), "search_tool", None) is None
-        ):
+        native_search = getattr(getattr(model, "codec", None), "search_tool", None)
+        if isinstance(value, Search) and value.native and native_search is None:
             raise ConfigError(f"Search(native=True): {model.name} has no built-in tool search. Omit `native`.")
         if value is None or isinstance(value, Search):
             return value
@@ -74,7 +71,8 @@ class ToolSearch:
     """Search of one run: an advisor around each turn, and the `find_tools` tool."""
 
     def __init__(self, settings: Search, definitions: Sequence[ToolDefinition]) -> None:
-        self.settings, self._index = settings, _get_index(tuple(definitions))
+        self.settings = settings
+        self._index = _get_index(tuple(definitions))
         self._always_offered = frozenset(settings.always_offer)
         hidden_count = sum(definition.name not in self._always_offered for definition in definitions)
         self.tool = _make_search_tool(self._index, settings.limit, hidden_count)
@@ -94,7 +92,7 @@ class ToolSearch:
         return cls(settings, tools) if sum(map(estimate_tokens, tools)) > settings.budget else None
 
     async def __call__(self, turn: ModelTurn, call_next: NextStep) -> ModelReply:
-        """Run a turn with only the kept and found tools. The model cannot call the others."""
+        """Run a turn with only the tools that are always offered or were found. The model cannot call the others."""
         request = turn.request
         choice = request.tool_choice
         wanted_names = [*collect_found_names(request.messages), *(choice.names if choice is not None else ())]
@@ -156,11 +154,9 @@ def _make_search_tool(index: ToolIndex, limit: int, hidden_count: int) -> Functi
     ) -> dict[str, Any]:
         found = index.find(query, limit)
         tools = [{"name": tool.name, "description": tool.description[:_MAX_DESCRIPTION_CHARS]} for tool in found]
-        return (
-            {"tools": tools}
-            if tools
-            else {"tools": [], "hint": "No tool matches. Try other keywords, or answer without tools."}
-        )
+        if not tools:
+            return {"tools": [], "hint": "No tool matches. Try other keywords, or answer without tools."}
+        return {"tools": tools}
 
     find_tools.__doc__ = (
         f"Find tools by what they do. {hidden_count} tools are not listed here; "

@@ -38,11 +38,9 @@ class RequestTools:
     def __init__(self, box: Toolbox, toolbox_options: tuple[Any, Any], tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes created for this request, to be closed with it."""
-        self._chat_toolbox, self._toolbox_options, self._names = (
-            box,
-            toolbox_options,
-            [item for item in _to_sequence(tools) if isinstance(item, str)],
-        )
+        self._chat_toolbox = box
+        self._toolbox_options = toolbox_options
+        self._names = [item for item in _to_sequence(tools) if isinstance(item, str)]
         self.box = self._select(tools)
         if added is not None:
             self.box = self.box | self._wrap_sources(added)
@@ -50,12 +48,14 @@ class RequestTools:
     def _select(self, tools: Any) -> Toolbox:
         if tools is None:
             return self._chat_toolbox
-        sources = tools if isinstance(tools, Toolbox) else [s for s in _to_sequence(tools) if not isinstance(s, str)]
-        selected = self._chat_toolbox.select(*map(glob.escape, self._names)) if self._names else None
-        if selected is None:
+        if isinstance(tools, Toolbox):
+            return make_toolbox(tools, *self._toolbox_options)
+        sources = [item for item in _to_sequence(tools) if not isinstance(item, str)]
+        if not self._names:
             box = make_toolbox(sources, *self._toolbox_options)
-            self.owned_toolboxes += [] if isinstance(sources, Toolbox) else [box]
+            self.owned_toolboxes.append(box)
             return box
+        selected = self._chat_toolbox.select(*map(glob.escape, self._names))
         return selected | self._wrap_sources(sources) if sources else selected
 
     def _wrap_sources(self, sources: Any) -> Toolbox:

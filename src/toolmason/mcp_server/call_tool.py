@@ -98,10 +98,11 @@ class CallHandler:
         if isinstance(state, str):
             try:
                 restored = self.state_signer.verify(state, binding)
-            except InvalidState as bad:
-                raise MCPError(INVALID_PARAMS, f"Invalid requestState: {bad}.") from None
+            except InvalidState as invalid:
+                raise MCPError(INVALID_PARAMS, f"Invalid requestState: {invalid}.") from None
             client.answers.update(restored["answers"])
-            client.upstream_state, client.has_signed_state = restored["kept"], True
+            client.upstream_state = restored["kept"]
+            client.has_signed_state = True
             answers = {key: value for key, value in (answers or {}).items() if key in restored["asked"]}
         elif isinstance(answers, Mapping):
             # Without a state, nothing binds an approval to these arguments.
@@ -162,14 +163,12 @@ class CallHandler:
             MCPError: the tool is unknown.
         """
         encoded = self.encode(result, traits)
-        return (
-            encoded
-            if result.error is not None or is_json_serializable(encoded)
-            else self.make_unwritable_result(result.name)
-        )
+        if result.error is not None or is_json_serializable(encoded):
+            return encoded
+        return self.make_unwritable_result(result.name)
 
     def make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
-        """Return the redacted result of a call that raised: no caller here could catch the error.
+        """Return the redacted result of a call that raised an error, which no caller in this process can catch.
 
         Raises:
             MCPError: the tool aborted the run.
@@ -197,11 +196,11 @@ class CallHandler:
                 raise MCPError(INVALID_PARAMS, str(result.error))
             if self.redact and (traits is None or not traits.sets_on_error):
                 return make_error_result(make_error_fields(result.error, "redact")["text"])
-        encoded = encode_call_result(result, structured=traits is not None and traits.structured)
-        if traits is not None and traits.structured and "structuredContent" not in encoded and not encoded["isError"]:
-            return (
-                with_structured_content(encoded, self.box[result.name], result) if result.name in self.box else encoded
-            )
+        is_structured = traits is not None and traits.structured
+        encoded = encode_call_result(result, structured=is_structured)
+        is_missing = is_structured and "structuredContent" not in encoded and not encoded["isError"]
+        if is_missing and result.name in self.box:
+            return with_structured_content(encoded, self.box[result.name], result)
         return encoded
 
     async def _ask_approval(

@@ -27,6 +27,12 @@ Notification = tuple[str, Mapping[str, Any]]
 MAX_QUEUED_NOTIFICATIONS: Final = 1000
 """Maximum number of notifications queued for a slow client; the oldest are dropped first."""
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_LEVEL_THRESHOLDS: Final = (
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (logging.INFO, "info"),
+)
 _CAPABILITY_BY_QUESTION: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
 _CAPABILITY_BY_METHOD: Final = {
     "elicitation/create": "elicitation",
@@ -55,7 +61,7 @@ class MissingCapability(Abort):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientProxy:
-    """The client of one call."""
+    """The client of one call, as the tool sees it: questions, notifications, and requests to upstream servers."""
 
     capabilities: Mapping[str, Any]
     answers: dict[str, Any] = field(default_factory=dict)
@@ -127,17 +133,18 @@ class ClientProxy:
     async def ask(self, **questions: Question) -> dict[str, Any]:
         """Ask several questions at once."""
         for question in questions.values():
-            if not self.supports(_CAPABILITY_BY_QUESTION[type(question)]):
-                raise MissingCapability(_CAPABILITY_BY_QUESTION[type(question)])
+            capability = _CAPABILITY_BY_QUESTION[type(question)]
+            if not self.supports(capability):
+                raise MissingCapability(capability)
         requests = {key: _make_request(question) for key, question in questions.items()}
-        missing = {
+        unanswered = {
             key: requests[key] for key, question in questions.items() if not self._has_valid_answer(key, question)
         }
-        if missing and self.send_questions is None:
-            self.pending_questions = missing
+        if unanswered and self.send_questions is None:
+            self.pending_questions = unanswered
             raise NeedsInput("the call is waiting for input")
-        if missing and self.send_questions is not None:
-            self.answers.update(await self.send_questions(missing))
+        if unanswered and self.send_questions is not None:
+            self.answers.update(await self.send_questions(unanswered))
         return {key: _parse_answer(question, self.answers.get(key)) for key, question in questions.items()}
 
     # --- upstream requests -------------------------------------------------------------------------
@@ -156,7 +163,11 @@ class ClientProxy:
         return found
 
     def defer(self, request_key: str, task: Mapping[str, Any]) -> None:
-        """Continue a request that became a task outside the call, if the client cannot be asked during the call."""
+        """End the call and continue its upstream task in the background, if the client cannot be asked during the call.
+
+        Raises:
+            ContinuesAsTask: the call ends here.
+        """
         if self.send_questions is None:
             self.upstream_state[request_key] = {"task": dict(task)}
             raise ContinuesAsTask("the call continues as a task")
@@ -266,12 +277,9 @@ def _make_request(question: Question) -> dict[str, Any]:
     if isinstance(question, Roots):
         return {"method": "roots/list"}
     messages = question.messages
-    message_list = (
-        [{"role": "user", "content": {"type": "text", "text": messages}}]
-        if isinstance(messages, str)
-        else list(messages)
-    )
-    params = {"messages": message_list, "maxTokens": question.max_tokens}
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+    params = {"messages": list(messages), "maxTokens": question.max_tokens}
     if question.system is not None:
         params["systemPrompt"] = question.system
     return {"method": "sampling/createMessage", "params": params}
@@ -316,8 +324,7 @@ def matches_schema(content: Any, schema: Mapping[str, Any] | None) -> bool:
 
 def get_level_name(level: int) -> str:
     """Return the MCP name of a Python log level."""
-    thresholds = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
-    return next(
-        (level_name for threshold, level_name in thresholds if level >= threshold),
-        "info" if level >= logging.INFO else "debug",
-    )
+    for threshold, level_name in _LEVEL_THRESHOLDS:
+        if level >= threshold:
+            return level_name
+    return "debug"

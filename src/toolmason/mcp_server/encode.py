@@ -24,9 +24,11 @@ _HINT_KEYS: Final = (
     ("open_world", "openWorldHint"),
 )
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
+"""Fields that a server sets for its own client, and that a gateway does not forward."""
 MAX_STRUCTURED_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of the data sent with truncated text."""
 _UNTYPED_SCHEMAS: Final[tuple[dict[str, Any], ...]] = ({}, {"type": "array", "items": {}})
+"""Schemas of `result` that any description of content parts matches."""
 
 
 def get_mcp_options(tool: Tool) -> Mapping[str, Any]:
@@ -95,9 +97,8 @@ def make_prompt_entry(prompt: Prompt) -> dict[str, Any]:
         return {**upstream_entry, "name": prompt.name}
     required = prompt.input_schema.get("required", ())
     arguments = [
-        {"name": name, "required": name in required}
-        | ({"description": part["description"]} if part.get("description") else {})
-        for name, part in prompt.input_schema.get("properties", {}).items()
+        {"name": name, "required": name in required, **_drop_none(description=parameter.get("description") or None)}
+        for name, parameter in prompt.input_schema.get("properties", {}).items()
     ]
     return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
 
@@ -164,11 +165,10 @@ def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolR
     is_unchanged = (
         isinstance(blocks, list) and len(blocks) == len(encoded_blocks) and all(map(_is_subset, encoded_blocks, blocks))
     )
-    if not (
-        is_unchanged
-        or (encoded["isError"] and _join_texts(blocks) in (encoded_blocks[0].get("text"), *_get_error_texts(result)))
-    ):
-        return encoded
+    if not is_unchanged:
+        error_texts = (encoded_blocks[0].get("text"), *_get_error_texts(result)) if encoded["isError"] else ()
+        if _join_texts(blocks) not in error_texts:
+            return encoded
     whole = {**encoded, "content": blocks}
     if "structuredContent" in reply and (encoded["isError"] or reply["structuredContent"] == result.structured):
         whole["structuredContent"] = reply["structuredContent"]
@@ -181,7 +181,8 @@ def _get_error_texts(result: ToolResult) -> tuple[str, ...]:
     """Return the error message and its original JSON, either of which may be the upstream text."""
     if not isinstance(result.error, ToolError):
         return ()
-    message, original = str(result.error.to_model()["error"]["message"]), result.error.data
+    message = str(result.error.to_model()["error"]["message"])
+    original = result.error.data
     return (message, original) if isinstance(original, str) else (message,)
 
 

@@ -57,12 +57,10 @@ class Handlers:
     """One handler per protocol method, with the arguments that the SDK passes to all of them."""
 
     def __init__(self, call_handler: CallHandler, subscriptions: Subscriptions) -> None:
-        self.call_handler, self.subscriptions, self.lists, self.box = (
-            call_handler,
-            subscriptions,
-            call_handler.lists,
-            call_handler.box,
-        )
+        self.call_handler = call_handler
+        self.subscriptions = subscriptions
+        self.lists = call_handler.lists
+        self.box = call_handler.box
 
     # --- tools -------------------------------------------------------------------------------------
 
@@ -96,9 +94,8 @@ class Handlers:
             {} if capabilities is None else capabilities.model_dump(by_alias=True, mode="json", exclude_none=True)
         )
         meta = (ctx.params or {}).get("_meta") or {}
-        level = (
-            meta.get(LOG_LEVEL_META_KEY) if modern else self.subscriptions.log_levels.get(_get_session_id(ctx), "info")
-        )
+        session_id = "" if modern else _get_session_id(ctx)
+        level = meta.get(LOG_LEVEL_META_KEY) if modern else self.subscriptions.log_levels.get(session_id, "info")
         client = ClientProxy(
             capability_data,
             send_questions=None if modern or not ctx.session.can_send_request else _make_asker(ctx),
@@ -109,9 +106,8 @@ class Handlers:
         )
         identity = _get_identity(ctx)
         context = {**get_trace_context(meta), **identity}
-        session = "" if modern else _get_session_id(ctx)
         return RequestInfo(
-            client, modern=modern, principal=context, owner=identity.owner, session_id=session, progress_token=True
+            client, modern=modern, principal=context, owner=identity.owner, session_id=session_id, progress_token=True
         )
 
     # --- prompts and completions -------------------------------------------------------------------

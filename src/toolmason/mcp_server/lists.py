@@ -71,7 +71,8 @@ class ToolboxLists:
         self.tools = list(map(make_tool_entry, tools))
         self.traits = {tool.name: _make_traits(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(make_prompt_entry, self.box.prompts))
-        gateway, own_resources = self.box.__gateway__(), {item.uri: item for item in self.box.own_resources}
+        gateway = self.box.__gateway__()
+        own_resources = {item.uri: item for item in self.box.own_resources}
         listed = {uri: dict(entry) for uri, entry in gateway.resources.items() if uri not in own_resources}
         self.resources = [listed.get(link.uri) or make_resource_entry(link) for link in self.box.resources]
         self.templates = [make_template_entry(item) for item in own_resources.values() if item.parameters]
@@ -135,10 +136,12 @@ def _decode_cursor(cursor: str) -> int:
 
 def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[str]:
     """Return the allowed values of a parameter that start with `prefix`, ignoring case."""
-    property_schema = schema.get("properties", {}).get(name, {})
-    property_schema = resolve(property_schema, schema)
-    values = property_schema.get("enum") or (
-        [property_schema["const"]] if "const" in property_schema else property_schema.get("examples") or []
-    )
-    texts = [str(value) for value in values if value is not None]
-    return [text for text in texts if text.casefold().startswith(prefix.casefold())]
+    parameter = resolve(schema.get("properties", {}).get(name, {}), schema)
+    if parameter.get("enum"):
+        values = parameter["enum"]
+    elif "const" in parameter:
+        values = [parameter["const"]]
+    else:
+        values = parameter.get("examples") or []
+    candidates = [str(value) for value in values if value is not None]
+    return [text for text in candidates if text.casefold().startswith(prefix.casefold())]

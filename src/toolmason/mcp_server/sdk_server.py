@@ -9,11 +9,7 @@ from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.subscriptions import ListenHandler
-from mcp_types import (
-    NotificationParams,
-    RequestParams,
-    SetLevelRequestParams,
-)
+from mcp_types import NotificationParams, RequestParams, SetLevelRequestParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
 from typing_extensions import override
@@ -58,9 +54,8 @@ def make_server(
     """
     box.__gateway__().forward_server_requests()
     lists = ToolboxLists(box, page_size)
-    handlers = Handlers(
-        CallHandler(box, lists, StateSigner() if key is None else StateSigner(key), redact=redact), Subscriptions(lists)
-    )
+    signer = StateSigner() if key is None else StateSigner(key)
+    handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
     listen_handler = ListenHandler(handlers.subscriptions.bus)
     server = ToolboxServer(
@@ -87,11 +82,9 @@ def make_server(
         on_subscriptions_listen=handlers.make_listener(listen_handler),
         on_completion=_add_result_type(handlers.complete),
     )
-    server.call_handler, server.subscriptions, server.listen_handler = (
-        handlers.call_handler,
-        handlers.subscriptions,
-        listen_handler,
-    )
+    server.call_handler = handlers.call_handler
+    server.subscriptions = handlers.subscriptions
+    server.listen_handler = listen_handler
     server.extensions[EXTENSION_ID] = {}
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, _add_result_type(handlers.set_level))
     server.add_notification_handler("notifications/initialized", NotificationParams, handlers.on_initialized)

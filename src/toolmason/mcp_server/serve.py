@@ -47,15 +47,17 @@ def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **options
     if transport == "stdio":
         if options:
             raise ConfigError(f"serve(transport='stdio') does not take {min(options)!r}. It is for transport='http'.")
-        stop, unfinished = StopSignal(), []
+        stop = StopSignal()
+        unfinished: list[int] = []
         # Must come first: the event loop logs on startup, and a log handler may write to stdout.
         with redirect_standard_streams() as descriptors:
             _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
-        _exit_if_stuck(bool(sum(unfinished)))
+        _exit_if_stuck(any(unfinished))
         return
     if transport != "http":
         raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
-    host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
+    host = options.pop("host", "127.0.0.1")
+    port = options.pop("port", 8000)
     if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the valid ports
         raise ConfigError(f"port={port!r} must be an integer from 0 to 65535; 0 picks a free port.")
     if host not in ("127.0.0.1", "localhost", "::1") and "allowed_hosts" not in options:

@@ -26,7 +26,7 @@ class InvalidState(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StateSigner:
-    """Signer of states; other processes need the same key to verify them."""
+    """Signer of states. Another process verifies them if it has the same key; the default key is random."""
 
     key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
 
@@ -41,14 +41,15 @@ class StateSigner:
         Raises:
             InvalidState: the state is forged, expired, or bound to another request.
         """
-        body, _, mac = text.partition(".")
+        encoded_body, _, encoded_mac = text.partition(".")
         try:
-            raw, given_mac = _decode(body), _decode(mac)
+            body = _decode(encoded_body)
+            mac = _decode(encoded_mac)
         except (binascii.Error, ValueError):
             raise InvalidState("it cannot be read") from None
-        if not hmac.compare_digest(self._make_mac(raw), given_mac):
+        if not hmac.compare_digest(self._make_mac(body), mac):
             raise InvalidState("it was changed, or not issued by this server")
-        payload = from_json(raw)
+        payload = from_json(body)
         if payload["bound"] != binding:
             raise InvalidState("it belongs to another request")
         if time.time() > payload["expires"]:

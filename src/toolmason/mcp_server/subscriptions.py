@@ -28,7 +28,7 @@ _log = logging.getLogger("toolmason.mcp_server")
 MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000
 MAX_PER_OWNER: Final = 100
-"""Maximum number of subscriptions per user or anonymous session; the user's oldest session loses its own first."""
+"""Maximum number of subscriptions per user or anonymous session; those of the user's oldest session are dropped first."""
 _EVENTS: Final[dict[str, Any]] = {
     "tools": ToolsListChanged,
     "prompts": PromptsListChanged,
@@ -40,7 +40,8 @@ class Subscriptions:
     """Sessions and subscriptions of a served toolbox."""
 
     def __init__(self, lists: ToolboxLists) -> None:
-        self.lists, self.bus = lists, InMemorySubscriptionBus()
+        self.lists = lists
+        self.bus = InMemorySubscriptionBus()
         self.sessions: OrderedDict[str, Any] = OrderedDict()
         self.log_levels: OrderedDict[str, str] = OrderedDict()
         """Log level that each session requested."""
@@ -90,8 +91,8 @@ class Subscriptions:
         with suppress(ToolmasonError):
             # Refetch the lists of upstream servers before notifying clients that they changed.
             await self.lists.box.list()
-        before, after = self._last_snapshot or {}, self.lists.take_snapshot()
-        self._last_snapshot = after
+        before = self._last_snapshot or {}
+        after = self._last_snapshot = self.lists.take_snapshot()
         for kind in [kind for kind in after if before.get(kind) != after[kind]]:
             await self.bus.publish(_EVENTS[kind]())
             singular = {"tools": "tool", "prompts": "prompt", "resources": "resource"}[kind]
@@ -129,7 +130,7 @@ class Subscriptions:
     def subscribe(self, uri: str, session_id: str, session: Any, owner: str = "") -> bool:
         """Subscribe a session to a resource. Return False if a quota is exhausted."""
         self.open()
-        if session_id not in self.subscribers.get(uri, {}) and not self._has_quota(session_id, owner or session_id):
+        if session_id not in self.subscribers.get(uri, {}) and not self._make_room(session_id, owner or session_id):
             return False
         if uri not in self.subscribers and len(self.subscribers) >= MAX_SUBSCRIPTIONS:
             for unused in [known for known, listeners in self.subscribers.items() if not listeners]:
@@ -140,8 +141,8 @@ class Subscriptions:
         self._owners.setdefault(session_id, owner or session_id)
         return True
 
-    def _has_quota(self, session_id: str, owner: str) -> bool:
-        """Return True if a session may add a subscription, after dropping those of the owner's oldest sessions."""
+    def _make_room(self, session_id: str, owner: str) -> bool:
+        """Make room for a subscription by dropping those of the owner's oldest sessions. Return True if it succeeds."""
         if not owner:
             return True  # stdio has a single client
         others = [known for known, known_owner in self._owners.items() if known_owner == owner and known != session_id]
@@ -165,7 +166,7 @@ class Subscriptions:
 
     @asynccontextmanager
     async def listen(self, uris: Iterable[str]) -> AsyncGenerator[None]:
-        """Follow resources during the block."""
+        """Listen to resources during the block."""
         counts = Counter(map(str, uris))
         self._listened_uris += counts
         if counts:

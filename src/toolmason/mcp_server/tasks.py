@@ -18,7 +18,7 @@ EXTENSION_ID: Final = "io.modelcontextprotocol/tasks"
 MAX_TASKS: Final = 1000
 """Maximum number of tasks; beyond it, the oldest finished one is dropped."""
 OWNER_SHARE: Final = 10
-"""Fraction of the maximum (1/n) that one user may have, so that one user cannot take all slots."""
+"""Divisor of the maximum: one user may have a tenth of all tasks, and so cannot take all slots."""
 TASK_TTL_SECONDS: Final = 3600.0
 """Seconds for which a task is kept after it finishes, or waits for an answer."""
 POLL_INTERVAL_MS: Final = 500
@@ -147,17 +147,19 @@ class TaskStore:
 
     def _make_room(self, owner: str) -> None:
         now = time.time()
-        for key in [key for key, task in self.tasks.items() if task.done and now - task.updated > TASK_TTL_SECONDS]:
-            del self.tasks[key]
+        for task_id, task in tuple(self.tasks.items()):
+            if task.done and now - task.updated > TASK_TTL_SECONDS:
+                del self.tasks[task_id]
         # Anonymous callers cannot be distinguished, so they share all slots.
-        owned = [key for key, task in self.tasks.items() if task.owner == owner] if owner else []
+        owned = [task_id for task_id, task in self.tasks.items() if task.owner == owner] if owner else []
         if len(owned) >= max(1, self.max_tasks // OWNER_SHARE):
             self._drop_oldest(owned)
         if len(self.tasks) >= self.max_tasks:
             self._drop_oldest(list(self.tasks))
 
-    def _drop_oldest(self, keys: list[str]) -> None:
-        oldest = next((key for key in keys if self.tasks[key].done), None)
+    def _drop_oldest(self, task_ids: list[str]) -> None:
+        """Drop the oldest finished one of these tasks."""
+        oldest = next((task_id for task_id in task_ids if self.tasks[task_id].done), None)
         if oldest is None:
             raise TooManyTasks
         del self.tasks[oldest]

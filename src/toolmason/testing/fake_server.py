@@ -23,10 +23,10 @@ from toolmason.mcp_client.source import McpServer
 from toolmason.testing import fake_server_process
 
 MCP_FAULTS: Final = tuple(fake_server_process.FAULTS)
-"""Names of the faults of a call."""
+"""Names of the faults that a call to a `FakeMcpServer` can have."""
 _START_MODES: Final = (None, "banner", "dies", "silent")
 _LISTING_MODES: Final = (None, "bad definition", "fails")
-_ANYTHING: Final = {"type": "object"}
+_ANY_OBJECT_SCHEMA: Final = {"type": "object"}
 _log_numbers = count(1)
 
 
@@ -35,7 +35,8 @@ class FakeMcpServer:
 
     `tools` maps each tool to its answer: a string, or a mapping for structured content. `faults` lists one fault per
     call, in order; later calls are answered correctly. A server that died is restarted by the toolbox and continues
-    its script. `start` and `listing` make it fail earlier.
+    its script. `start` (`"banner"`, `"dies"` or `"silent"`) and `listing` (`"bad definition"` or `"fails"`) cause a
+    fault before the first call.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class FakeMcpServer:
     ) -> None:
         if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
             raise ConfigError(f"Unknown server fault {unknown[0]!r}. Available: {', '.join(MCP_FAULTS)}.")
-        if start not in _START_MODES or listing not in _LISTING_MODES:
-            raise ConfigError(
-                f"start={start!r}, listing={listing!r}: must be one of {_START_MODES} and one of {_LISTING_MODES}."
-            )
+        if start not in _START_MODES:
+            raise ConfigError(f"FakeMcpServer(start={start!r}): start must be one of {_START_MODES}.")
+        if listing not in _LISTING_MODES:
+            raise ConfigError(f"FakeMcpServer(listing={listing!r}): listing must be one of {_LISTING_MODES}.")
         self._log = _get_log_dir() / f"{next(_log_numbers)}.jsonl"
         plan = {
             "tools": {tool: _describe_tool(tool, answer) for tool, answer in tools.items()},
@@ -75,7 +76,7 @@ class FakeMcpServer:
         if not self._log.exists():
             return ()
         lines = map(json.loads, self._log.read_text("utf-8").splitlines())
-        return tuple(ToolCall(str(n), line["name"], line["arguments"]) for n, line in enumerate(lines, 1))
+        return tuple(ToolCall(str(number), line["name"], line["arguments"]) for number, line in enumerate(lines, 1))
 
 
 @lru_cache(maxsize=1)
@@ -87,4 +88,4 @@ def _get_log_dir() -> Path:
 
 
 def _describe_tool(name: str, answer: Any) -> dict[str, Any]:
-    return {"description": f"Answer as {name} would.", "input_schema": _ANYTHING, "answer": answer}
+    return {"description": f"Answer as {name} would.", "input_schema": _ANY_OBJECT_SCHEMA, "answer": answer}

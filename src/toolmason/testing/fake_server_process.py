@@ -81,7 +81,7 @@ class FakeServerProcess:
 
     def call_tool(self, request_id: Any, params: dict[str, Any]) -> None:
         """Answer a call according to the plan."""
-        index = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
+        call_index = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
         with self.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps({"name": params["name"], "arguments": params.get("arguments") or {}}) + "\n")
         faults = self.plan["faults"]
@@ -90,71 +90,72 @@ class FakeServerProcess:
         result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
         if isinstance(answer, dict):
             result["structuredContent"] = answer
-        FAULTS[faults[index] if index < len(faults) else "none"](self, request_id, result)
+        fault = faults[call_index] if call_index < len(faults) else "none"
+        FAULTS[fault](self, request_id, result)
 
 
 def _answer_normally(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     server.write({"id": request_id, "result": result})
 
 
-def _fails(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _send_error(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
     server.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the call failed on purpose"}})
 
 
-def _says_no(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _refuse(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
     refused = {"content": [{"type": "text", "text": "refused on purpose"}], "isError": True}
     server.write({"id": request_id, "result": refused})
 
 
-def _dies(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _kill_process(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del server, request_id, result
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _silent(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _stay_silent(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del server, request_id, result
 
 
-def _garbage(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _answer_after_garbage(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     server.write_raw(b"Debug: here I am\n\xff\xfe\n{not json\n")
     _answer_normally(server, request_id, result)
 
 
-def _twice(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _answer_twice(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     _answer_normally(server, request_id, result)
     _answer_normally(server, request_id, result)
 
 
-def _wrong_id(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _answer_after_wrong_id(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     server.write({"id": f"not {request_id}", "result": result})
     _answer_normally(server, request_id, result)
 
 
-def _no_result(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _send_invalid_result(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     del result
     server.write({"id": request_id, "result": {"content": 7}})
 
 
-def _huge(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
+def _answer_with_huge_text(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
     result["content"][0]["text"] = "x" * HUGE_CHARS
     _answer_normally(server, request_id, result)
 
 
 FAULTS: Final[dict[str, Callable[[FakeServerProcess, Any, dict[str, Any]], None]]] = {
     "none": _answer_normally,
-    "fails": _fails,
-    "says no": _says_no,
-    "dies": _dies,
-    "silent": _silent,
-    "garbage": _garbage,
-    "twice": _twice,
-    "wrong id": _wrong_id,
-    "no result": _no_result,
-    "huge": _huge,
+    "fails": _send_error,
+    "says no": _refuse,
+    "dies": _kill_process,
+    "silent": _stay_silent,
+    "garbage": _answer_after_garbage,
+    "twice": _answer_twice,
+    "wrong id": _answer_after_wrong_id,
+    "no result": _send_invalid_result,
+    "huge": _answer_with_huge_text,
 }
-"""Faults of a call, by name."""
+"""Functions that answer a call, by the name of the fault."""
 
 
 if __name__ == "__main__":

@@ -67,28 +67,26 @@ class Recording:
 
     async def hook(self, call: ToolCall, call_next: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
         """Record the results of tools, or replay them without running any: `box.use(recording.hook)`."""
-        recorded_call = {"name": call.name, "arguments": self.redact(to_json_like(_get_arguments(call)))}
+        current = {"name": call.name, "arguments": self.redact(to_json_like(_get_arguments(call)))}
         if not self.is_replaying:
             result = await call_next(call)
-            self._calls.append({**recorded_call, "result": self.redact(dump_result(result))})
+            self._calls.append({**current, "result": self.redact(dump_result(result))})
             self._write()
             return result
-        # Concurrent calls arrive in any order.
-        found = next(
-            (
-                recorded
-                for recorded in self._calls
-                if self._find_difference(_get_request(recorded), recorded_call) is None
-            ),
-            None,
-        )
-        if found is None:
-            similar = next((kept for kept in self._calls if kept["name"] == call.name), None)
-            raise self._make_mismatch_error(
-                f"call of {call.name}", None if similar is None else _get_request(similar), recorded_call
-            )
-        self._calls.remove(found)
-        return load_result({**found["result"], "call_id": call.id})
+        recorded = self._find_call(current)
+        self._calls.remove(recorded)
+        return load_result({**recorded["result"], "call_id": call.id})
+
+    def _find_call(self, current: dict[str, Any]) -> dict[str, Any]:
+        """Return the recorded call that matches. Concurrent calls arrive in any order."""
+        similar = None
+        for recorded in self._calls:
+            request = _get_request(recorded)
+            if self._find_difference(request, current) is None:
+                return recorded
+            if similar is None and recorded["name"] == current["name"]:
+                similar = request
+        raise self._make_mismatch_error(f"call of {current['name']}", similar, current)
 
     @property
     def unused(self) -> int:
@@ -99,7 +97,7 @@ class Recording:
 
     def record(self, request: ModelRequest, reply: ModelReply) -> None:
         """Record one turn of a model."""
-        self._turns.append({"request": self.redact(_to_plain(request)), "reply": self.redact(reply.to_dict())})
+        self._turns.append({"request": self.redact(_dump_request(request)), "reply": self.redact(reply.to_dict())})
         self._write()
 
     def replay(self, request: ModelRequest) -> ModelReply:
@@ -108,7 +106,7 @@ class Recording:
         Raises:
             Abort: the request differs from the recorded one; the message names the field.
         """
-        current = self.redact(_to_plain(request))
+        current = self.redact(_dump_request(request))
         number = self._replayed_turns
         if number >= len(self._turns):
             raise self._make_mismatch_error(f"turn {number + 1} of the model", None, current)
@@ -116,8 +114,7 @@ class Recording:
         if self._find_difference(recorded["request"], current) is not None:
             raise self._make_mismatch_error(f"turn {number + 1} of the model", recorded["request"], current)
         self._replayed_turns += 1
-        reply = recorded["reply"]
-        return ModelReply.from_dict(reply)
+        return ModelReply.from_dict(recorded["reply"])
 
     # --- file ----------------------------------------------------------------------------------------
 
@@ -163,10 +160,10 @@ class Recording:
         return text if redacted == data else json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
 
     def _find_difference(self, recorded: Any, current: Any) -> tuple[str, Any, Any] | None:
-        return next(
-            (d for d in find_differences(recorded, current) if not any(_matches_path(d[0], p) for p in self.ignore)),
-            None,
-        )
+        for path, before, after in find_differences(recorded, current):
+            if not any(_matches_path(path, pattern) for pattern in self.ignore):
+                return path, before, after
+        return None
 
     def _make_mismatch_error(self, label: str, recorded: Any, current: Any) -> Abort:
         found = None if recorded is None else self._find_difference(recorded, current)
@@ -174,7 +171,7 @@ class Recording:
             return Abort(f"The recording {str(self.path)!r} has no {label} left. Record it again with mode='record'.")
         path, before, after = found
         return Abort(
-            f"The recording {str(self.path)!r} has another {label}: {path} was {clip(repr(before))}, now "
+            f"The recording {str(self.path)!r} does not match {label}: {path} was {clip(repr(before))}, now "
             f"{clip(repr(after))}. Record it again with mode='record', or skip the field with ignore=."
         )
 
@@ -230,8 +227,8 @@ def find_differences(recorded: Any, current: Any, path: str = "$") -> Iterable[t
 
 
 def _matches_path(path: str, pattern: str) -> bool:
-    wanted = pattern.replace("[", "[[]")
-    return fnmatchcase(path, wanted) or fnmatchcase(path, f"{wanted}[.[]*")
+    escaped = pattern.replace("[", "[[]")
+    return fnmatchcase(path, escaped) or fnmatchcase(path, f"{escaped}[.[]*")
 
 
 def _get_request(recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,11 +236,13 @@ def _get_request(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _get_arguments(call: ToolCall) -> Any:
-    given = call.arguments
-    return bytes(given).decode("utf-8", "replace") if isinstance(given, bytes | bytearray | memoryview) else given
+    arguments = call.arguments
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        return bytes(arguments).decode("utf-8", "replace")
+    return arguments
 
 
-def _to_plain(request: ModelRequest) -> dict[str, Any]:
+def _dump_request(request: ModelRequest) -> dict[str, Any]:
     choice = request.tool_choice
     data = {
         "messages": [message.to_dict() for message in request.messages],

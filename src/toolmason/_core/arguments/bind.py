@@ -24,7 +24,7 @@ from toolmason.errors import CUT_OFF, ArgumentProblem, InvalidArguments, clip
 _log = logging.getLogger("toolmason")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 ABSENT: Final = object()
-
+"""Marks an argument to drop."""
 
 Bound: TypeAlias = tuple[dict[str, Any], tuple[Repair, ...]]
 """Values for a call, and the repairs that produced them."""
@@ -36,11 +36,10 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
     Everything that does not depend on the call is computed once here, because this is the hottest path.
     """
     validate, validate_strict = inputs.validate_json, inputs.validate_strict
-    needs_bounds_check, has_decimals = (
-        inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers,
-        inputs.has_decimals,
-    )
-    max_bytes, max_search_bytes = settings.argument_bytes, settings.duplicate_key_bytes
+    needs_bounds_check = inputs.unbounded_depth or inputs.may_hold_nan or inputs.has_fixed_numbers
+    has_decimals = inputs.has_decimals
+    max_bytes = settings.argument_bytes
+    max_search_bytes = settings.duplicate_key_bytes
 
     def bind(raw: Arguments) -> Bound:
         if type(raw) is not str:
@@ -53,7 +52,7 @@ def make_binder(inputs: Inputs, tool: str, settings: EngineSettings) -> Callable
                 values = validate_strict(raw)
             else:
                 if has_decimals:
-                    _reject_number_texts(inputs, raw, tool)
+                    _reject_numeric_strings(inputs, raw, tool)
                 values = validate(raw, strict=True)
         except ValueError as error:
             # Recover outside the handler and drop the traceback: chained exceptions create reference cycles.
@@ -128,7 +127,7 @@ def _check_bounds(inputs: Inputs, raw: str, tool: str, settings: EngineSettings)
         _parse(raw, tool)
 
 
-def _reject_number_texts(inputs: Inputs, raw: str, tool: str) -> None:
+def _reject_numeric_strings(inputs: Inputs, raw: str, tool: str) -> None:
     """Reject a string in place of a number, because pydantic silently accepts one for a decimal inside a model.
 
     Raises:
@@ -174,14 +173,14 @@ def measure_nesting(text: str, limit: int) -> int:
 
 def _check_keys(inputs: Inputs, raw: str, tool: str) -> None:
     """Reject duplicate keys, and log the keys that were dropped."""
-    arguments = _reject_duplicate_keys(raw, tool)
+    arguments = _parse_without_duplicates(raw, tool)
     if inputs.validate_strict is not None:
         for key in arguments.keys() - inputs.schema["properties"].keys():
             _keeps_unknown_key(inputs, key, tool)
 
 
-def _reject_duplicate_keys(raw: str, tool: str) -> dict[str, Any]:
-    """Reject an object with a duplicate key, because either value could be meant."""
+def _parse_without_duplicates(raw: str, tool: str) -> dict[str, Any]:
+    """Parse valid JSON. Reject an object with a duplicate key, because either value could be meant."""
     try:
         data: dict[str, Any] = load_json(raw)
     except DuplicateKey as duplicate:
@@ -219,7 +218,7 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
             error = empty_error
     data = _parse(raw, tool)
     if raw.count(":") != len(data):
-        _reject_duplicate_keys(raw, tool)
+        _parse_without_duplicates(raw, tool)
     if len(raw) > MAX_REPAIR_BYTES:
         raise InvalidArguments(_sample_problems(inputs, data, count_problems(error)), tool=tool)
     if isinstance(error, ValidationError) and error.error_count() > MAX_PROBLEMS:
@@ -230,13 +229,13 @@ def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
         try:
             return inputs.validate_json(to_json(fixed), strict=True), tuple(repairs)
         except ValueError as second_error:
-            error, details = second_error, get_details(second_error)
+            error = second_error
+            details = get_details(second_error)
     raise InvalidArguments(make_problems(error, details, fixed), tool=tool)
 
 
 MAX_PROBLEMS: Final = 1000
 """Beyond this number of problems nothing is repaired and only a sample is listed; listing a million takes too long."""
-
 
 MAX_REPAIR_BYTES: Final = 256 * 1024
 """Beyond this size arguments are not repaired, because walking a huge text would block the event loop."""
@@ -271,20 +270,21 @@ def _repair_arguments(
     properties = inputs.schema.get("properties", {})
     reported_keys = data if details is None else {item["loc"][0] for item in details if item["loc"]}
     suspects = [key for key in data if key in reported_keys or key not in properties]
-    fixed, repairs = data, ArgumentRepairer(inputs.schema, inputs.enum_names)
+    fixed = data
+    repairer = ArgumentRepairer(inputs.schema, inputs.enum_names)
     for key in suspects:
         if key in properties:
-            value = _repair_argument(inputs, fixed[key], key, repairs)
+            value = _repair_argument(inputs, fixed[key], key, repairer)
         else:
             value = UNCHANGED if _keeps_unknown_key(inputs, key, tool) else ABSENT
         if value is ABSENT:
             fixed = {name: item for name, item in fixed.items() if name != key}
         elif value is not UNCHANGED and value is not fixed[key]:
             fixed = {**fixed, key: value}
-    return fixed, repairs.repairs
+    return fixed, repairer.repairs
 
 
-def _repair_argument(inputs: Inputs, value: Any, key: str, repairs: ArgumentRepairer) -> Any:
+def _repair_argument(inputs: Inputs, value: Any, key: str, repairer: ArgumentRepairer) -> Any:
     """Return a repaired argument, or ABSENT for a null that means "omitted"."""
     root = inputs.schema
     schema = root["properties"][key]
@@ -292,10 +292,11 @@ def _repair_argument(inputs: Inputs, value: Any, key: str, repairs: ArgumentRepa
         return UNCHANGED if key in root.get("required", ()) or _admits_null(schema, root) else ABSENT
     if isinstance(value, (dict, list)):
         value = drop_nulls(value, schema, root)
-    return value if inputs.strict_types else repairs.repair(value, schema, f"$.{key}")
+    return value if inputs.strict_types else repairer.repair(value, schema, f"$.{key}")
 
 
 def _keeps_unknown_key(inputs: Inputs, key: str, tool: str) -> bool:
+    """Return True if an undeclared argument is passed on to the validator. Log it if it is dropped."""
     if key in inputs.injected:
         _log.warning("%s: ignored %r: the application sets it, a model must not send it", tool, key)
         return False
@@ -320,11 +321,11 @@ def _parse(raw: str, tool: str) -> dict[str, Any]:
         raise InvalidArguments([problem], tool=tool, raw=raw) from None
     if isinstance(data, dict):
         return data
-    hint_text = ""
+    hint = ""
     if isinstance(data, str) and data.lstrip().startswith("{"):
-        hint_text = "; this is JSON encoded as a string: send the object itself"
+        hint = "; this is JSON encoded as a string: send the object itself"
     raise InvalidArguments(
-        [ArgumentProblem("$", f"the arguments must be a JSON object{hint_text}", "object", describe_value(data))],
+        [ArgumentProblem("$", f"the arguments must be a JSON object{hint}", "object", describe_value(data))],
         tool=tool,
     )
 

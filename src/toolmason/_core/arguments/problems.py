@@ -74,7 +74,8 @@ _EXPECTED: Final = {
 
 
 def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
-    kind, message = item["type"], item["msg"]
+    kind = item["type"]
+    message = item["msg"]
     path = locate_path(data, item["loc"], keep_last=kind == "missing")
     if kind == "missing":
         return ArgumentProblem(path, "required but missing", "a value", "nothing")

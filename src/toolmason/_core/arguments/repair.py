@@ -25,6 +25,7 @@ _MAX_DEPTH: Final = 64
 _INDIRECT_KEYWORDS: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 UNCHANGED: Final = object()
+"""Returned by a conversion that does not apply."""
 
 
 class ArgumentRepairer:
@@ -93,15 +94,16 @@ class ArgumentRepairer:
         }
 
     def _repair_array(self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int) -> list[Any]:
-        prefix_items, other_items = schema.get("prefixItems", ()), schema.get("items")
-        return [
-            self.repair(
-                item, prefix_items[index] if index < len(prefix_items) else other_items, f"{path}[{index}]", depth + 1
-            )
-            for index, item in enumerate(value)
-        ]
+        prefix_schemas = schema.get("prefixItems", ())
+        other_schema = schema.get("items")
+        repaired: list[Any] = []
+        for index, item in enumerate(value):
+            item_schema = prefix_schemas[index] if index < len(prefix_schemas) else other_schema
+            repaired.append(self.repair(item, item_schema, f"{path}[{index}]", depth + 1))
+        return repaired
 
     def _convert(self, value: Any, schema: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return the converted value, or UNCHANGED, and the name of the rule."""
         if "enum" in schema or "const" in schema:
             return self._find_enum_member(value, schema), "enum name or case"
         kind = schema.get("type")

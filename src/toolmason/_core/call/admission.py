@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, perf_counter
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -56,9 +56,11 @@ from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, make_result
 from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolCallError, ToolCancelled, ToolTimeout
 
+_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+
 
 class _ReturnNow(Exception):
-    """Result for a call that need not run."""
+    """The call need not run, because its result is known."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__()
@@ -114,7 +116,9 @@ class Pipeline:
         return _call_hook(hooks[index], call_next, call, self.route, self.call_options)
 
     async def run_steps(self, call: ToolCall) -> ToolResult:
-        started, state = perf_counter(), CallState(call, report=make_reporter(self.call_options, call.id, self.route))
+        """Run a call through every step inside the middleware."""
+        started = perf_counter()
+        state = CallState(call, report=make_reporter(self.call_options, call.id, self.route))
         repairs: Any = ()
         try:
             values, repairs = self.route.bind(call.arguments)
@@ -184,7 +188,8 @@ class Pipeline:
             edited = dict(verdict.arguments)
             is_unchanged = canonicalize(to_json_like(edited)) == canonicalize(to_json_like(arguments))
             values, _ = self.route.bind(edited)
-            call, arguments = replace(call, arguments=edited), get_effective_arguments(self.route, edited)
+            call = replace(call, arguments=edited)
+            arguments = get_effective_arguments(self.route, edited)
             if is_signed or is_unchanged:
                 return call, values
         raise ApprovalDenied(
@@ -194,7 +199,8 @@ class Pipeline:
     async def _get_verdict(
         self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
     ) -> tuple[ApprovalVerdict, bool]:
-        tool, identity = self.route.tool, get_identity(context)
+        tool = self.route.tool
+        identity = get_identity(context)
         if self.decision is not None:
             return self.shared.signer.consume(self.decision, tool, to_json_like(arguments), identity), True
         lifetime = self.shared.settings.approval_seconds
@@ -205,20 +211,15 @@ class Pipeline:
             digest=tool.definition.digest,
             arguments=to_json_like(arguments),
             preview=await make_preview(tool, arguments, context),
-            effects=tuple(
-                n for n in ("read_only", "destructive", "idempotent", "open_world") if getattr(tool.options, n)
-            ),
+            effects=tuple(name for name in _EFFECTS if getattr(tool.options, name)),
             identity=identity,
             expires=None if lifetime is None else time.time() + lifetime,
         )
         signed_request = self.shared.signer.sign_request(request)
         if self.shared.approver is None:
             raise ApprovalRequired(self.route.name, signed_request)
-        remaining = (
-            None
-            if self.call_options.batch_deadline is None
-            else max(0.0, self.call_options.batch_deadline - monotonic())
-        )
+        deadline = self.call_options.batch_deadline
+        remaining = None if deadline is None else max(0.0, deadline - monotonic())
         try:
             async with asyncio.timeout(remaining):
                 return await request_verdict(self.shared.approver, signed_request), False
@@ -230,12 +231,11 @@ class Pipeline:
     # --- slots and execution ---------------------------------------------------------------
 
     async def _run_with_slots(self, state: CallState, call: ToolCall, values: dict[str, Any]) -> dict[str, Any]:
-        route, call_options = self.route, self._get_options_within_run()
-        seconds = (
-            route.timeout
-            if call_options.timeout is INHERIT
-            else cap_timeout(call_options.timeout, self.shared.settings)
-        )
+        route = self.route
+        call_options = self._get_options_within_run()
+        seconds = route.timeout
+        if call_options.timeout is not INHERIT:
+            seconds = cap_timeout(call_options.timeout, self.shared.settings)
         started = monotonic()
         async with HeldSlots(route, self.shared, values, call_options, seconds):
             if self.run is not None and self.run.cancelled:

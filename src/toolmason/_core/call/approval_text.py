@@ -21,9 +21,8 @@ def format_arguments(arguments: Mapping[str, Any]) -> str:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{_format_scalar(str(key))}: {_format_value(item)}" for key, item in value.items()) + "}"
-        )
+        pairs = [f"{_format_scalar(str(key))}: {_format_value(item)}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         items = [_format_value(item) for item in value[:_MAX_ITEMS]]
         if len(value) > _MAX_ITEMS:
@@ -34,13 +33,13 @@ def _format_value(value: Any) -> str:
 
 def _format_scalar(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    note = ""
-    if len(text) > _MAX_CHARS:
-        half = _MAX_CHARS // 2
-        note = f" [… {len(text) - 2 * half} of {len(text)} characters left out …] "
-        head, tail = text[:half], text[-half:]
-    else:
-        head, tail = text, ""
-    if isinstance(value, str):
-        head, tail = json.dumps(head, ensure_ascii=False), json.dumps(tail, ensure_ascii=False) if tail else ""
-    return escape_hidden(head) + note + escape_hidden(tail)
+    is_string = isinstance(value, str)
+    if len(text) <= _MAX_CHARS:
+        return _format_text(text, quoted=is_string)
+    half = _MAX_CHARS // 2
+    note = f" [… {len(text) - 2 * half} of {len(text)} characters left out …] "
+    return _format_text(text[:half], quoted=is_string) + note + _format_text(text[-half:], quoted=is_string)
+
+
+def _format_text(text: str, *, quoted: bool) -> str:
+    return escape_hidden(json.dumps(text, ensure_ascii=False) if quoted else text)

@@ -139,7 +139,7 @@ class Batch:
 
     def _get_result(self, index: int) -> ToolResult:
         call = self.calls[index]
-        found = self._results_by_index.get(index)
-        return (
-            found if found is not None else ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
-        )
+        result = self._results_by_index.get(index)
+        if result is None:
+            result = ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
+        return result

@@ -71,13 +71,13 @@ def _get_extra_fields(error: ToolCallError) -> dict[str, Any]:
 
 def _redact(error: ToolCallError) -> dict[str, Any]:
     """Return the model's view of an error without its message, which is logged under the same ID."""
-    error_form = error.to_model()
+    payload = error.to_model()
     if isinstance(error, ExecutionError | ResultError):
         error_id = os.urandom(6).hex()
         _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
         retry_hint = "Trying again may help." if error.retryable else "Trying again will not help."
-        error_form["error"]["message"] = (
+        payload["error"]["message"] = (
             f"{error.tool} failed because of an internal error. {retry_hint} Error id: {error_id}."
         )
-        error_form["error"]["id"] = error_id
-    return error_form
+        payload["error"]["id"] = error_id
+    return payload

@@ -18,8 +18,7 @@ from toolmason._core.call.shared_state import SharedCallState
 from toolmason._core.run.slots import KeyedLock, Semaphore
 from toolmason.errors import ToolCallError, ToolTimeout
 
-_held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_turns_held", default=frozenset())
-
+_held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_held_slots", default=frozenset())
 
 get_held = _held.get
 """Return the slots and locks that the caller already holds."""
@@ -27,7 +26,7 @@ set_held, reset_held = _held.set, _held.reset
 
 
 class Stop(Exception):
-    """Error of the engine that ends a call, as opposed to an exception of the tool."""
+    """The engine ends a call with an error, as opposed to an exception of the tool."""
 
     def __init__(self, error: ToolCallError) -> None:
         super().__init__()
@@ -45,13 +44,11 @@ class HeldSlots:
         call_options: CallOptions,
         seconds: float | None,
     ) -> None:
-        self.route, self.shared, self.values, self.call_options, self.seconds = (
-            route,
-            shared,
-            values,
-            call_options,
-            seconds,
-        )
+        self.route = route
+        self.shared = shared
+        self.values = values
+        self.call_options = call_options
+        self.seconds = seconds
         self.acquired: list[Semaphore | KeyedLock] = []
         self.token: Token[frozenset[Hashable]] | None = None
 
@@ -84,22 +81,26 @@ class HeldSlots:
 
     async def _acquire_in_time(self, slot: Semaphore | KeyedLock) -> None:
         """Wait for a slot, within the timeout of the call."""
-        call_options, seconds = self.call_options, self.seconds
-        remaining = None if call_options.batch_deadline is None else max(0.0, call_options.batch_deadline - monotonic())
-        timeout = seconds if remaining is None else remaining if seconds is None else min(seconds, remaining)
+        call_options = self.call_options
+        deadline = call_options.batch_deadline
+        timeout = self.seconds
+        if deadline is not None:
+            remaining = max(0.0, deadline - monotonic())
+            timeout = remaining if timeout is None else min(timeout, remaining)
         try:
             async with asyncio.timeout(timeout):
                 await slot.acquire()
         except TimeoutError:
             name = self.route.name
-            if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
+            if deadline is not None and monotonic() >= deadline - CLOCK_SLACK:
                 raise Stop(ToolTimeout(name, call_options.batch_timeout, limit=call_options.limit_name)) from None
-            timeout_error = ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for a slot", retryable=True)
-            raise Stop(timeout_error) from None
+            limit = "timeout, waiting for a slot"
+            raise Stop(ToolTimeout(name, self.seconds or 0.0, limit=limit, retryable=True)) from None
 
     def _iterate_slots(self) -> Iterator[tuple[Hashable, Semaphore | KeyedLock]]:
         """Yield each slot or lock of the call, with its key."""
-        options, tool_key = self.route.tool.options, id(self.route.tool.root)
+        options = self.route.tool.options
+        tool_key = id(self.route.tool.root)
         if options.lock is not None:
             value = self.route.tool.get_argument(options.lock, self.values)
             key = (id(self.shared), tool_key, fingerprint("lock", value))

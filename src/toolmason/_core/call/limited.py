@@ -27,17 +27,16 @@ def make_limited_runner(route: Route, shared: SharedCallState, full_runner: Call
         return None
     if route.plain_function is None or route.runs_on == "process" or route.retry is not None:
         return None
-    inner, semaphores = make_runner(_with_counting(route, shared)), _get_semaphores(route, shared)
+    inner = make_runner(_with_counting(route, shared))
+    semaphores = _get_semaphores(route, shared)
     own_semaphores = frozenset(semaphores)
 
     async def run_limited(call_id: str, arguments: Arguments, call_options: CallOptions) -> ToolResult:
         already_held = get_held()
-        # A nested call inherits its caller's slots; waiting for them would deadlock.
-        needed = (
-            tuple(semaphore for semaphore in semaphores if semaphore not in already_held)
-            if already_held
-            else semaphores
-        )
+        needed = semaphores
+        if already_held:
+            # A nested call inherits its caller's slots; waiting for them would deadlock.
+            needed = tuple(semaphore for semaphore in semaphores if semaphore not in already_held)
         if call_options.batch_deadline is not None or call_options.retry is not INHERIT or not _try_acquire_all(needed):
             return await full_runner(call_id, arguments, call_options)
         token = set_held(already_held | own_semaphores if already_held else own_semaphores)
@@ -83,19 +82,21 @@ def _try_acquire_all(semaphores: tuple[Semaphore, ...]) -> bool:
 
 def _get_semaphores(route: Route, shared: SharedCallState) -> tuple[Semaphore, ...]:
     tool_limit = route.tool.options.max_concurrency
-    semaphores = [] if tool_limit is None else [shared.get_semaphore(id(route.tool.root), tool_limit)]
-    return (
-        (*semaphores, shared.get_semaphore(0, shared.max_concurrency))
-        if shared.max_concurrency is not None
-        else tuple(semaphores)
-    )
+    semaphores: list[Semaphore] = []
+    if tool_limit is not None:
+        semaphores.append(shared.get_semaphore(id(route.tool.root), tool_limit))
+    if shared.max_concurrency is not None:
+        semaphores.append(shared.get_semaphore(0, shared.max_concurrency))
+    return tuple(semaphores)
 
 
 def _with_counting(route: Route, shared: SharedCallState) -> Route:
     """Return a route that counts each call with valid arguments."""
-    name, options, key = route.name, route.tool.options, id(route.tool.root)
-    bind, max_calls, counter = route.bind, options.max_calls, shared.counters.get_counter(key)
-    rate_limiter = None if options.rate is None else shared.rate_limiters.setdefault(key, RateLimiter(options.rate))
+    name, bind = route.name, route.bind
+    tool_key = id(route.tool.root)
+    max_calls, rate = route.tool.options.max_calls, route.tool.options.rate
+    counter = shared.counters.get_counter(tool_key)
+    rate_limiter = None if rate is None else shared.rate_limiters.setdefault(tool_key, RateLimiter(rate))
     if max_calls is None and rate_limiter is None:
         return route
 

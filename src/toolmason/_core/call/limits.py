@@ -88,7 +88,8 @@ def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
 class RepeatedCall:
     """Last result of a call, and the number of times it was repeated."""
 
-    text: str
+    digest: str
+    """Fingerprint of the result."""
     times: int
     result: ToolResult
 
@@ -112,7 +113,8 @@ class RunState:
         Raises:
             LimitExceeded: the tool or the run has used up its calls.
         """
-        tool_limit, run_limit = self.limits.per_tool if max_calls is None else max_calls, self.limits.calls
+        tool_limit = self.limits.per_tool if max_calls is None else max_calls
+        run_limit = self.limits.calls
         # next() is atomic across threads. A refused call also uses up its number.
         if tool_limit is not None and next(self.get_counter(tool if key is None else key)) >= tool_limit:
             raise make_max_calls_error(tool, tool_limit)
@@ -164,11 +166,11 @@ class RunState:
 
     def record_result(self, key: str, result: ToolResult) -> int:
         """Record the result of a call. Return the number of consecutive identical results."""
-        text = fingerprint_result(result)
+        digest = fingerprint_result(result)
         with self.lock:
             repeat = self.repeats.get(key)
-            if repeat is None or repeat.text != text:
-                self.repeats[key] = RepeatedCall(text, 1, result)
+            if repeat is None or repeat.digest != digest:
+                self.repeats[key] = RepeatedCall(digest, 1, result)
                 return 1
             repeat.times += 1
             return repeat.times

@@ -21,7 +21,7 @@ from toolmason.errors import ToolError
 _MAX_READ_CHARS: Final = 64 * 1024
 _MAX_MATCHES: Final = 50
 _handle_numbers = itertools.count(1)
-_result_owner: ContextVar[str] = ContextVar("toolmason_results_kept_for", default="")
+_result_owner: ContextVar[str] = ContextVar("toolmason_result_owner", default="")
 
 set_result_owner, reset_result_owner = _result_owner.set, _result_owner.reset
 """Set the owner of results stored and read in this task. A served toolbox has more than one user."""
@@ -52,7 +52,8 @@ class ResultStore:
             entry = self.directory / f"{handle}.txt"
             entry.write_bytes(text.encode())
         with self._lock:
-            self._entries[key], self._sizes[key] = entry, len(text.encode())
+            self._entries[key] = entry
+            self._sizes[key] = len(text.encode())
             while len(self._entries) > 1 and sum(self._sizes.values()) > self.limit:
                 self._drop(next(iter(self._entries)))
         return handle

@@ -133,7 +133,8 @@ def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one functi
 
 async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
     """Run a function that needs no context in a thread."""
-    settings, function = route.policy.settings, cast("Callable[..., Any]", route.plain_function)
+    settings = route.policy.settings
+    function = cast("Callable[..., Any]", route.plain_function)
     try:
         value = await run_in_thread(
             partial(function, **values), cap_timeout(seconds, settings), settings, get_running_loop()
@@ -172,7 +173,8 @@ async def run_attempts(
     route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState
 ) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or has no attempts left. Return its value and the arguments used."""
-    tool, settings = route.tool, route.policy.settings
+    tool = route.tool
+    settings = route.policy.settings
     retry = route.retry if isinstance(call_options.retry, Inherit) else call_options.retry
     base_context = route.policy.context.merge(call_options.context)
     while True:
@@ -223,8 +225,7 @@ def make_bind_failure(route: Route, error: BaseException, call_options: CallOpti
     """Return the result fields of a call with invalid arguments."""
     if not isinstance(error, InvalidArguments | LimitExceeded):
         return {**make_failure(route, error, call_options), "attempts": 0}
-    # Drop the traceback: it only shows engine code, and its frames keep refused calls alive, which doubles the cost of
-    # a refusal.
+    # Drop the traceback: it only shows engine code, and keeping its frames alive doubles the cost of a refusal.
     error.__traceback__ = error.__context__ = None
     fields = make_error_fields(error, route.on_error)
     fields["attempts"] = 0
@@ -241,9 +242,9 @@ def _truncate_failure(fields: dict[str, Any], route: Route) -> dict[str, Any]:
     error = fields.get("error")
     if error is None or len(error.message) <= route.max_text_chars:
         return fields
-    error_form = error.to_model()
-    error_form["error"]["message"] = truncate_middle(error.message, max(80, route.max_text_chars - 400))
-    return {"text": to_json(error_form).decode(), **fields}
+    payload = error.to_model()
+    payload["error"]["message"] = truncate_middle(error.message, max(80, route.max_text_chars - 400))
+    return {"text": to_json(payload).decode(), **fields}
 
 
 def _make_failure_fields(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import is_typeddict
 
 from toolmason._core.define.decorators import MISSING
-from toolmason._core.define.foreign_types import to_builtins
+from toolmason._core.define.foreign_values import to_builtins
 from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
 from toolmason._core.define.tool import Tool, may_hold_content
@@ -30,12 +30,12 @@ _SMALL_SIZE: Final = 32
 Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 """Converts a return value, given the call's values, to the fields of a result. Raises ResultError."""
 
-
 MAX_ITEMS: Final = 100_000
+"""Maximum number of items of a returned iterator."""
 
 
 class NeedsIteration(Exception):
-    """Tool returned an iterator, which must be read within the tool's deadline."""
+    """The tool returned an iterator, which must be read within the tool's deadline."""
 
 
 def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
@@ -56,9 +56,9 @@ def make_renderer(tool: Tool) -> Renderer:
         return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
     if tool.options.converter is not None or tool.options.substitute_result:
         return lambda value, values: convert(tool, value, values)
-    output, structured = tool.output, tool.definition.output_schema is not None
+    output = tool.output
     plain_text = tool.returns in (str, MISSING, Any)
-    text_shape = "wrapped text" if structured and tool.returns is str else None
+    text_shape = "wrapped text" if tool.definition.output_schema is not None and tool.returns is str else None
     shape = _get_structured_shape(tool)
     kind = _get_builtin_type(tool.returns) if output is not None and not admits_number(output.schema) else None
     scalar = kind is int or kind is bool
@@ -140,11 +140,9 @@ def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str,
             tool.output.validator.validate_python(value, strict=True)
         except ValidationError:
             return None
-    text = (
-        expand(value, {name: values[name] for name in tool.substitutable if name in values})
-        if tool.substitutable
-        else value
-    )
+    text = value
+    if tool.substitutable:
+        text = expand(value, {name: values[name] for name in tool.substitutable if name in values})
     check_text(tool, text)
     shape = "wrapped text" if tool.definition.output_schema is not None else None
     fields: dict[str, Any] = {"text": text or NO_OUTPUT, "structured_from": shape}

@@ -14,14 +14,7 @@ from toolmason._core.call.long_results import ResultStore, truncate_result
 from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.values.policy import (
-    EngineSettings,
-    Inherit,
-    OnError,
-    Retry,
-    RunsOn,
-    Timeout,
-)
+from toolmason._core.values.policy import EngineSettings, Inherit, OnError, Retry, RunsOn, Timeout
 from toolmason._core.values.results import Arguments, ToolResult
 
 
@@ -61,7 +54,7 @@ class Route:
     truncate: Callable[[dict[str, Any]], dict[str, Any]]
     """Truncates a result that is too long, and stores the full text."""
     cancel_grace: tuple[str, float]
-    """Name of the tool, and seconds it may take to clean up after cancellation."""
+    """Name of the tool, and the seconds it may take to clean up after cancellation."""
     runner: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
     """Runner for the fast path, or `None` if calls need the full pipeline."""
     plain_function: Callable[..., Any] | None = None

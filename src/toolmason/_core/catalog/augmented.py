@@ -54,8 +54,10 @@ class AugmentedTool(RenamedTool):
             validate_python=self._validate_python,
             enum_names={**tool.inputs.enum_names, **extra.enum_names},
         )
-        self.plain_function, self.on_arguments = None, self
+        self.plain_function = None  # calls must pass through `_fill`, which removes the extra fields
+        self.on_arguments = self
         self.extra_key = f"__augmented_{id(self):x}__"
+        # On the instance, because `RenamedTool` sets `fill` there.
         self.fill = self._fill  # type: ignore[method-assign]
 
     def _validate_json(self, text: str | bytes, **options: Any) -> Any:
@@ -64,7 +66,7 @@ class AugmentedTool(RenamedTool):
     def _validate_python(self, values: Any, **options: Any) -> Any:
         extra = {name: values[name] for name in self.extra_names if name in values}
         own = {name: value for name, value in values.items() if name not in self.extra_names}
-        problems: list[ValueError] = []
+        errors: list[ValueError] = []
         validated: list[Any] = []
         for validate, part in (
             (self.extra_schema.validator.validate_json, extra),
@@ -73,10 +75,11 @@ class AugmentedTool(RenamedTool):
             try:
                 validated.append(validate(to_json(part), **options))
             except ValueError as error:
-                problems.append(error)
-        if problems:
-            raise CombinedMismatch(problems)
-        return {**validated[1], self.extra_key: (validated[0], extra)}
+                errors.append(error)
+        if errors:
+            raise CombinedMismatch(errors)
+        extra_model, own_values = validated
+        return {**own_values, self.extra_key: (extra_model, extra)}
 
     def _fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         _, extra = values.pop(self.extra_key)

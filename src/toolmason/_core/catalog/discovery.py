@@ -176,9 +176,12 @@ def load_module(name: str, target: str) -> ModuleType:
 
 def _describe_error(error: BaseException) -> str:
     """Return an error with its source line, because Toolmason's own traceback would hide it."""
+    description = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
-    place = "" if isinstance(error, SyntaxError) or not frames else f" ({frames[-1].filename}:{frames[-1].lineno})"
-    return f"{type(error).__name__}: {error}{place}"
+    # The text of a SyntaxError already names the file and line.
+    if isinstance(error, SyntaxError) or not frames:
+        return description
+    return f"{description} ({frames[-1].filename}:{frames[-1].lineno})"
 
 
 def _load_file(path: Path, target: str) -> ModuleType:

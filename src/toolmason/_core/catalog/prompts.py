@@ -30,12 +30,12 @@ class DeclaredFunction:
 
     @property
     def name(self) -> str:
-        """The name."""
+        """The name that clients use."""
         return self._tool.name
 
     @property
     def description(self) -> str:
-        """The description."""
+        """The description that clients show."""
         return self._tool.description
 
     @property
@@ -98,7 +98,9 @@ class RenamedPrompt(Prompt):
     """A prompt under another name."""
 
     def __init__(self, inner: Prompt, name: str) -> None:
-        self.inner, self._name, self.role = inner, name, inner.role
+        self.inner = inner
+        self.role = inner.role
+        self._name = name
         if (entry := getattr(inner, "entry", None)) is not None:
             self.entry = entry
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from toolmason.errors import DefinitionError
@@ -51,15 +52,15 @@ class UriTemplate:
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the placeholder values in a URI, or None if it does not match.
 
-        If several splits match, the first placeholder is as long as possible, then the second. A decoded value with
-        `..`
-        path steps or control characters never matches; nor does one with a slash or backslash, unless the placeholder
-        allows slashes.
+        If several splits match, the first placeholder is as long as possible, then the second. A decoded value that
+        contains control characters or a `..` path segment never matches; nor does one with a slash or backslash,
+        unless the placeholder allows slashes.
         """
         if len(uri) > MAX_URI_LENGTH or not uri.startswith(self.literals[0]):
             return None
         values: dict[str, str] = {}
-        start, ends = len(self.literals[0]), self._find_ends(uri)
+        start = len(self.literals[0])
+        ends = self._find_ends(uri)
         for index, name in enumerate(self.names):
             last = len(uri) if self.allows_slashes[index] else _find_slash(uri, start)
             end_index = bisect_right(ends[index], last) - 1
@@ -78,7 +79,8 @@ class UriTemplate:
         ends = [last] if last >= 0 and uri.endswith(self.literals[-1]) else []
         for index in range(len(self.names) - 1, -1, -1):
             ends_by_placeholder.append(ends)
-            literal, can_begin = self.literals[index], _find_starts(uri, ends, wide=self.allows_slashes[index])
+            literal = self.literals[index]
+            can_begin = _find_starts(uri, ends, allows_slashes=self.allows_slashes[index])
             ends = [position for position in _find_all(uri, literal) if can_begin[position + len(literal)]]
         return ends_by_placeholder[::-1]
 
@@ -88,21 +90,22 @@ def _find_slash(uri: str, start: int) -> int:
     return len(uri) if found < 0 else found
 
 
-def _find_starts(uri: str, ends: list[int], *, wide: bool) -> bytearray:
-    """Return for each position whether a placeholder that begins there can end at one of `ends`."""
+def _find_starts(uri: str, ends: list[int], *, allows_slashes: bool) -> bytearray:
+    """Return 1 for each position from which a placeholder can reach one of `ends`, and 0 for the others."""
     starts = bytearray(len(uri) + 1)
-    remaining = len(ends) - 1
+    end_index = len(ends) - 1
     next_end = slash = len(uri) + 1
     for position in range(len(uri), -1, -1):
-        while remaining >= 0 and ends[remaining] > position:
-            next_end, remaining = ends[remaining], remaining - 1
+        while end_index >= 0 and ends[end_index] > position:
+            next_end = ends[end_index]
+            end_index -= 1
         if position < len(uri) and uri[position] == "/":
             slash = position
-        starts[position] = next_end <= len(uri) and (wide or next_end <= slash)
+        starts[position] = next_end <= len(uri) and (allows_slashes or next_end <= slash)
     return starts
 
 
-def _find_all(uri: str, literal: str) -> Any:
+def _find_all(uri: str, literal: str) -> Iterator[int]:
     position = uri.find(literal)
     while position >= 0:
         yield position
@@ -110,7 +113,9 @@ def _find_all(uri: str, literal: str) -> Any:
 
 
 _OPERATORS: Final = "+#./;?&"
+"""Operators of RFC 6570 expressions, such as the plus in `{+path}`."""
 _MAY_BE_EMPTY: Final = "#./;?&"
+"""Operators whose expressions may match an empty string."""
 
 
 def measure_specificity(template: str, uri: str) -> int | None:
@@ -118,25 +123,27 @@ def measure_specificity(template: str, uri: str) -> int | None:
 
     A template without a literal scheme never matches, because it would claim every URI.
     """
-    pieces = template.split("{")
-    first, rest = pieces[0], [piece.partition("}") for piece in pieces[1:]]
+    first, *pieces = template.split("{")
+    rest = [piece.partition("}") for piece in pieces]
     if ":" not in first or not uri.startswith(first) or any(not brace for _, brace, _ in rest):
         return None
     if not rest:
         return len(uri) if uri == template else None
-    position, literal_length = len(first), len(first)
+    position = literal_length = len(first)
     for number, (expression, _, literal) in enumerate(rest):
-        last = number == len(rest) - 1
-        end = _find_literal(uri, literal, position + (expression[:1] not in _MAY_BE_EMPTY or not expression), last=last)
+        is_last = number == len(rest) - 1
+        min_length = 0 if expression and expression[0] in _MAY_BE_EMPTY else 1
+        end = _find_literal(uri, literal, position + min_length, is_last=is_last)
         if end is None or not _can_expand_to(expression, uri[position:end]):
             return None
-        position, literal_length = end + len(literal), literal_length + len(literal)
+        position = end + len(literal)
+        literal_length += len(literal)
     return literal_length
 
 
-def _find_literal(uri: str, literal: str, start: int, *, last: bool) -> int | None:
-    """Return the end of the value before a literal: its first occurrence, or the end of the URI for the last one."""
-    if last:
+def _find_literal(uri: str, literal: str, start: int, *, is_last: bool) -> int | None:
+    """Return the position of a literal, which ends the value before it, or None. The last literal ends the URI."""
+    if is_last:
         end = len(uri) - len(literal)
         return end if end >= start and uri.endswith(literal) else None
     found = uri.find(literal, start)

@@ -185,16 +185,20 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a value is invalid; names the origin, the key, the value and the fix.
         """
-        _ = self.servers, self.web_search, self.engine, self.limits, self.project_dir, self.throw_on_error
-        _ = self.experimental
+        for name in ("servers", "web_search", "engine", "limits", "project_dir", "throw_on_error", "experimental"):
+            getattr(self, name)  # each property validates its keys
 
 
 def _find_files(folder: Path) -> list[Path]:
     settings, project, properties = (folder / name for name in FILE_NAMES)
-    toml_files = (
-        [settings] if settings.is_file() else [project] if project.is_file() and has_toml_table(project) else []
-    )
-    return [*toml_files, *([properties] if properties.is_file() else [])]
+    found: list[Path] = []
+    if settings.is_file():
+        found.append(settings)
+    elif project.is_file() and has_toml_table(project):
+        found.append(project)
+    if properties.is_file():
+        found.append(properties)
+    return found
 
 
 def _get_home() -> Path | None:

@@ -19,7 +19,8 @@ _MCP_KEYS: Final = ("url", "name", "description", "authorization", "native")
 _SEARCH_KEYS: Final = ("type", "city", "country", "region")
 _TOOLS_KEYS: Final = ("throw_on_error", "include_content")
 _SECRET_KEY: Final = re.compile(r"authorization|header|token|secret|password|key\b", re.IGNORECASE)
-_TRUE_WORDS, _FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_TRUE_WORDS: Final = ("true", "yes", "on", "1")
+_FALSE_WORDS: Final = ("false", "no", "off", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ def parse_flag(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
-    return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else None
+    if word in _TRUE_WORDS:
+        return True
+    return False if word in _FALSE_WORDS else None
 
 
 def read_flag(entries: ConfigEntries, key: str) -> bool:
@@ -191,7 +194,7 @@ def _read_text_group(entries: ConfigEntries, group: str, known: Iterable[str]) -
 
 def _unknown_key_error(entry: ConfigEntry, name: str, known: Iterable[str]) -> ConfigError:
     group = entry.key.rpartition(".")[0] or entry.key
-    known_keys = ", ".join(f"{group}.{word}" for word in known)
+    known_keys = ", ".join(f"{group}.{known_name}" for known_name in known)
     return ConfigError(
         f"Unknown key {entry.key!r} in {entry.origin}.{_suggest_key(name, known)} Available: {known_keys}."
     )

@@ -39,9 +39,8 @@ class ConfigEntries:
         for layer in layers:
             for entry in layer:
                 folded = entry.key.casefold()
-                merged_entries[folded] = (
-                    entry._replace(key=merged_entries[folded].key) if folded in merged_entries else entry
-                )
+                earlier = merged_entries.get(folded)
+                merged_entries[folded] = entry if earlier is None else entry._replace(key=earlier.key)
         return cls(merged_entries)
 
     def find(self, key: str) -> ConfigEntry | None:
@@ -76,7 +75,8 @@ def read_config_file(path: Path) -> list[ConfigEntry]:
     Raises:
         ConfigError: it is missing or unreadable; names the file and the position.
     """
-    text, folder = read_config_text(path), str(path.absolute().parent)
+    text = read_config_text(path)
+    folder = str(path.absolute().parent)
     if path.suffix == ".properties":
         try:
             return [ConfigEntry(key, value, f"{path}:{line}", folder) for line, key, value in parse_properties(text)]

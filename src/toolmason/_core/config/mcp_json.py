@@ -49,10 +49,11 @@ class ServerSettings:
             parts.append(f"url={_redact_url(self.url)!r}")
         if self.command is not None:
             parts.append(f"command={self.command!r}")
-        for name in ("args", "env", "headers", "authorization"):
-            if value := getattr(self, name):
-                shown = sorted(value) if isinstance(value, Mapping) else len(value) if name == "args" else "…"
-                parts.append(f"{name}={shown}")
+        if self.args:
+            parts.append(f"args={len(self.args)}")
+        parts += [f"{name}={sorted(getattr(self, name))}" for name in ("env", "headers") if getattr(self, name)]
+        if self.authorization:
+            parts.append("authorization=…")
         return f"ServerSettings({', '.join(parts)})"
 
 

@@ -43,7 +43,8 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each entry as one line, with the number of its first line."""
-    first_number, parts = 0, list[str]()
+    first_number = 0
+    parts: list[str] = []
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):
         part = line.lstrip(_BLANKS)
         if not parts and (not part or part[0] in "#!"):
@@ -80,7 +81,8 @@ def _split_entry(line: str) -> tuple[str, str]:
 def _unescape(text: str, line: int) -> str:
     if "\\" not in text:
         return text
-    characters, position = list[str](), 0
+    characters: list[str] = []
+    position = 0
     while position < len(text):
         character = text[position]
         position += 1

@@ -118,7 +118,8 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return a copy of this context for one call."""
         # Spelled out instead of looping: every call on the full path makes a copy.
-        copy, set_field = object.__new__(type(self)), object.__setattr__
+        copy = object.__new__(type(self))
+        set_field = object.__setattr__
         set_field(copy, "deps", self.deps)
         set_field(copy, "_values", self._values)
         set_field(copy, "_state", state)
@@ -225,11 +226,9 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         logger = logging.getLogger(f"toolmason.tools.{self._call.name}")
         call_fields = {"call_id": self._call.id, "tool": self._call.name}
         client = self._values.get(CLIENT_KEY)
-        return (
-            logging.LoggerAdapter(logger, call_fields)
-            if client is None
-            else _ForwardingLogger(logger, call_fields, client.on_log)
-        )
+        if client is None:
+            return logging.LoggerAdapter(logger, call_fields)
+        return _ForwardingLogger(logger, call_fields, client.on_log)
 
     @property
     def client(self) -> Client:

@@ -211,8 +211,9 @@ def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | 
     """Return the enclosing locals that the string annotations of a nested function refer to."""
     annotations = getattr(inspect.unwrap(getattr(item, "__func__", item)), "__annotations__", {}).values()
     names = {name for text in annotations if isinstance(text, str) for name in re.findall(r"\w+", text)}
-    local_values = {word: frame.f_locals[word] for word in names.intersection(frame.f_locals)} if names else {}
-    return None if frame.f_code.co_name == "<module>" or not local_values else local_values
+    if frame.f_code.co_name == "<module>" or not names:
+        return None
+    return {name: frame.f_locals[name] for name in names.intersection(frame.f_locals)} or None
 
 
 def _get_caller_frame() -> types.FrameType:
@@ -235,9 +236,9 @@ class _ToolDecorator:
     """
 
     @overload
-    def __call__(self, fn: _F, /, **words: Unpack[ToolKeywords]) -> _F: ...
+    def __call__(self, fn: _F, /, **keywords: Unpack[ToolKeywords]) -> _F: ...
     @overload
-    def __call__(self, fn: None = None, /, **words: Unpack[ToolKeywords]) -> Callable[[_F], _F]: ...
+    def __call__(self, fn: None = None, /, **keywords: Unpack[ToolKeywords]) -> Callable[[_F], _F]: ...
     def __call__(self, fn: Any = None, /, **keywords: Any) -> Any:
         declaration = make_declaration(keywords)
         frame = _get_caller_frame()

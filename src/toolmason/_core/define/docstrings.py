@@ -23,7 +23,7 @@ _KIND = r"((?:[^()]++|\([^()]*+\))*+)\)\s*+:"
 _MARKER = r"(?:[-*+•]|\d{1,3}[.)])\s"
 _LITERAL = r">>>|```|\|"
 
-# Some authors write prose in the type position, so only what is certainly a type is dropped.
+# Some authors write prose in the type position, so only text that is certainly a type is dropped.
 _BETWEEN_TYPES = r"[\s,|()\[\]{}<>]+"
 _TYPE = r"""(?x)
     any|array(?:-like)?|bool(?:ean)?|bytes|callable|class|date(?:time)?|dict(?:ionary)?|float|frozenset|function
@@ -45,10 +45,10 @@ class Docstring:
 
 class _EntryHead(NamedTuple):
     names: tuple[str, ...] = ()  # empty if it looks like an entry but the name cannot be a parameter's
-    kind: str = ""
-    rest: str = ""
-    is_type: bool = False
-    spaced: bool = False
+    kind: str = ""  # text in the type position
+    rest: str = ""  # text after the colon
+    is_type: bool = False  # a Sphinx field with a type, such as `:type name: int`
+    spaced: bool = False  # a space before the colon, as NumPy style writes `name : type`
 
 
 class _DocstringEntry(NamedTuple):
@@ -90,7 +90,8 @@ def _normalize(doc: str) -> str:
 def _parse_lines(lines: Sequence[str]) -> Docstring:
     parameters: dict[str, str] = {}
     blocks: list[list[str]] = [[]]
-    index, inside_block = 0, False
+    index = 0
+    inside_block = False
     while index < len(lines):
         indented = (line := lines[index])[:1].isspace()
         # Lines indented under a line with a colon belong to it: an example may contain a docstring.
@@ -183,12 +184,14 @@ def _parse_head(stripped: str, *, name_alone: bool = False) -> _EntryHead | None
     """Parse the first line of an entry, `name: rest` or `name (kind): rest`; return None for prose."""
     if stripped.startswith(":"):
         return _parse_field(stripped)
-    (names, colon, rest), kind = stripped.partition(":"), ""
+    names, colon, rest = stripped.partition(":")
+    kind = ""
     if "(" in names:
         names, _, rest = stripped.partition("(")
         if (match := re.match(_KIND, rest)) is None:
             return None
-        kind, rest = match.group(1), rest[match.end() :]
+        kind = match.group(1)
+        rest = rest[match.end() :]
     parsed_names = _parse_names(names)
     prose = not parsed_names and len(names.split()) != 1
     if prose or not (colon or name_alone) or rest.startswith((":", "//")):
@@ -217,30 +220,35 @@ def _join_lines(first: str, lines: Sequence[str]) -> str:
         return first.strip()
     base = min((_measure_indent(line) for line in lines if line.strip()), default=0)
     parts = [first.strip()]
-    item, last, blank, literal, fenced = -1, 0, False, False, False
+    list_depth = -1  # depth of the current list item, or -1 outside of a list
+    last_depth = 0
+    after_blank = in_literal = in_fence = False
     for line in lines:
         stripped = line.strip()
         if not stripped:
-            blank, literal = True, False
+            after_blank = True
+            in_literal = False
             continue
         depth = _measure_indent(line) - base
-        marked = re.match(_MARKER, stripped) is not None
-        literal = literal or re.match(_LITERAL, stripped) is not None
-        continues = depth > item if item >= 0 else depth == last == 0
-        if blank or marked or literal or fenced or not continues:
-            parts.append(("\n\n" if blank else "\n") + " " * depth)
-            item = depth if marked else -1
+        is_list_item = re.match(_MARKER, stripped) is not None
+        in_literal = in_literal or re.match(_LITERAL, stripped) is not None
+        continues = depth > list_depth if list_depth >= 0 else depth == last_depth == 0
+        if after_blank or is_list_item or in_literal or in_fence or not continues:
+            parts.append(("\n\n" if after_blank else "\n") + " " * depth)
+            list_depth = depth if is_list_item else -1
         else:
             parts.append(" ")
         parts.append(stripped)
-        fenced ^= stripped.startswith("```")
-        last, blank = depth, False
+        in_fence ^= stripped.startswith("```")
+        last_depth = depth
+        after_blank = False
     return "".join(parts).strip()
 
 
 def _find_block_end(lines: Sequence[str], start: int) -> int:
     """Return the end of a line and everything indented under it, without trailing blank lines."""
-    indent, end = _measure_indent(lines[start]), start + 1
+    indent = _measure_indent(lines[start])
+    end = start + 1
     for index in range(start + 1, len(lines)):
         if lines[index].strip() and _measure_indent(lines[index]) <= indent:
             break

@@ -18,6 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
+from toolmason._core.define.foreign_values import is_attrs, is_struct, to_builtins
 from toolmason.errors import UnsupportedType
 
 
@@ -75,7 +76,8 @@ class _StructAdapter:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         del source, handler
-        msgspec, kind = sys.modules["msgspec"], self.kind
+        msgspec = sys.modules["msgspec"]
+        kind = self.kind
 
         def convert(value: Any) -> Any:
             try:
@@ -94,7 +96,8 @@ class _StructAdapter:
         return {**_disguise_refs(root), _STRUCT_PARTS_KEY: {name: _disguise_refs(part) for name, part in parts.items()}}
 
 
-_STRUCT_PARTS_KEY, _STRUCT_REF_KEY = "x-struct-parts", "x-struct-ref"
+_STRUCT_PARTS_KEY = "x-struct-parts"
+_STRUCT_REF_KEY = "x-struct-ref"
 
 
 def _disguise_refs(value: Any) -> Any:
@@ -132,11 +135,13 @@ def _restore_node(node: Any, names: dict[str, str], definitions: dict[str, Any])
 
 
 def _find_free_name(name: str, part: Any, definitions: dict[str, Any]) -> str:
-    """Return an unused name for a definition, because two classes may have the same name."""
-    free, number = name, 2
-    while free in definitions and definitions[free] != part:
-        free, number = f"{name}_{number}", number + 1
-    return free
+    """Return a name for a definition that no different definition has: two classes may have the same name."""
+    free_name = name
+    number = 2
+    while free_name in definitions and definitions[free_name] != part:
+        free_name = f"{name}_{number}"
+        number += 1
+    return free_name
 
 
 class _AttrsAdapter:
@@ -178,30 +183,3 @@ def _make_field_types(kind: type, ancestors: tuple[type, ...]) -> Any:
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
     make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     return make_typed_dict(kind.__name__, fields)
-
-
-def is_attrs(kind: Any) -> bool:
-    """Return True if `kind` is an attrs class."""
-    return isinstance(kind, type) and "__attrs_attrs__" in vars(kind)
-
-
-def is_struct(kind: Any) -> bool:
-    """Return True if `kind` is a msgspec Struct."""
-    return isinstance(kind, type) and hasattr(kind, "__struct_fields__") and hasattr(kind, "__struct_config__")
-
-
-def _struct_to_builtins(item: Any) -> Any:
-    return sys.modules["msgspec"].to_builtins(item) if is_struct(type(item)) else item
-
-
-def to_builtins(value: Any) -> Any:
-    """Return an attrs or msgspec instance as builtins, for values that JSON does not support.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if is_struct(type(value)):
-        return sys.modules["msgspec"].to_builtins(value)
-    if is_attrs(type(value)):
-        return sys.modules["attr"].asdict(value, value_serializer=lambda _, __, item: _struct_to_builtins(item))
-    raise TypeError(f"an object of type {type(value).__qualname__!r} has no JSON form")

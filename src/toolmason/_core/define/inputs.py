@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("toolmason")
-
-
 _MAX_ERRORS = 50
 
 
@@ -104,9 +102,11 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     accepts_extra = signature.extra_hint is not MISSING
     fields = {parameter.name: _make_field_spec(parameter) for parameter in model_parameters}
     extra_type = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
-    try:
+    extra_keys: Extra = "allow" if accepts_extra else "forbid"
+    if extra == "allow" and not accepts_extra:
         # A function without `**keywords` cannot receive extra keys even if its schema allows them.
-        extra_keys: Extra = "allow" if accepts_extra else "ignore" if extra == "allow" else "forbid"
+        extra_keys = "ignore"
+    try:
         compiled = schema_compiler().compile_object(fields, extra_keys, extra_type)
     except UnsupportedType as error:
         raise _make_unsupported_type_error(fn, model_parameters, error) from error
@@ -255,7 +255,8 @@ def _compile_flattened(
         raise DefinitionError(
             f"{describe_location(fn)}: flatten=True needs a BaseModel, dataclass or TypedDict, not {parameter.hint!r}."
         )
-    name, validator = parameter.name, compiled.validator
+    name = parameter.name
+    validator = compiled.validator
     extra_option: dict[str, Any] = {"extra": "forbid"} if extra == "forbid" else {}
     root = {
         "properties": {},
@@ -265,8 +266,8 @@ def _compile_flattened(
     }
     return Inputs(
         schema=root,
-        validate_json=lambda text, **how: {name: validator.validate_json(text, **how, **extra_option)},
-        validate_python=lambda value, **how: {name: validator.validate_python(value, **how, **extra_option)},
+        validate_json=lambda text, **options: {name: validator.validate_json(text, **options, **extra_option)},
+        validate_python=lambda value, **options: {name: validator.validate_python(value, **options, **extra_option)},
         extra=extra,
         strict_types=strict_types,
         injected=injected,
@@ -331,7 +332,7 @@ class _SchemaChecker:
 
     def validate_python(self, value: Any, *, strict: bool = True) -> Any:
         del strict
-        # Report only the first errors: a list of a million invalid items would take minutes.
+        # Only the first errors: a list of a million invalid items would take minutes.
         if errors := list(islice(self.validator.iter_errors(value), _MAX_ERRORS)):
             raise SchemaMismatch(sorted(errors, key=lambda error: error.json_path))
         return dict(value)
@@ -339,7 +340,7 @@ class _SchemaChecker:
 
 @lru_cache(maxsize=1)
 def schema_compiler() -> ModuleType:
-    """Return the module that compiles types."""
-    from toolmason._core.define import schema  # noqa: PLC0415 - see above
+    """Return the module `define.schema`, imported on first use."""
+    from toolmason._core.define import schema  # noqa: PLC0415 - pydantic's schema generation is the slowest import
 
     return schema

@@ -47,16 +47,11 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
     """Return the kind of a function and a callable that takes its values by name. Streams become lists."""
     inner = unwrap_function(fn)
     positional_names = tuple(parameter.name for parameter in parameters if parameter.positional)
-    call_function: Callable[[dict[str, Any]], Any] = (
-        (
-            lambda values: fn(
-                *(values[name] for name in positional_names),
-                **{k: v for k, v in values.items() if k not in positional_names},
-            )
-        )
-        if positional_names
-        else (lambda values: fn(**values))
-    )
+
+    def call_function(values: dict[str, Any]) -> Any:
+        positional = [values[name] for name in positional_names]
+        return fn(*positional, **{name: value for name, value in values.items() if name not in positional_names})
+
     if inspect.isasyncgenfunction(inner):
 
         async def collect(values: dict[str, Any], context: Any) -> list[Any]:
@@ -68,6 +63,7 @@ def make_caller(fn: Any, parameters: Sequence[Parameter]) -> tuple[FunctionKind,
         return "sync", lambda values, context: list(call_function(values))  # noqa: ARG005 - same signature for every kind
     if positional_names:
         return get_function_kind(fn), lambda values, context: call_function(values)  # noqa: ARG005 - as above
+    # The common case, without a copy of the values.
     return get_function_kind(fn), lambda values, context: fn(**values)  # noqa: ARG005 - as above
 
 
@@ -78,23 +74,19 @@ def make_defaults(
     model_parameters = [parameter for parameter in parameters if parameter.injector is None]
     include_all = include_all or any(parameter.param.template for parameter in model_parameters)
     defaults: list[tuple[str, Callable[[dict[str, Any], Any], Any]]] = []
-    for p in model_parameters:
+    for index, p in enumerate(model_parameters):
         if p.param.template:
-            defaults.append(
-                (
-                    p.name,
-                    _make_template_default(p, [other.name for other in model_parameters[: model_parameters.index(p)]]),
-                )
-            )
+            earlier_names = [other.name for other in model_parameters[:index]]
+            defaults.append((p.name, _make_template_default(p, earlier_names)))
         elif p.factory is not None and p.default is MISSING:
             defaults.append((p.name, lambda values, context, make=p.factory: make()))  # type: ignore[misc]  # noqa: ARG005
         elif p.default is MISSING:
             if not p.required:
                 defaults.append((p.name, lambda values, context: None))  # noqa: ARG005 - same signature for every kind
         elif not is_safe_to_share(p.default):
-            defaults.append((p.name, lambda values, context, it=p.default: copy.deepcopy(it)))  # type: ignore[misc]  # noqa: ARG005
+            defaults.append((p.name, lambda values, context, value=p.default: copy.deepcopy(value)))  # type: ignore[misc]  # noqa: ARG005
         elif include_all or p.positional or p.param.default is not MISSING or _is_field_default(p):
-            defaults.append((p.name, lambda values, context, it=p.default: it))  # type: ignore[misc]  # noqa: ARG005
+            defaults.append((p.name, lambda values, context, value=p.default: value))  # type: ignore[misc]  # noqa: ARG005
     return tuple(defaults)
 
 

@@ -25,8 +25,6 @@ from toolmason._core.define.schema_nodes import EnumNames, ExtraKeys, FieldSpec,
 from toolmason.errors import UnsupportedType
 
 _SCHEMA_ERRORS = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, NameError, TypeError)
-
-
 _MEMBER_NAMES_KEY = "x-member-names"
 
 
@@ -52,9 +50,14 @@ class _SchemaGenerator(GenerateJsonSchema):
             return super().decimal_schema(schema)
         self.has_decimals = True
         result: JsonSchemaValue = {"type": "number"}
-        bounds = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
-        bounds["multiple_of"] = "multipleOf"
-        for name, keyword in bounds.items():
+        keywords = {
+            "ge": "minimum",
+            "le": "maximum",
+            "gt": "exclusiveMinimum",
+            "lt": "exclusiveMaximum",
+            "multiple_of": "multipleOf",
+        }
+        for name, keyword in keywords.items():
             if (bound := schema.get(name)) is not None:
                 result[keyword] = float(bound)  # type: ignore[arg-type]  # every bound is a Decimal
         return result
@@ -112,9 +115,15 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
     names = generator.finish(schema)
     if mode == "validation":
         return TypeSchema(schema, validator, adapter.serializer, names, has_decimals=generator.has_decimals)
-    core = repr(adapter.core_schema)
-    aliased, says_nan = "serialization_alias" in core, "ser_json_inf_nan" in core
-    return TypeSchema(schema, validator, adapter.serializer, names, has_aliases=aliased, writes_nan=says_nan)
+    core_text = repr(adapter.core_schema)
+    return TypeSchema(
+        schema,
+        validator,
+        adapter.serializer,
+        names,
+        has_aliases="serialization_alias" in core_text,
+        writes_nan="ser_json_inf_nan" in core_text,
+    )
 
 
 _CONFIG = ConfigDict(allow_inf_nan=False)

@@ -83,8 +83,10 @@ def describe_location(fn: Any) -> str:
 
 def get_function_name(fn: Any) -> str:
     """Return the name of a function, method, partial or callable object."""
-    inner = unwrap_function(fn)
-    return str(getattr(fn, "__name__", None) or (type(fn).__name__ if inner.__name__ == "__call__" else inner.__name__))
+    if name := getattr(fn, "__name__", None):
+        return str(name)
+    inner_name = unwrap_function(fn).__name__
+    return type(fn).__name__ if inner_name == "__call__" else str(inner_name)
 
 
 def unwrap_function(fn: Any) -> Any:
@@ -130,7 +132,8 @@ def read_signature(
             parameters.append(_make_parameter(fn, raw, hint, spec, documented))
     if specs:
         raise DefinitionError(
-            f"{describe_location(fn)}: `params=` describes {next(iter(specs))!r}, which is not a parameter."
+            f"{describe_location(fn)}: `params=` describes {next(iter(specs))!r}, which is not a parameter. "
+            "Correct the name, or remove it."
         )
     names = {parameter.name for parameter in parameters}
     unmatched = [f"{name}: {text}" for name, text in documented.items() if name not in names]
@@ -185,11 +188,16 @@ def _make_parameter(
         return Parameter(raw.name, hint, injector=injector, positional=positional)
     base_type, metadata = _split_annotated(hint)
     param = spec.as_param() if spec is not None else next((m for m in metadata if isinstance(m, Param)), _DEFAULT_PARAM)
-    texts = [m for m in metadata if isinstance(m, str)]
+    inline_descriptions = [m for m in metadata if isinstance(m, str)]
     field_infos = [m for m in metadata if _is_field(m)]
     if _is_field(raw.default):
         field_infos.append(raw.default)
-    descriptions = [param.description, *texts, *(info.description for info in field_infos), documented.get(raw.name)]
+    descriptions = [
+        param.description,
+        *inline_descriptions,
+        *(info.description for info in field_infos),
+        documented.get(raw.name),
+    ]
     pydantic_metadata = tuple(m for m in metadata if not isinstance(m, Param | str))
     if _is_field(raw.default):
         pydantic_metadata = (*pydantic_metadata, raw.default)
@@ -284,13 +292,13 @@ def _strip_none(hint: Any) -> Any:
 
 
 def admits_none(hint: Any) -> bool:
-    """Return True if a hint accepts `None`."""
+    """Return True if a hint names `None`, directly or in a union or literal."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if hint is None or hint is type(None) or hint is Any or hint is object:
-        return hint not in (Any, object)
-    if isinstance(hint, typing.TypeVar):
-        return False
+    if hint is None or hint is type(None):
+        return True
+    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
+        return False  # such a hint does not make a parameter optional
     if get_origin(hint) is typing.Literal:
         return None in get_args(hint)
     return get_origin(hint) in (Union, types.UnionType) and any(map(admits_none, get_args(hint)))

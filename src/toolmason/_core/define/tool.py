@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import (
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, get_args
@@ -57,7 +53,7 @@ class Tool(ABC):
     accepts_extra: bool = False
     """True if it accepts arguments that its schema does not declare."""
     on_arguments: Any = None
-    """Listener called before each run: `await listener.notify(values, call)`; see `augment`."""
+    """Listener called before each run: `await listener.notify(values, call)`; see `Toolbox.augmented`."""
     renderer: Callable[[Any], dict[str, Any]] | None = None
     """Function that converts the return value to the fields of a result, instead of the default rendering."""
     plain_function: Callable[..., Any] | None = None
@@ -170,7 +166,8 @@ class SchemaTool(Tool):
         schema: Mapping[str, Any],
         declaration: Declaration,
     ) -> None:
-        name, output = declaration.name or get_function_name(handler), declaration.output_schema
+        name = declaration.name or get_function_name(handler)
+        output = declaration.output_schema
         self.definition = ToolDefinition(
             name,
             declaration.description or name_to_words(name),
@@ -179,7 +176,8 @@ class SchemaTool(Tool):
             declaration.title,
         )
         self.options = declaration.options
-        self.handler, self.accepts_extra = handler, True
+        self.handler = handler
+        self.accepts_extra = True
         self.kind = get_function_kind(handler)
         self.inputs  # noqa: B018 - validates the schema now instead of at the first call
 
@@ -305,15 +303,19 @@ class RenamedTool(Tool):
     def __init__(self, tool: Tool, name: str) -> None:
         self.tool: Tool = tool
         self.definition = replace(tool.definition, name=name)
-        self.options, self.kind, self.returns = tool.options, tool.kind, tool.returns
-        self.substitutable, self.plain_function, self.on_arguments = (
-            tool.substitutable,
-            tool.plain_function,
-            tool.on_arguments,
-        )
+        self.options = tool.options
+        self.kind = tool.kind
+        self.returns = tool.returns
+        self.substitutable = tool.substitutable
+        self.plain_function = tool.plain_function
+        self.on_arguments = tool.on_arguments
         self.renderer = tool.renderer
-        self.inputs, self.output = tool.inputs, tool.output
-        self.fill, self.invoke_raw, self.picklable_call = tool.fill, tool.invoke_raw, tool.picklable_call  # type: ignore[method-assign]
+        self.inputs = tool.inputs
+        self.output = tool.output
+        # The bound methods of the tool itself, without a wrapper in between.
+        self.fill = tool.fill  # type: ignore[method-assign]
+        self.invoke_raw = tool.invoke_raw  # type: ignore[method-assign]
+        self.picklable_call = tool.picklable_call  # type: ignore[method-assign]
 
     @property
     @override
@@ -371,5 +373,5 @@ def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:
         return item
     effective_declaration = declaration or get_declaration(item) or Declaration("tool")
     if effective_declaration.kind == "prompt":
-        raise DefinitionError(f"{describe_location(item)} is a prompt, not a tool.")
+        raise DefinitionError(f"{describe_location(item)} is a prompt, not a tool. Pass it to a toolbox.")
     return FunctionTool(item, effective_declaration)

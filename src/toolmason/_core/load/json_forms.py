@@ -49,17 +49,22 @@ def load_definition(data: Mapping[str, Any], place: str) -> ToolDefinition:
     Raises:
         ConfigError: a field is missing or has the wrong type; names the location and the field.
     """
-    name, text, schema = data.get("name"), data.get("description"), data.get("input_schema")
-    output, title = data.get("output_schema"), data.get("title")
+    name = data.get("name")
+    text = data.get("description")
+    schema = data.get("input_schema")
+    output = data.get("output_schema")
+    title = data.get("title")
     # Check all fields at once, because a thousand are read at start-up; locate the problem only on failure.
-    may_be_absent = (output is None or isinstance(output, dict)) and (title is None or isinstance(title, str))
-    if isinstance(name, str) and name.strip() and isinstance(text, str) and isinstance(schema, dict) and may_be_absent:
+    optional_fit = (output is None or isinstance(output, dict)) and (title is None or isinstance(title, str))
+    if isinstance(name, str) and name.strip() and isinstance(text, str) and isinstance(schema, dict) and optional_fit:
         return ToolDefinition(name, text, schema, output, title)
     place = f"{place}: tool {clip(get_text(data, 'name', place))!r}"
-    for key in ("description", "title")[: 1 if title is None else 2]:
-        get_text(data, key, place)
-    for key in ("input_schema", "output_schema")[: 1 if output is None else 2]:
-        get_object(data, key, place)
+    get_text(data, "description", place)
+    if title is not None:
+        get_text(data, "title", place)
+    get_object(data, "input_schema", place)
+    if output is not None:
+        get_object(data, "output_schema", place)
     raise ConfigError(f"{place} needs a non-empty name. Rebuild the file.")
 
 
@@ -106,14 +111,20 @@ def dump_options(options: ToolOptions) -> tuple[JsonObject, list[str]]:
         value = getattr(options, name)
         if name == "meta":
             if value:
-                data[name] = {}
-                for key in sorted(value, key=str):
-                    try:
-                        data[name][str(key)] = to_plain_json(value[key])
-                    except (PydanticSerializationError, ValueError):
-                        unserializable_keys.append(str(key))
+                data[name], unserializable_keys = _dump_meta(value)
         elif value != _DEFAULTS[name]:
             data[name] = _dump_option(value)
+    return data, unserializable_keys
+
+
+def _dump_meta(meta: Mapping[Any, Any]) -> tuple[JsonObject, list[str]]:
+    data: JsonObject = {}
+    unserializable_keys: list[str] = []
+    for key in sorted(meta, key=str):
+        try:
+            data[str(key)] = to_plain_json(meta[key])
+        except (PydanticSerializationError, ValueError):
+            unserializable_keys.append(str(key))
     return data, unserializable_keys
 
 
@@ -171,14 +182,14 @@ def load_options(data: Mapping[str, Any], make_placeholder: PlaceholderMaker, pl
         default = _DEFAULTS.get(name, MISSING)
         if isinstance(value, dict) and set(value) == {CODE_KEY} and name != "meta":
             keywords[name] = make_placeholder(name)
+        elif name in ("retry", "timeout", "on_error") and value == "inherit":
+            keywords[name] = INHERIT
         elif name == "retry":
-            keywords[name] = value if value is None else INHERIT if value == "inherit" else _load_retry(value, place)
+            keywords[name] = None if value is None else _load_retry(value, place)
         elif name == "rate" and isinstance(value, dict):
             keywords[name] = _construct(lambda form=value: Rate(**_load_numbers(form)), "rate", place)  # type: ignore[misc]
         elif name == "tags" and isinstance(value, list):
             keywords[name] = frozenset(map(str, value))
-        elif name in ("timeout", "on_error") and value == "inherit":
-            keywords[name] = INHERIT
         elif _is_valid_option(value, default, name):
             keywords[name] = float(value) if name == "timeout" and isinstance(value, str) else value
         else:

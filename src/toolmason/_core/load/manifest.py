@@ -126,7 +126,9 @@ def _load_document(text: bytes, place: str) -> JsonObject:
     except ValueError as error:
         raise ConfigError(f"{place} is not valid JSON: {error}. Run `toolmason build` again.") from error
     if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
-        raise ConfigError(f'{place} is not a manifest: it lacks "format": "{MANIFEST_FORMAT}".')
+        raise ConfigError(
+            f'{place} is not a manifest: it lacks "format": "{MANIFEST_FORMAT}". Write one with `toolmason build`.'
+        )
     if document.get("version") != MANIFEST_VERSION:
         raise ConfigError(
             f"{place} has manifest version {clip(repr(document.get('version')))}, but this toolmason reads "
@@ -267,7 +269,8 @@ class LoadedManifest:
     def _load_tool(self, entry: ManifestEntry, definition: ToolDefinition) -> Tool:
         tool = self._load_entry(entry)
         assert isinstance(tool, Tool)  # noqa: S101 - the kind was checked
-        listed_options, (real_options, _) = entry.options, dump_options(tool.options)
+        listed_options = entry.options
+        real_options, _ = dump_options(tool.options)
         if wrong := [name for name in SAFETY_OPTIONS if listed_options.get(name) != real_options.get(name)]:
             raise ConfigError(
                 f"{entry.path!r} has {wrong[0]}={real_options.get(wrong[0])!r}, but {self.manifest.place} lists it "
@@ -290,9 +293,11 @@ class LoadedManifest:
 def _make_prompt_listing(data: JsonObject, place: str) -> PromptListing:
     role: Any = data.get("role", "assistant")
     if role not in ("user", "assistant", "system"):
-        raise ConfigError(f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}.")
-    text, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
-    return PromptListing(data["name"], text, schema, role)
+        raise ConfigError(
+            f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."
+        )
+    description = get_text(data, "description", place)
+    return PromptListing(data["name"], description, get_object(data, "input_schema", place), role)
 
 
 def _is_same_folder(first: str, second: str) -> bool:
@@ -301,10 +306,13 @@ def _is_same_folder(first: str, second: str) -> bool:
 
 
 def _warn_stale(message: str) -> None:
-    level, frame = 1, inspect.currentframe()
+    # Attribute the warning to the first caller outside of this package.
+    stack_level = 1
+    frame = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("toolmason."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(StaleManifest(f"{message}. Run `toolmason build` to update it."), stacklevel=level)
+        stack_level += 1
+        frame = frame.f_back
+    warnings.warn(StaleManifest(f"{message}. Run `toolmason build` to update it."), stacklevel=stack_level)
 
 
 def find_manifest(source: str | Path) -> LoadedManifest:
@@ -324,13 +332,13 @@ def find_manifest(source: str | Path) -> LoadedManifest:
     if not candidates:
         raise ConfigError(f"The package {text!r} has no manifest. Create one with `toolmason build {text}`.")
     if len(candidates) > 1:
-        places = " and ".join(repr(home.folder) for home, _ in candidates)
+        places = " and ".join(repr(location.folder) for location, _ in candidates)
         raise ConfigError(f"The package {text!r} has more than one manifest: {places}. Pass the path of one.")
-    [(home, data)] = candidates
+    [(location, data)] = candidates
     manifest = parse_manifest(data, f"the manifest of {text!r}")
     if manifest.package != text:
         raise ConfigError(f"The manifest in {text!r} is for the package {manifest.package!r}. Rebuild it.")
-    return LoadedManifest(manifest, home)
+    return LoadedManifest(manifest, location)
 
 
 def has_manifest(package: str) -> bool:
@@ -346,6 +354,8 @@ def _read_manifest_at(path: Path) -> LoadedManifest:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"No manifest at {str(file)!r}: {error.strerror}.") from error
+        raise ConfigError(
+            f"No manifest at {str(file)!r}: {error.strerror}. Check the path, or run `toolmason build`."
+        ) from error
     manifest = parse_manifest(data, repr(str(file)))
     return LoadedManifest(manifest, make_package_location(manifest.package, str(file.resolve().parent)))

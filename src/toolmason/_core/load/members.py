@@ -44,9 +44,12 @@ class Member:
     @property
     def defining_module(self) -> str:
         """The module that defines its code; for a method, the module of the object's class."""
-        code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
-        kind = self.owner if self.needs_instance else type(self.owner)
-        return str(getattr(unwrap_function(code) if self.owner is None else kind, "__module__", ""))
+        if self.owner is None:
+            code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
+            definer = unwrap_function(code)
+        else:
+            definer = self.owner if self.needs_instance else type(self.owner)
+        return str(getattr(definer, "__module__", ""))
 
     @property
     def needs_instance(self) -> bool:
@@ -72,8 +75,10 @@ class Member:
 
 def iter_module_members(module: ModuleType) -> Iterator[Member]:
     """Yield the tools and prompts of a module in source order; one with two names appears once."""
+    if is_restricted(module):
+        return
     seen: set[int] = set()
-    for name, item in list(vars(module).items()) if not is_restricted(module) else ():
+    for name, item in list(vars(module).items()):
         if id(item) in seen or isinstance(item, ModuleType) or name.startswith("__") or is_restricted(item):
             continue
         seen.add(id(item))
@@ -94,10 +99,9 @@ def _iter_methods(name: str, owner: Any) -> Iterator[Member]:
     kinds: tuple[ToolOrPrompt, ...] = ("tool", "prompt")
     for kind in kinds:
         declared = find_declared_members(owner if isinstance(owner, type) else type(owner), kind)
-        for method, declaration in (
-            (name, declared_as) for name, (raw, declared_as) in declared.items() if not is_restricted(raw)
-        ):
-            yield Member(f"{name}.{method}", kind, getattr(owner, method), declaration, owner)
+        for method_name, (raw_method, declaration) in declared.items():
+            if not is_restricted(raw_method):
+                yield Member(f"{name}.{method_name}", kind, getattr(owner, method_name), declaration, owner)
 
 
 def is_restricted(item: Any) -> bool:

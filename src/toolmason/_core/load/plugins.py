@@ -55,7 +55,7 @@ class PluginItems:
             DuplicateTool: another owner provides a different tool of that name; names both.
         """
         for item in items:
-            key = isinstance(item, Tool), item.uri if isinstance(item, Resource) else item.name
+            key = (isinstance(item, Tool), item.uri if isinstance(item, Resource) else item.name)
             if key not in self.items:
                 self.items[key] = item, owner
             elif not _is_same_item(self.items[key][0], item):
@@ -75,11 +75,10 @@ class PluginItems:
         self.errors.append(problem)
 
 
-def _is_same_item(one: CatalogItem, other: CatalogItem) -> bool:
-    if isinstance(one, Tool) and isinstance(other, Tool):
-        one, other = one.root, other.root
-    fn = getattr(one, "fn", one)
-    return one is other or fn == getattr(other, "fn", other)
+def _is_same_item(first: CatalogItem, second: CatalogItem) -> bool:
+    if isinstance(first, Tool) and isinstance(second, Tool):
+        first, second = first.root, second.root
+    return first is second or getattr(first, "fn", first) == getattr(second, "fn", second)
 
 
 # --- entry points ------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ class LazyCatalog:
     def _get_catalog(self) -> Catalog:
         with self._lock:
             if self._load is not None:
-                self._catalog, self._load = self._load(), None
+                self._catalog = self._load()
+                self._load = None
             return self._catalog
 
     def resolve(self, name: str) -> Tool | None:

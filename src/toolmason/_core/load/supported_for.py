@@ -59,10 +59,10 @@ def is_supported(item: Any, application: Any) -> bool:
     Raises:
         DefinitionError: the item's `__supported_for__` is invalid.
     """
-    marks: Any = getattr(item, SUPPORTED_FOR_ATTRIBUTE, None)
-    if marks is None:
+    value: Any = getattr(item, SUPPORTED_FOR_ATTRIBUTE, None)
+    if value is None:
         return True
-    marks = marks if isinstance(marks, tuple) else tuple(marks) if isinstance(marks, list | set) else (marks,)
+    marks = tuple(value) if isinstance(value, tuple | list | set) else (value,)
     _check_applications(marks)
     return application is not None and any(_matches_application(application, mark) for mark in marks)
 

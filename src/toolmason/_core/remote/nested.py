@@ -23,11 +23,15 @@ def make_remote_views(remotes: Remotes, transform: ToolTransform) -> Iterator[Re
 
 
 class RemoteView:
-    """Server of another toolbox."""
+    """Server of another toolbox, with the tools that its view exposes."""
 
     def __init__(self, inner: Remote, remotes: Remotes, transform: ToolTransform) -> None:
-        self.inner, self.remotes, self.transform = inner, remotes, transform
-        self.name, self.server, self.required = inner.name, inner.server, inner.required
+        self.inner = inner
+        self.remotes = remotes
+        self.transform = transform
+        self.name = inner.name
+        self.server = inner.server
+        self.required = inner.required
         self.watch = inner.watch
         self.prepare: Callable[..., Awaitable[None]] = inner.prepare
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh

@@ -74,13 +74,13 @@ class Remotes:
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
         """Return the servers with the lists of the context's identity, under the same naming rules."""
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
-        view.local_tools, view.local_prompts, view.watchers = self.local_tools, self.local_prompts, self.watchers
+        view.local_tools = self.local_tools
+        view.local_prompts = self.local_prompts
+        view.watchers = self.watchers
         view.prompt_owners = self.prompt_owners
-        view._tool_owners, view._warned_names, view._logged_errors = (
-            self._tool_owners,
-            self._warned_names,
-            self._logged_errors,
-        )
+        view._tool_owners = self._tool_owners
+        view._warned_names = self._warned_names
+        view._logged_errors = self._logged_errors
         return view
 
     def add_listener(self, listener: Any) -> None:
@@ -127,8 +127,7 @@ class Remotes:
         qualified_name = f"{source.name}__{tool.name}"
         if self.on_conflict == "prefix":
             return qualified_name
-        # A name stays with its first server even while that server is down. Otherwise a model's arguments would reach a
-        # different party.
+        # A name stays with its first server even while that server is down: arguments must not reach another server.
         owner = self._tool_owners.setdefault(tool.name, source.name)
         if tool.name not in self.local_tools and tool.name not in by_name and owner == source.name:
             return tool.name
@@ -238,11 +237,11 @@ def find_owners(uri: str, sources: Sequence[Remote]) -> Sequence[Remote]:
         return listing_sources
     scored = [(_score_best_template(source.raw_resources.templates, uri), source) for source in sources]
     best_score = max((score for score, _ in scored), default=0)
-    return [source for close, source in scored if best_score and close == best_score]
+    return [source for score, source in scored if best_score and score == best_score]
 
 
 def _score_best_template(templates: Sequence[Mapping[str, Any]], uri: str) -> int:
-    from toolmason._core.catalog.uri_templates import measure_specificity  # noqa: PLC0415 - 1 ms at start-up, for servers with templates
+    from toolmason._core.catalog.uri_templates import measure_specificity  # noqa: PLC0415 - 1 ms at start-up, needed only for servers with templates
 
     scores = (measure_specificity(str(entry.get("uriTemplate")), uri) for entry in templates)
     return max((score for score in scores if score is not None), default=0)

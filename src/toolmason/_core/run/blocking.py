@@ -11,17 +11,17 @@ import concurrent.futures
 import contextvars
 import inspect
 import os
-import re
 import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from toolmason._core.run.threads import release_worker_slot
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
+_COROUTINE: Final = "Coroutine[Any, Any, "
 _lock = threading.Lock()
 _sync_depth: contextvars.ContextVar[int] = contextvars.ContextVar("toolmason_sync_depth", default=0)
 _loops: dict[tuple[int, int], asyncio.AbstractEventLoop] = {}
@@ -65,12 +65,14 @@ def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]]) -> 
         coroutine: Coroutine[Any, Any, _T] = getattr(self, name)(*args, **kwargs)  # a subclass may override it
         return run_blocking(coroutine)
 
-    run.__name__, run.__qualname__ = f"{name}_sync", f"{method.__qualname__}_sync"
+    run.__name__ = f"{name}_sync"
+    run.__qualname__ = f"{method.__qualname__}_sync"
     run.__doc__ = f"Run `{name}` to completion, from synchronous code."
-    # A plain function that returns a coroutine is annotated with `Coroutine[...]`; its twin returns the result.
-    returns = re.sub(r"^Coroutine\[Any, Any, (.+)\]$", r"\1", str(method.__annotations__.get("return")))
-    run.__annotations__ = {**method.__annotations__, "return": returns}
-    vars(run)["__signature__"] = inspect.signature(method).replace(return_annotation=returns)
+    returns = str(method.__annotations__.get("return"))
+    if returns.startswith(_COROUTINE):  # a plain function that returns a coroutine; its twin returns the result
+        returns = returns.removeprefix(_COROUTINE).removesuffix("]")
+        run.__annotations__ = {**method.__annotations__, "return": returns}
+        vars(run)["__signature__"] = inspect.signature(method).replace(return_annotation=returns)
     return run
 
 

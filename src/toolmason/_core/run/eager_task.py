@@ -72,10 +72,8 @@ else:
     _enter: Any = asyncio._enter_task  # noqa: SLF001 - see above
     _leave: Any = asyncio._leave_task  # noqa: SLF001 - see above
     _register: Any = asyncio._register_task  # noqa: SLF001 - see above
-    _current: Any = vars(asyncio.tasks)[
-        "_current_tasks"
-    ]  # read by `current_task()`, written by the two functions above
-
+    # Read by `current_task()`, written by `_enter` and `_leave`.
+    _current: Any = vars(asyncio.tasks)["_current_tasks"]
     _send: Any = CoroutineType.send
 
     def start(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> StartResult:
@@ -152,7 +150,8 @@ else:
 
         def step(self, error: BaseException | None = None) -> None:
             if self._must_cancel:
-                error, self._must_cancel = asyncio.CancelledError(), False
+                error = asyncio.CancelledError()
+                self._must_cancel = False
             self._fut_waiter = None
             loop = self.get_loop()
             _enter(loop, self)
@@ -206,15 +205,16 @@ class Suspended:
         self._coroutine, self._waits_for = coroutine, waits_for
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        step, waits_for = self._coroutine, self._waits_for
+        coroutine = self._coroutine
+        waits_for = self._waits_for
         try:
             while True:
                 try:
                     sent = yield waits_for
                 except BaseException as error:  # noqa: BLE001 - a cancellation belongs to the inner coroutine
-                    waits_for = step.throw(error)
+                    waits_for = coroutine.throw(error)
                 else:
-                    waits_for = step.send(sent)
+                    waits_for = coroutine.send(sent)
         except StopIteration as end:
             return end.value
 

@@ -24,7 +24,7 @@ _log = logging.getLogger("toolmason")
 
 
 class DeadlinePassed(Exception):
-    """Deadline passed before the tool finished."""
+    """The deadline passed before the tool finished."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -161,7 +161,7 @@ async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> A
 
 
 class ThreadAbandoned(Exception):
-    """Thread whose result is no longer awaited: the deadline passed, or the caller was cancelled."""
+    """The result of a thread is no longer awaited: the deadline passed, or the caller was cancelled."""
 
     def __init__(self, reason: BaseException) -> None:
         super().__init__()
@@ -219,7 +219,8 @@ async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> 
 
 
 async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
-    pool, report = get_process_pool(attempt.settings.processes), attempt.state.report
+    pool = get_process_pool(attempt.settings.processes)
+    report = attempt.state.report
     try:
         worker, remaining = await pool.acquire(attempt.seconds)
     except TimeoutError:
@@ -228,9 +229,9 @@ async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.Abstrac
     try:
         job = Job(lambda: worker.run(payload, report), copy_context(), loop)
         get_thread_pool(attempt.settings.threads).submit(job)
-        timer = (
-            None if remaining is None else loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
-        )
+        timer = None
+        if remaining is not None:
+            timer = loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
         try:
             value, error = await job.future
         finally:

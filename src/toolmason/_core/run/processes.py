@@ -29,7 +29,7 @@ _START_TIMEOUT: Final = 30.0
 
 
 class WorkerDied(ToolmasonError):
-    """Worker process ended before the tool finished."""
+    """The worker process ended before the tool finished."""
 
     def __init__(self, code: int | None) -> None:
         self.code = code
@@ -38,7 +38,7 @@ class WorkerDied(ToolmasonError):
 
 
 class CallNotStarted(WorkerDied):
-    """Worker process ended before it received the call."""
+    """The worker process ended before it received the call."""
 
 
 class Worker:
@@ -81,7 +81,8 @@ class Worker:
         import pickle  # noqa: PLC0415 - as above
 
         self.calls += 1
-        kind, data = "progress", []
+        kind: str = "progress"
+        data: Any = None
         try:
             self.pipe.send_bytes(pickle.dumps((self.calls, payload)))
             while kind == "progress":
@@ -119,8 +120,7 @@ _live_workers: set[Worker] = set()
 
 def _register_worker(worker: Worker) -> None:
     if not _live_workers:
-        # Register again each time: atexit runs in reverse order, and multiprocessing's own handler leaves grandchildren
-        # behind.
+        # Register again each time, to run before multiprocessing's own handler, which leaves grandchildren behind.
         atexit.unregister(_kill_all)
         atexit.register(_kill_all)
     _live_workers.add(worker)
@@ -153,7 +153,9 @@ class ProcessPool:
         try:
             with self._lock:
                 if self._pid != os.getpid():
-                    self._idle, self._pid = [], os.getpid()  # a forked child does not own its parent's processes
+                    # A forked child does not own its parent's processes.
+                    self._idle = []
+                    self._pid = os.getpid()
                 while self._idle:
                     worker = self._idle.pop()
                     if worker.process.is_alive():

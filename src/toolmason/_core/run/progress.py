@@ -34,7 +34,9 @@ class Reporter:
     def __init__(self, callback: OnProgress, call_id: str, tool: str, max_queued: int) -> None:
         self.dropped = 0
         """Number of reports dropped because the callback was too slow."""
-        self._callback, self._call_id, self._tool = callback, call_id, tool
+        self._callback = callback
+        self._call_id = call_id
+        self._tool = tool
         self._queue: deque[ProgressReport] = deque()
         self._max_queued = max_queued
         self._loop = asyncio.get_running_loop()

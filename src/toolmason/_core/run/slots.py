@@ -82,6 +82,7 @@ class KeyedLocks:
     """One lock per key. Unused keys take no memory."""
 
     def __init__(self) -> None:
+        # The list has one item for each user of the key, as a count that changes in place.
         self._semaphores: dict[Hashable, tuple[Semaphore, list[None]]] = {}
         self._lock = threading.Lock()
 

@@ -19,8 +19,7 @@ from typing import Any, Final, Literal
 
 _log = logging.getLogger("toolmason")
 _IDLE_SECONDS: Final = 10.0
-
-
+"""Seconds without a job after which a thread ends."""
 _thread_local = threading.local()
 
 
@@ -137,6 +136,7 @@ class ThreadPool:
             self._idle += 1
 
     def _is_late(self, job: Job) -> bool:
+        # A method, because type checkers do not know that `abandon` changes the state while the job runs.
         return job.state == "late"
 
     def _run(self, job: Job) -> bool:
@@ -146,7 +146,8 @@ class ThreadPool:
                 self._mark_idle()
                 return True
             job.state = "running"
-        value, error = None, None
+        value: Any = None
+        error: BaseException | None = None
         try:
             value = job.context.run(job.work)
         except BaseException as failure:  # noqa: BLE001 - SystemExit too: a tool must not end its thread silently

@@ -106,10 +106,11 @@ class Approvals(ABC):
         route = self._get_route_or_error(call.name)
         if self._run_state is None or not isinstance(route, Route):
             return
-        options, key = route.tool.options, Pipeline(route, self._shared, self._run_state, NO_OPTIONS).tool_key
+        options = route.tool.options
+        tool_key = Pipeline(route, self._shared, self._run_state, NO_OPTIONS).tool_key
         # A call over the limit stays over it; unreadable arguments cannot be a repeat.
         with suppress(LimitExceeded, ValueError):
-            self._run_state.count(route.name, options.max_calls, key)
+            self._run_state.count(route.name, options.max_calls, tool_key)
             # A pending call is counted, but has no result yet.
             is_pending = result.error is not None and result.error.code == ApprovalRequired.code
             if options.repeats == "detect" and not is_pending:

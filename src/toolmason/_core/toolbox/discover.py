@@ -12,7 +12,7 @@ from toolmason._core.load.plugins import ENTRY_POINT_GROUP, from_entry_points, f
 from toolmason._core.toolbox.toolbox import Toolbox
 
 
-def discover(app: Any = None, group: str = ENTRY_POINT_GROUP, strict: bool = False) -> Toolbox:  # noqa: FBT001, FBT002 - as page 04 §1 writes it
+def discover(app: Any = None, group: str = ENTRY_POINT_GROUP, strict: bool = False) -> Toolbox:  # noqa: FBT001, FBT002 - public signature
     """Return a toolbox with the tools that installed distributions offer as entry points of a group.
 
     Plugins load in order of distribution and name. `app` is your application or its class: bundles marked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,22 +114,12 @@ class ToolboxPolicy:
             DefinitionError: a keyword is unknown, or a value is invalid.
         """
         values: dict[str, Any] = dict(options)
-        known_options = {item.name for item in fields(cls)} - {
-            "max_concurrency_is_set",
-            "experimental",
-            "limits",
-            "native",
-            "on_error_is_set",
-        } | {
-            "project_dir",
-            "config",
-        }
+        known_options = ToolboxOptions.__annotations__.keys()
         if unknown := values.keys() - known_options:
             raise DefinitionError(
                 f"Toolbox() got an unknown option {min(unknown)!r}. Options: {', '.join(sorted(known_options))}."
             )
-        config = values.pop("config", None)
-        config = _to_config(config)
+        config = _to_config(values.pop("config", None))
         folder = values.pop("project_dir", None) or (config.project_dir if config is not None else None)
         context = ToolContext[Any]().merge(values.pop("context", None))
         values["context"] = context.with_config(config, None if folder is None else Path(folder).absolute())

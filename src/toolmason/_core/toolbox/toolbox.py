@@ -109,14 +109,19 @@ class Toolbox(Connections, Views, Approvals, Exports):
     ) -> Self:
         derived = object.__new__(type(self))
         derived._transform = self._transform if transform is None else _compose(self._transform, transform)
-        derived._owns_store, derived._owns_remotes = run_state is not None, False
+        derived._owns_store = run_state is not None
+        derived._owns_remotes = False
         derived._remotes = self._remotes if remotes is None else remotes
         derived._remotes.add_listener(derived)
         derived._problems = self._problems
         # A view that hides tools must not find them again through a resolver.
         derived._policy = dataclasses.replace(self._policy, resolvers=()) if without_resolvers else self._policy
-        derived._catalog, derived._routes, derived._definitions_cache, derived._sorted_cache = catalog, {}, {}, None
-        derived._shared, derived._run_state = self._shared, run_state or self._run_state
+        derived._catalog = catalog
+        derived._routes = {}
+        derived._definitions_cache = {}
+        derived._sorted_cache = None
+        derived._shared = self._shared
+        derived._run_state = run_state or self._run_state
         derived._result_store = self._result_store if run_state is None else make_result_store(self._policy)
         return derived
 
@@ -128,7 +133,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
             DefinitionError: the source provides no tools; the message says why.
         """
         # All or nothing: a source with a conflict leaves the toolbox unchanged.
-        catalog, servers = self._catalog.copy(), []
+        catalog = self._catalog.copy()
+        servers = []
         for item in iter_source_items(source, self._policy.naming, self._policy.resolvers):
             # Check for Tool first, and once: an isinstance check costs as much as adding the tool.
             if isinstance(item, Tool):
@@ -140,7 +146,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
                 catalog.add(item, replace_same=replace)
         for server in servers:
             self._remotes.add(server)
-        self._catalog, self._problems = catalog, (*self._problems, *get_source_problems(source))
+        self._catalog = catalog
+        self._problems = (*self._problems, *get_source_problems(source))
         if self._owns_remotes:
             self._remotes.local_tools = frozenset((*catalog.tools, READ_RESULT))
             self._remotes.local_prompts = frozenset(catalog.prompts)
@@ -173,7 +180,9 @@ class Toolbox(Connections, Views, Approvals, Exports):
         Includes `read_result` once a result has been truncated.
         """
         reader = None if READ_RESULT in self._catalog.tools else self._get_result_reader(READ_RESULT)
-        return sorted([*self, reader], key=lambda tool: tool.name) if reader else [*self._get_sorted_tools()]
+        if reader is None:
+            return [*self._get_sorted_tools()]
+        return sorted([*self._get_sorted_tools(), reader], key=lambda tool: tool.name)
 
     @property
     def native(self) -> tuple[AnyNativeTool, ...]:
@@ -308,7 +317,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
         if isinstance(call, str):
             name, call_id = call, f"call_{next(CALL_NUMBERS)}"
         else:
-            name, call_id, arguments = (given_call := to_call(call)).name, given_call.id, given_call.arguments
+            given_call = to_call(call)
+            name, call_id, arguments = given_call.name, given_call.id, given_call.arguments
         route = self._routes.get(name)
         if route is None:
             found = self._get_route_or_error(name)
@@ -376,7 +386,9 @@ class Toolbox(Connections, Views, Approvals, Exports):
         """
         tool_calls = [to_call(call) for call in calls]
         max_parallel = get_max_parallel(strategy, self._policy.max_concurrency)
-        call_context, seconds, box = make_context(context), check_timeout(timeout), self
+        call_context = make_context(context)
+        seconds = check_timeout(timeout)
+        box = self
         routes = [self._get_route_or_error(call.name) for call in tool_calls]
         if self._remotes and any(isinstance(route, UnknownTool) for route in routes):
             box = self._for_identity(call_context)
@@ -423,7 +435,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
             KeyError: the prompt is unknown; the message lists the known ones.
             InvalidArguments: the arguments are invalid.
         """
-        found, box = self._catalog.prompts.get(name), self
+        found = self._catalog.prompts.get(name)
+        box = self
         if found is None and self._remotes:
             box = await self._refresh_for_identity(make_context(context))
             found = next((prompt for prompt in box.prompts if prompt.name == name), None)

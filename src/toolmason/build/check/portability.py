@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.build.check.provider_limits import PROVIDERS
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.registry import get_format
-from toolmason.providers.schema.losses import Loss
+from toolmason.providers.schema.losses import Loss, Status
 
-Status: TypeAlias = Literal["accepted", "lossy", "rejected"]
-_DESCRIBED_SUFFIX: Final = " is described but not enforced"
 _NAMING_FORMATS: Final = {"openai": "openai-chat"}
 """The format with the stricter name limits, for providers with two formats."""
 
@@ -37,28 +35,38 @@ class ProviderVerdict:
 
 def check_providers(definition: ToolDefinition, other_names: Iterable[str] = ()) -> list[ProviderVerdict]:
     """Return each provider's verdict on a definition that is offered together with tools of these names."""
-    offered = [*other_names, definition.name]
-    verdicts: list[ProviderVerdict] = []
-    for provider in PROVIDERS:
-        fit = get_format(provider).rules.fit_schema
-        fitted = fit(definition.input_schema, False)  # noqa: FBT003 - `strict` is its only option
-        losses = fitted.losses
-        meaning_losses = [loss for loss in losses if loss.changes_meaning]
-        status: Status = "rejected" if meaning_losses else "lossy" if losses else "accepted"
-        reasons = tuple(_format_loss(loss, "is not enforced") for loss in meaning_losses or losses)
-        # Gemini sets strict mode for a whole request, without rewriting schemas.
-        strict = () if meaning_losses or provider == "gemini" else fit(definition.input_schema, True).losses  # noqa: FBT003 - as above
-        blocking = next((loss for loss in strict if loss.changes_meaning), strict[0] if strict else None)
-        why = "" if blocking is None else _format_loss(blocking, "has no strict form")
-        terms = get_format(_NAMING_FORMATS.get(provider, provider)).rules
-        sent_name = ToolNames(offered, terms.name_pattern, terms.max_name_length).get_alias(definition.name)
-        alias = sent_name if sent_name != definition.name else None
-        verdicts.append(
-            ProviderVerdict(
-                provider, status, reasons, not meaning_losses and not why, why, alias, _format_renamed_keys(fitted.keys)
-            )
-        )
-    return verdicts
+    offered_names = [*other_names, definition.name]
+    return [_check_provider(provider, definition, offered_names) for provider in PROVIDERS]
+
+
+def _check_provider(provider: str, definition: ToolDefinition, offered_names: Sequence[str]) -> ProviderVerdict:
+    verdict = get_format(provider).verdict(definition, strict=False)
+    losses = verdict.narrowed.losses
+    meaning_losses = [loss for loss in losses if loss.changes_meaning]
+    # Gemini sets strict mode for a whole request, without rewriting schemas.
+    checks_strict_form = not meaning_losses and provider != "gemini"
+    not_strict = _explain_not_strict(provider, definition) if checks_strict_form else ""
+    naming_rules = get_format(_NAMING_FORMATS.get(provider, provider)).rules
+    names = ToolNames(offered_names, naming_rules.name_pattern, naming_rules.max_name_length)
+    sent_name = names.get_alias(definition.name)
+    return ProviderVerdict(
+        provider=provider,
+        status=verdict.status,
+        reasons=tuple(_format_loss(loss, "is not enforced") for loss in meaning_losses or losses),
+        strict=not meaning_losses and not not_strict,
+        not_strict=not_strict,
+        alias=sent_name if sent_name != definition.name else None,
+        keys=_format_renamed_keys(verdict.narrowed.keys),
+    )
+
+
+def _explain_not_strict(provider: str, definition: ToolDefinition) -> str:
+    """Return the most serious loss of strict mode as text; empty if nothing is lost."""
+    losses = get_format(provider).verdict(definition, strict=True).narrowed.losses
+    if not losses:
+        return ""
+    blocking = next((loss for loss in losses if loss.changes_meaning), losses[0])
+    return _format_loss(blocking, "has no strict form")
 
 
 def _format_renamed_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
@@ -66,9 +74,9 @@ def _format_renamed_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _format_loss(loss: Loss, outcome: str) -> str:
-    """Return a loss as text, with its path inside the sentence."""
-    if loss.what.endswith(_DESCRIBED_SUFFIX):
-        return f"{loss.what.removesuffix(_DESCRIBED_SUFFIX)} at {loss.path} {outcome}"
-    if loss.what.endswith(" here"):
-        return f"{loss.what.removesuffix(' here')} at {loss.path}"
+    """Return a loss as text, with its path inside the sentence; `outcome` follows a constraint."""
+    if loss.kind == "unenforced":
+        return f"{loss.subject} at {loss.path} {outcome}"
+    if loss.kind == "unrestricted":
+        return f"{loss.subject} is allowed at {loss.path}"
     return loss.what if loss.path == "$" else f"{loss.what} (at {loss.path})"

@@ -45,7 +45,7 @@ class RunEffect:
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
-"""Performs an effect."""
+"""Function that performs an effect and returns its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class NotExecuted:
 
 ReconciledOutcome: TypeAlias = Completed | NotExecuted
 Reconciler: TypeAlias = Callable[[], Awaitable[ReconciledOutcome | None]]
-"""Determines the outcome of an interrupted call, or returns None if it is unknown."""
+"""Function that returns the outcome of an interrupted call, or None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSerializer:
-    """Converts the outcome of an effect to and from JSON data."""
+    """Pair of functions that convert the outcome of an effect to JSON data and back."""
 
     dump: Callable[[Any], Any]
     """Returns JSON data, or None if the effect is still pending and must be performed again."""
@@ -97,8 +97,9 @@ def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolCo
 
     async def reconcile_call() -> ReconciledOutcome | None:
         try:
-            arguments = (parse_arguments(call), context or ToolContext[Any]())
-            answer = reconcile(*arguments[: len(inspect.signature(reconcile).parameters)])
+            available = (parse_arguments(call), context or ToolContext[Any]())
+            # `reconcile` takes the arguments, or the arguments and the context.
+            answer = reconcile(*available[: len(inspect.signature(reconcile).parameters)])
             answer = await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001 - user code; if it fails, the outcome is unknown
             _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)

@@ -131,7 +131,7 @@ class SqliteRuntime:
         """
         found = self._records(run)
         if not found:
-            raise KeyError(f"Unknown run {run!r} in {str(self.path)!r}.")
+            raise KeyError(f"Unknown run {run!r} in {str(self.path)!r}. List the runs with `runtime.runs()`.")
         return found[0]
 
     def runs(self) -> list[RunRecord]:
@@ -345,7 +345,7 @@ def _is_held(holder: str | None, until: float, now: float) -> bool:
 def _raise_if_held(db: sqlite3.Connection, run: str, now: float) -> None:
     found = db.execute("SELECT holder, until FROM runs WHERE run=?", (run,)).fetchone()
     if found is None:
-        raise KeyError(f"Unknown run {run!r}.")
+        raise KeyError(f"Unknown run {run!r}. List the runs with `runtime.runs()`.")
     holder, until = found
     if _is_held(holder, until, now):
         raise RunTaken(run, until - now)

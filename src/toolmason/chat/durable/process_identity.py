@@ -19,15 +19,15 @@ def get_process_identity() -> str:
 def is_dead(identity: str) -> bool:
     """Return True if the identified process has certainly ended. False for processes on other hosts."""
     host, _, rest = identity.partition(" ")
-    number, _, started = rest.partition(" ")
-    if host != _get_host_identity() or not number.isdigit() or os.name != "posix":
+    pid_text, _, recorded_start = rest.partition(" ")
+    if host != _get_host_identity() or not pid_text.isdigit() or os.name != "posix":
         return False
-    pid = int(number)
+    pid = int(pid_text)
     current_start = _get_start_time(pid)
     if current_start is None:
         return not _process_exists(pid)
     # PIDs are reused: the current process may not be the one that acquired the run.
-    return started not in (current_start, "-")
+    return recorded_start not in (current_start, "-")
 
 
 def _process_exists(pid: int) -> bool:
@@ -43,7 +43,7 @@ def _process_exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _get_host_identity() -> str:
-    """Return an identity shared by processes that see the same PIDs: machine, boot and container."""
+    """Return a string that is the same for all processes with the same PID numbering: machine, boot and container."""
     parts = [socket.gethostname()]
     for path in ("sys/kernel/random/boot_id", "self/ns/pid"):
         file = _PROC_DIR / path
@@ -61,5 +61,6 @@ def _get_start_time(pid: int) -> str | None:
         fields = _PROC_DIR.joinpath(str(pid), "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
         return None
-    state, started = fields[0], fields[19]
-    return None if state in ("Z", "X") else started
+    # Fields 3 and 22 of proc(5): Z is a zombie, X a dead process.
+    state, start_time = fields[0], fields[19]
+    return None if state in ("Z", "X") else start_time

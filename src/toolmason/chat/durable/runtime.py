@@ -1,4 +1,4 @@
-"""Define the interface of a runtime, which decides whether an effect must run, and one without a journal."""
+"""Define the interface of a runtime, and a runtime without a journal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunExecution(Protocol):
 
 
 class Runtime(Protocol):
-    """Executes runs."""
+    """Decides whether the effects of a run are performed, or read from a journal."""
 
     def execute(self, run: str) -> AbstractAsyncContextManager[RunExecution]:
         """Acquire a run for exclusive execution."""
@@ -54,7 +54,7 @@ class MemoryRuntime:
     async def execute(self, run: str) -> AsyncGenerator[RunExecution]:
         """Execute a run."""
         del run
-        yield _NO_JOURNAL
+        yield NO_JOURNAL
 
 
 class _UnrecordedExecution:
@@ -74,4 +74,5 @@ class _UnrecordedExecution:
         del finish, facts
 
 
-_NO_JOURNAL = NO_JOURNAL = _UnrecordedExecution()
+NO_JOURNAL = _UnrecordedExecution()
+"""Execution that records nothing. It has no state, so all runs share it."""

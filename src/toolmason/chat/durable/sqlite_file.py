@@ -18,6 +18,7 @@ from toolmason.errors import ConfigError
 BUSY_SECONDS: Final = 10.0
 """Seconds a write waits for a write of another process."""
 
+# The version of a group of tables is the number of its migrations that a file has applied.
 JOURNAL_MIGRATIONS: Final = (
     """
     CREATE TABLE IF NOT EXISTS runs (
@@ -31,6 +32,7 @@ JOURNAL_MIGRATIONS: Final = (
     );
     """,
 )
+"""SQL scripts that migrate runs, oldest first."""
 MEMORY_MIGRATIONS: Final = (
     """
     CREATE TABLE IF NOT EXISTS messages (
@@ -44,7 +46,7 @@ MEMORY_MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     """,
 )
-"""Migrations between schema versions. The version of a file is the number of migrations applied."""
+"""SQL scripts that migrate conversations, oldest first."""
 
 _T = TypeVar("_T")
 _Db: TypeAlias = sqlite3.Connection
@@ -53,7 +55,10 @@ _SELECT_VERSION: Final = "SELECT coalesce((SELECT version FROM versions WHERE pa
 
 
 class SqliteFile:
-    """SQLite file that several processes may share."""
+    """SQLite file that several processes may share.
+
+    `table_group` names the tables that `migrations` create: a file may hold both runs and conversations.
+    """
 
     def __init__(self, path: str | Path, table_group: str, migrations: Sequence[str]) -> None:
         self.path, self.table_group, self.migrations = Path(path), table_group, migrations

@@ -84,7 +84,7 @@ class McpApp:
         self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=box.on_error is None)
         self._max_sessions = options.get("max_sessions", MAX_SESSIONS)
         self.manager = self._make_manager()
-        self.session_quota = SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
+        self.session_quota = self._make_quota()
         self.in_flight = InFlight()
         self.fast_path = (
             FastPath(self.server, self._max_sessions, self.in_flight) if options.get("fast", True) else None
@@ -140,7 +140,8 @@ class McpApp:
             return
         receive = _replay_body(body, receive)
         headers = dict(scope["headers"])
-        session, request_id = headers.get(b"mcp-session-id"), get_request_id(data)
+        session = headers.get(b"mcp-session-id")
+        request_id = get_request_id(data)
         if session is None or headers.get(b"mcp-protocol-version") == MODERN_VERSION:
             await self._handle_with_sdk(scope, principal, receive, send)
             return
@@ -156,7 +157,6 @@ class McpApp:
                 await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=request_id)(send)
 
     async def _handle_with_sdk(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
-        """Let the SDK handle a request."""
         await self.open()
         peer = self.session_quota.get_peer(scope, principal)
         if scope["method"] == "POST" and not self.session_quota.has_room(peer, scope["headers"]):
@@ -189,6 +189,10 @@ class McpApp:
             max_sessions=self._max_sessions,
         )
 
+    def _make_quota(self) -> SessionQuota:
+        # Half of all sessions, so that one client cannot lock out the others.
+        return SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
+
     async def open(self) -> None:
         """Start the session manager, unless it is running. A mounted application starts on its first request.
 
@@ -198,7 +202,8 @@ class McpApp:
         if task is not None and (task.done() or task.get_loop() is not asyncio.get_running_loop()):
             self._reset()
         if self._ready is None:
-            self._stop, self._ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+            self._stop = asyncio.Event()
+            self._ready = asyncio.get_running_loop().create_future()
             self._lifecycle_task = asyncio.create_task(
                 self._run_lifecycle(self._stop, self._ready), name="toolmason-serving"
             )
@@ -233,10 +238,8 @@ class McpApp:
     def _reset(self) -> None:
         """Reset the state, so that nothing carries over to the next start."""
         self._stop = self._ready = self._lifecycle_task = None
-        self.manager, self.session_quota = (
-            self._make_manager(),
-            SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS),
-        )
+        self.manager = self._make_manager()
+        self.session_quota = self._make_quota()
         self.server.subscriptions.close()
         if self.fast_path is not None:
             self.fast_path.sessions.clear()

@@ -43,16 +43,20 @@ SESSION_TRUST_SECONDS: Final = 60.0
 _JSON_HEADERS: Final = [(b"content-type", b"application/json")]
 _EMPTY: Final[Mapping[str, Any]] = {}
 _ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState", "task"})
+"""Parameters of a call that continues earlier rounds or runs as a task, which the SDK path handles."""
 _SPECIAL_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
+"""Keys of `_meta` that ask for notifications during a call, which the SDK path sends."""
 _CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
 
 
 class FastPath:
-    """Fast path into a server."""
+    """Fast path for the plain requests of a server: `tools/list`, and `tools/call` without questions or progress."""
 
     def __init__(self, server: ToolboxServer, max_sessions: int, in_flight: InFlight | None = None) -> None:
         self.in_flight = InFlight() if in_flight is None else in_flight
-        self.server, self.call_handler, self.lists = server, server.call_handler, server.call_handler.lists
+        self.server = server
+        self.call_handler = server.call_handler
+        self.lists = server.call_handler.lists
         self.sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         """Owner of each session, and when the SDK last saw it."""
         self._max_sessions = max_sessions
@@ -60,8 +64,7 @@ class FastPath:
         self._plain_tools: dict[str, bool] = {}
         self._lists_version = -1
         self._list_bodies: dict[bool, bytes] = {}
-        stamp = server.server_info_stamp
-        self._server_meta = {SERVER_INFO_META_KEY: stamp}
+        self._server_meta = {SERVER_INFO_META_KEY: server.server_info_stamp}
         self._meta_suffix = b',"_meta":' + to_json(self._server_meta) + b"}}"
 
     async def try_handle(
@@ -89,7 +92,10 @@ class FastPath:
             )
 
     async def handle(self, request: Mapping[str, Any], principal: Identity, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - one of two eras
-        """Answer a plain request of either era, over any transport."""
+        """Answer a plain request of either era, over any transport. Return False to leave it to the SDK.
+
+        `exchange` has the session ID, and methods to wait for a suspended call and to send the response.
+        """
         method, params = request["method"], request["params"]
         if method == "tools/call":
             return await self._call(request, params, principal, modern, exchange)
@@ -153,17 +159,14 @@ class FastPath:
             return self.call_handler.make_raised_result(raised)
         finally:
             reset_result_owner(scope)
-        # The call has not run, so the full path can start over.
+        # The call has not run, so the SDK path can start it again.
         if isinstance(result.error, ApprovalRequired | UnknownTool) and result.attempts == 0:
             raise _UseSdk
         return self.call_handler.encode(result, traits)
 
     def _is_plain(self, name: str) -> bool:
         """Return True if a tool needs only its arguments."""
-        if self._lists_version != self.lists.version:
-            self._lists_version = self.lists.version
-            self._plain_tools.clear()
-            self._list_bodies.clear()
+        self._clear_outdated()
         is_plain = self._plain_tools.get(name)
         if is_plain is None:
             is_plain = self._plain_tools[name] = self.call_handler.box[name].load().plain_function is not None
@@ -192,16 +195,20 @@ class FastPath:
         result = {"resultType": "complete", **payload, "_meta": {**self._server_meta, **payload.get("_meta", _EMPTY)}}
         return to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
 
+    def _clear_outdated(self) -> None:
+        """Clear the caches if the lists have changed."""
+        if self._lists_version != self.lists.version:
+            self._lists_version = self.lists.version
+            self._plain_tools.clear()
+            self._list_bodies.clear()
+
     # --- lists -------------------------------------------------------------------------------------
 
     async def _send_list(self, request_id: Any, modern: bool, exchange: Any) -> bool:  # noqa: FBT001 - as above
         await self.lists.refresh()
         if len(self.lists.tools) > self.lists.page_size:
             return False
-        if self._lists_version != self.lists.version:
-            self._lists_version = self.lists.version
-            self._plain_tools.clear()
-            self._list_bodies.clear()
+        self._clear_outdated()
         body = self._list_bodies.get(modern)
         if body is None:
             body = self._list_bodies[modern] = self._encode_list(modern)
@@ -264,7 +271,7 @@ class FastPath:
 
 
 class _UseSdk(Exception):
-    """The call needs the full path; nothing of it has run."""
+    """The SDK must handle the call. No part of it has run."""
 
 
 class _HttpExchange:
@@ -355,10 +362,8 @@ def has_modern_envelope(params: Mapping[str, Any]) -> bool:
     meta = params.get("_meta")
     if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
         return False
-    capabilities, info = (
-        meta.get(CLIENT_CAPABILITIES_META_KEY),
-        meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""}),
-    )
+    capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
+    info = meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
     return (
         isinstance(capabilities, dict)
         and (not capabilities or all(map(_is_plain_capability, capabilities.items())))

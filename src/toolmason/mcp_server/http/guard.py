@@ -83,7 +83,7 @@ async def send_json(send: Send, status: int, body: bytes, headers: Iterable[tupl
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The checks of one server."""
+    """Checks on the requests to one server."""
 
     allowed_hosts: frozenset[str] = frozenset(LOOPBACK_HOSTS)
     allowed_origins: frozenset[str] = frozenset()
@@ -97,9 +97,9 @@ class Guard:
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if (host, origin) in self._accepted:
             # Reject duplicate Host or Origin headers: a proxy may read the other one (request smuggling).
-            if len(headers) == len(header_pairs) or sum(
-                name in (b"host", b"origin") for name, _ in header_pairs
-            ) <= 1 + bool(origin):
+            if len(headers) == len(header_pairs):
+                return None
+            if sum(name in (b"host", b"origin") for name, _ in header_pairs) <= 1 + bool(origin):
                 return None
             return ErrorResponse(400, "The Host or Origin header appears more than once.")
         if (

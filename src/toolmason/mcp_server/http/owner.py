@@ -63,7 +63,7 @@ def _to_json_text(value: Any) -> str | None:
 
 
 class SessionQuota:
-    """Sessions of each peer, and their limit."""
+    """Limit on the sessions of each peer: a user, or the machine of an anonymous client."""
 
     def __init__(self, max_sessions: int, idle_seconds: float) -> None:
         self._max_sessions, self._idle_seconds = max_sessions, idle_seconds
@@ -72,8 +72,10 @@ class SessionQuota:
 
     def get_peer(self, scope: Mapping[str, Any], principal: Identity) -> str:
         """Return the peer of a request: the user if authenticated, else the machine."""
+        if principal.owner:
+            return f"owner {principal.owner}"
         client = scope.get("client")
-        return f"owner {principal.owner}" if principal.owner else str(client[0]) if client else ""
+        return str(client[0]) if client else ""
 
     def has_room(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return True if a request belongs to a session, or may open a new one."""

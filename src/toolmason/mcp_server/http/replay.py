@@ -28,15 +28,17 @@ class ReplayBuffer:
         return SessionEventStore(self)
 
     def add(self, owner: SessionEventStore, stream: str, event: str, message: Any) -> None:
-        """Store an event."""
+        """Store an event of a stream, by its id. Drop the oldest events and streams if there are too many."""
         events = self._streams.setdefault((owner, stream), deque())
         self._streams.move_to_end((owner, stream))
         events.append((event, message))
         if len(events) > MAX_EVENTS_PER_STREAM:
             owner.forget(events.popleft()[0])
-        own_streams = [key for key in self._streams if key[0] is owner] if len(owner) > MAX_STREAMS_PER_SESSION else []
-        if len(own_streams) > MAX_STREAMS_PER_SESSION:
-            self._drop(own_streams[0])
+        # A session has no more streams than events, so its streams are counted only if it has many events.
+        if len(owner) > MAX_STREAMS_PER_SESSION:
+            own_streams = [key for key in self._streams if key[0] is owner]
+            if len(own_streams) > MAX_STREAMS_PER_SESSION:
+                self._drop(own_streams[0])
         while len(self._streams) > MAX_STREAMS:
             self._drop(next(iter(self._streams)))
 

@@ -38,10 +38,14 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
     _header_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
     _in_headers = False
-    _chunk_bytes = _head_bytes = _pending_bytes = _parsed_bytes = 0
-    """Length of the current chunk, the part of it that may belong to a header that starts in it, and the bytes that are
-    neither handled nor body: a partial header, or the framing of a chunked body.
-    """
+    _chunk_bytes = 0
+    """Length of the current chunk of data."""
+    _head_bytes = 0
+    """Part of the current chunk that may belong to a header that starts in it."""
+    _pending_bytes = 0
+    """Bytes that are neither handled nor body: a partial header, or the framing of a chunked body."""
+    _parsed_bytes = 0
+    """Bytes of the current chunk that were parsed before an upgrade."""
 
     @override
     def connection_made(self, transport: Any) -> None:
@@ -58,8 +62,9 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
                 self._drop_idle(same_peer)
 
     def _drop_idle(self, candidates: list[_LimitedHttpProtocol]) -> None:
-        """Abort the connection that has been idle longest, or this new one if all are busy."""
-        next((other for other in candidates if other.is_idle and other is not self), self).transport.abort()
+        """Abort an idle connection, or this new one if all others are busy."""
+        dropped = next((other for other in candidates if other.is_idle and other is not self), self)
+        dropped.transport.abort()
 
     @property
     def peer_address(self) -> str:
@@ -137,7 +142,7 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
         connection = b",".join(value for name, value in self.headers if name == b"connection").lower()
         head = [method + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
         head += [name + b": " + value for name, value in self.headers if name not in _UPGRADE_HEADERS]
-        if b"close" in [word.strip() for word in connection.split(b",")]:
+        if b"close" in [option.strip() for option in connection.split(b",")]:
             head.append(b"connection: close")
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -145,7 +150,9 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
-        self._in_headers, self._pending_bytes, self._head_bytes = True, self._head_bytes, 0
+        self._in_headers = True
+        self._pending_bytes = self._head_bytes
+        self._head_bytes = 0
         self._start_header_timer()
         super().on_message_begin()
 
@@ -153,7 +160,8 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._in_headers, self._header_deadline = False, None
+        self._in_headers = False
+        self._header_deadline = None
         headers = self.headers
         if max(self._pending_bytes, self._chunk_bytes) > MAX_HEADER_BYTES:
             size = len(self.url) + sum(len(name) + len(value) for name, value in headers)

@@ -42,10 +42,12 @@ def redirect_standard_streams() -> Generator[tuple[int, int]]:
 
 
 class LineReader(asyncio.Protocol):
-    """Reader that passes each incoming line to a callback."""
+    """Reader that passes each incoming line to a callback, or None for a line that is too long."""
 
     def __init__(self, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]) -> None:
-        self._on_line, self._on_end, self._splitter = on_line, on_end, LineSplitter(MAX_LINE_BYTES)
+        self._on_line = on_line
+        self._on_end = on_end
+        self._splitter = LineSplitter(MAX_LINE_BYTES)
         self._transport: Any = None
         self._paused = self._at_end = False
         self._chunks: deque[bytes] = deque()
@@ -56,7 +58,8 @@ class LineReader(asyncio.Protocol):
         cls, descriptor: int, on_line: Callable[[bytes | None], None], on_end: Callable[[], None]
     ) -> LineReader:
         """Start reading."""
-        loop, reader = asyncio.get_running_loop(), cls(on_line, on_end)
+        loop = asyncio.get_running_loop()
+        reader = cls(on_line, on_end)
         stream = os.fdopen(os.dup(descriptor), "rb", 0)
         # The loop would treat `/dev/null` as a pipe, and notice too late that it cannot wait for it.
         is_pipe = stream.isatty() or not stat.S_ISCHR(os.fstat(descriptor).st_mode)
@@ -87,7 +90,7 @@ class LineReader(asyncio.Protocol):
         self._process_lines()
 
     def _process_lines(self) -> None:
-        """Process lines until none is left or reading is paused, even within a chunk."""
+        """Process lines until none is left or reading is paused, which may happen within a chunk."""
         while not self._paused:
             line: Any = next(self._lines, _NO_LINE)
             if line is not _NO_LINE:

@@ -69,12 +69,17 @@ class StdioSession:
     """Session id for the fast path; stdio has a single session."""
 
     def __init__(self, server: ToolboxServer) -> None:
-        self.server, self.fast_path = server, FastPath(server, 0)
+        self.server = server
+        self.fast_path = FastPath(server, 0)
         self.ended = asyncio.Event()
         self.in_flight: dict[int | str, asyncio.Future[Any] | None] = {}
         """Requests in progress: the task on the fast path, or None if the SDK handles the request."""
+        self._forwarded_ids: set[int | str] = set()
+        """Ids of the requests that the SDK handles."""
         self._version: bytes | None = None
+        """Protocol version of the session, once the SDK has agreed on it."""
         self._legacy = False
+        """True if the client has opened a session; otherwise it uses the stateless era."""
         self._reader: LineReader | None = None
         self._writer: LineWriter | None = None
         self._to_sdk: Any = None
@@ -166,11 +171,8 @@ class StdioSession:
             self._forward_to_sdk(message)
 
     def _finish_request(self, request_id: int | str) -> None:
-        if (
-            self.in_flight.get(request_id, self) is not None
-            or self._sdk_task is None
-            or request_id not in self._forwarded_ids
-        ):
+        # A request that the fast path left to the SDK is still in progress.
+        if request_id not in self._forwarded_ids:
             self.in_flight.pop(request_id, None)
         if not self.in_flight:
             self._all_answered.set()
@@ -222,21 +224,16 @@ class StdioSession:
             self._start_sdk()
         self._to_sdk.send_nowait(SessionMessage(parsed))
 
-    @property
-    def _forwarded_ids(self) -> set[int | str]:
-        ids: set[int | str] = self.__dict__.setdefault("forwarded", set())
-        return ids
-
     def _start_sdk(self) -> None:
-        self._to_sdk, from_us = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
-        to_us, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
-        self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk(from_us, to_us, from_sdk))
+        self._to_sdk, sdk_input = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+        sdk_output, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
+        self._sdk_task = asyncio.get_running_loop().create_task(self._run_sdk(sdk_input, sdk_output, from_sdk))
 
-    async def _run_sdk(self, from_us: Any, to_us: Any, from_sdk: Any) -> None:
-        async with from_us, to_us, from_sdk, anyio.create_task_group() as group:
+    async def _run_sdk(self, sdk_input: Any, sdk_output: Any, from_sdk: Any) -> None:
+        async with sdk_input, sdk_output, from_sdk, anyio.create_task_group() as group:
             group.start_soon(self._forward_from_sdk, from_sdk)
             try:
-                await self.server.run(from_us, to_us, self.server.create_initialization_options())
+                await self.server.run(sdk_input, sdk_output, self.server.create_initialization_options())
             finally:
                 group.cancel_scope.cancel()
 

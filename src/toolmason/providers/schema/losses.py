@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from typing_extensions import override
+
+LossKind: TypeAlias = Literal["unenforced", "unrestricted", "other"]
+"""`unenforced`: a constraint is only described to the model. `unrestricted`: the schema allows anything here, which the
+provider cannot express. `other`: only `Loss.what` describes it.
+"""
+Status: TypeAlias = Literal["accepted", "lossy", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +25,13 @@ class Loss:
     """Description of the change."""
     changes_meaning: bool = False
     """True if some valid arguments can no longer be expressed. Otherwise only the provider stops enforcing a
-    constraint: the
-    description mentions it, and Toolmason still enforces it.
+    constraint: the description mentions it, and Toolmason still enforces it.
+    """
+    kind: LossKind = "other"
+    """Category of the loss, for programs; the wording of `what` may change."""
+    subject: str = ""
+    """The constraint of an `unenforced` loss, such as `` `minLength` ``, or what an `unrestricted` one allows, such as
+    `any key`.
     """
 
     @override
@@ -52,7 +63,7 @@ class Verdict:
     """Name that is sent if the provider rejects the tool's own."""
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """`accepted`, `lossy` (a constraint is described but not enforced) or `rejected` (the meaning would change)."""
         if any(loss.changes_meaning for loss in self.narrowed.losses):
             return "rejected"

@@ -47,18 +47,30 @@ class SchemaNarrower:
     """Conversion of one schema to one dialect."""
 
     def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
-        self.dialect, self._root_schema = dialect, root
+        self.dialect = dialect
+        self._root_schema = root
         self.definitions = get_definitions(root)
         self._pointer_names: dict[str, str] = {}
         self.losses: list[Loss] = []
         self.used_definitions: dict[str, dict[str, Any]] = {}
         self.key_aliases: dict[str, str] = {}
         """Aliases of property names, mapped to those names."""
-        self.property_count = self.enum_value_count = self.max_depth = 0
+        self.property_count = 0
+        self.enum_value_count = 0
+        self.max_depth = 0
+        """Depth of the deepest schema so far."""
 
     def add_loss(self, path: str, what: str, *, changes_meaning: bool = False) -> None:
         """Record a loss."""
         self.losses.append(Loss(path, what, changes_meaning))
+
+    def _add_unenforced(self, path: str, constraint: str) -> None:
+        what = f"{constraint} is described but not enforced"
+        self.losses.append(Loss(path, what, kind="unenforced", subject=constraint))
+
+    def _add_unrestricted(self, path: str, subject: str) -> None:
+        what = f"{subject} is allowed here"
+        self.losses.append(Loss(path, what, changes_meaning=True, kind="unrestricted", subject=subject))
 
     def narrow_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole schema in the dialect."""
@@ -67,7 +79,7 @@ class SchemaNarrower:
             self.add_loss("$", f"the schema has type {top['type']!r}, not 'object'", changes_meaning=True)
         own_keywords = {key: value for key, value in top.items() if key not in ("$defs", "definitions")}
         if self.dialect.requires_type and "properties" not in own_keywords:
-            self.add_loss("$", "any key is allowed here", changes_meaning=True)
+            self._add_unrestricted("$", "any key")
         narrowed = self.narrow_node(
             {**own_keywords, "type": "object", "properties": own_keywords.get("properties", {})}, "$", 0
         )
@@ -94,15 +106,12 @@ class SchemaNarrower:
                 self.add_loss("$", f"`{key}` at the root is merged into one object")
                 required_sets = [branch.get("required", []) for branch in branches]
                 top = unite_branches({k: v for k, v in top.items() if k != key}, branches)
-                sentence = (
-                    "One of these sets of keys is required: "
-                    + "; ".join(", ".join(map(str, n)) for n in required_sets)
-                    + "."
-                )
+                choices = "; ".join(", ".join(map(str, names)) for names in required_sets)
+                sentence = f"One of these sets of keys is required: {choices}."
                 top["description"] = add_sentences(top.get("description"), [sentence] if any(required_sets) else [])
         for key in ("not", "enum", "const"):
             if key in top:
-                self.add_loss("$", f"`{key}` at the root is described but not enforced")
+                self._add_unenforced("$", f"`{key}`")
                 top["description"] = add_sentences(top.get("description"), [make_sentence(key, top.pop(key))])
         return top
 
@@ -118,7 +127,8 @@ class SchemaNarrower:
         new_name = re.sub(r"[^A-Za-z0-9_.-]", "_", ref[2:])
         while new_name in self.definitions:
             new_name += "_"
-        self._pointer_names[ref], self.definitions[new_name] = new_name, found
+        self._pointer_names[ref] = new_name
+        self.definitions[new_name] = found
         return new_name
 
     def _resolve(self, branch: Any) -> dict[str, Any]:
@@ -126,7 +136,8 @@ class SchemaNarrower:
         for _ in range(_MAX_DEPTH):
             if (name := self.find_definition_name(resolved.get("$ref"))) is None:
                 break
-            target, siblings = self.definitions[name], {key: value for key, value in resolved.items() if key != "$ref"}
+            target = self.definitions[name]
+            siblings = {key: value for key, value in resolved.items() if key != "$ref"}
             resolved = {**(target if isinstance(target, Mapping) else {}), **siblings}
         return resolved
 
@@ -165,7 +176,7 @@ class SchemaNarrower:
             make_sentence(k, v) for k, v in siblings.items() if k != "description" and (k, v) != ("default", None)
         ]
         for key in siblings.keys() - UNENFORCED_KEYWORDS - {"description"}:
-            self.add_loss(path, f"`{key}` beside a reference is described but not enforced")
+            self._add_unenforced(path, f"`{key}` beside a reference")
         text = add_sentences(siblings.get("description"), sentences)
         wrapped = {"anyOf": [pointer]} if self.dialect.requires_lone_refs else pointer
         return {**wrapped, "description": text} if text else pointer
@@ -215,7 +226,7 @@ class SchemaNarrower:
     ) -> None:
         branches = schema.get("anyOf") or schema.get("oneOf")
         if branches and all(isinstance(b, Mapping) and b.keys() <= {"required"} for b in branches):
-            self.add_loss(path, "the choice of required keys is described but not enforced")
+            self._add_unenforced(path, "the choice of required keys")
             sentences.append(make_sentence("Required, one of", [b.get("required", []) for b in branches]))
         elif branches:
             narrowed["anyOf"] = [self.narrow_node(branch, path, depth) for branch in branches]
@@ -227,7 +238,7 @@ class SchemaNarrower:
     def _make_untyped(self, narrowed: dict[str, Any], path: str) -> dict[str, Any]:
         if not self.dialect.requires_type:
             return narrowed
-        self.add_loss(path, "any value is allowed here", changes_meaning=True)
+        self._add_unrestricted(path, "any value")
         return {"type": list(_ANY_SCALAR), **narrowed}
 
     @staticmethod
@@ -237,8 +248,10 @@ class SchemaNarrower:
         if "items" in schema or "prefixItems" in schema:
             return "array"
         values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-        kinds = list(dict.fromkeys(word for value in values for kind, word in _JSON_TYPES if type(value) is kind))
-        return (kinds[0] if len(kinds) == 1 else kinds) if kinds else None
+        names = list(dict.fromkeys(name for value in values for kind, name in _JSON_TYPES if type(value) is kind))
+        if not names:
+            return None
+        return names[0] if len(names) == 1 else names
 
     def _narrow_values(
         self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str
@@ -263,7 +276,7 @@ class SchemaNarrower:
             narrowed["enum"] = allowed_values
         elif not all(type(value) is bool for value in values) or len(set(values)) == 1:
             sentences.append(make_sentence("enum", values))
-            self.add_loss(path, "the fixed values are described but not enforced")
+            self._add_unenforced(path, "`const`" if "const" in schema else "`enum`")
 
     def _narrow_object(self, schema: Mapping[str, Any], narrowed: dict[str, Any], path: str, depth: int) -> None:
         properties = schema.get("properties") or {}
@@ -272,13 +285,10 @@ class SchemaNarrower:
         narrowed_properties: dict[str, Any] = {}
         for name, part in properties.items():
             inner = self.narrow_node(part, f"{path}.{name}", depth + 1)
-            narrowed_properties[name] = (
-                inner if not self.dialect.requires_all_properties or name in required else make_nullable(inner)
-            )
-        narrowed_properties, required = (
-            self.alias_properties(narrowed_properties),
-            [self.alias_key(name) for name in required],
-        )
+            is_omittable = self.dialect.requires_all_properties and name not in required
+            narrowed_properties[name] = make_nullable(inner) if is_omittable else inner
+        narrowed_properties = self.alias_properties(narrowed_properties)
+        required = [self.alias_key(name) for name in required]
         additional = schema.get("additionalProperties")
         if "properties" in schema or self.dialect.requires_items:
             narrowed["properties"] = narrowed_properties
@@ -299,12 +309,12 @@ class SchemaNarrower:
             bool(additional) or additional == {} or (not properties and path != "$")
         )
         if open_ended or schema.get("patternProperties"):
-            self.add_loss(path, "any key is allowed here", changes_meaning=True)
+            self._add_unrestricted(path, "any key")
 
     def alias_key(self, name: Any) -> Any:
         """Return the property name to send."""
-        rule = self.dialect.property_name_pattern
-        if rule is None or not isinstance(name, str) or re.fullmatch(rule, name):
+        pattern = self.dialect.property_name_pattern
+        if pattern is None or not isinstance(name, str) or re.fullmatch(pattern, name):
             return name
         alias = make_key_alias(name)
         self.key_aliases[alias] = name
@@ -314,12 +324,12 @@ class SchemaNarrower:
         """Return properties under names that the provider accepts; a renamed one mentions its original name."""
         aliased: dict[str, Any] = {}
         for name, part in properties.items():
-            key, added_description = self.alias_key(name), {}
+            key = self.alias_key(name)
             if key != name and isinstance(part, Mapping):
-                added_description = {
-                    "description": add_sentences(part.get("description"), [f"Original name: {name!r}."])
-                }
-            aliased[key] = {**part, **added_description} if added_description else part
+                description = add_sentences(part.get("description"), [f"Original name: {name!r}."])
+                aliased[key] = {**part, "description": description}
+            else:
+                aliased[key] = part
         return aliased
 
     def _narrow_array(
@@ -335,13 +345,13 @@ class SchemaNarrower:
             kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
             narrowed["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
             sentences.append(f"Exactly {len(prefix_items)} items, in order.")
-            self.add_loss(path, "the order of the items is described but not enforced")
+            self._add_unenforced(path, "the order of the items")
             return
         if isinstance(items, Mapping) and (items or not self.dialect.requires_type):
             narrowed["items"] = self.narrow_node(items, f"{path}[*]", depth + 1)
         elif not prefix_items and self.dialect.requires_type:
             narrowed["items"] = {"type": list(_ANY_SCALAR)}
-            self.add_loss(path, "any item is allowed here", changes_meaning=True)
+            self._add_unrestricted(path, "any item")
         elif not prefix_items and self.dialect.requires_items:
             narrowed["items"] = {}
 
@@ -355,7 +365,7 @@ class SchemaNarrower:
             return
         sentences.append(make_sentence(keyword, value))
         if keyword not in UNENFORCED_KEYWORDS:
-            self.add_loss(path, f"`{keyword}` is described but not enforced")
+            self._add_unenforced(path, f"`{keyword}`")
 
     def _accepts_value(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
@@ -385,7 +395,9 @@ def make_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         has_null = any(branch.get("type") == "null" for branch in schema["anyOf"])
         return schema if has_null else {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    kinds = declared_type if isinstance(declared_type, list) else [] if declared_type is None else [declared_type]
+    kinds = declared_type if isinstance(declared_type, list) else [declared_type]
+    if declared_type is None:
+        kinds = []
     nullable_schema = {**schema, "type": kinds if "null" in kinds else [*kinds, "null"]}
     if "enum" in schema and None not in schema["enum"]:
         nullable_schema["enum"] = [*schema["enum"], None]
