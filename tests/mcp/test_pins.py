@@ -82,7 +82,7 @@ async def test_a_comparison_of_locks_names_what_else_changed(tmp_path):
 
     [diff] = compare(approve(Lock(), before, server="raw"), after, server="raw")
 
-    assert [(change.part, change.message) for change in diff.changes] == [("wire", "other _meta, icons")]
+    assert [(change.part, change.message) for change in diff.changes] == [("wire", "_meta, icons changed")]
 
 
 async def test_a_server_behind_us_does_not_say_how_we_serve():

@@ -155,7 +155,7 @@ async def test_a_call_that_changed_is_a_miss(recorded):
     data["turns"][0]["reply"]["message"]["calls"][1]["arguments"]["city"] = "Praha"
     recorded.write_text(json.dumps(data))
 
-    with pytest.raises(Abort, match=r"another call of weather: \$\.arguments\.city was 'Brno', now 'Praha'"):
+    with pytest.raises(Abort, match=r"does not match the call of weather: \$\.arguments\.city was 'Brno', now 'Praha'"):
         await chat_with(Recording(recorded), []).send("The weather? Bearer abcdefghijkl")
 
 
@@ -164,9 +164,9 @@ async def test_more_than_was_recorded_is_a_miss(recorded):
     chat = chat_with(recording, [])
     await chat.send("The weather? Bearer abcdefghijkl")
 
-    with pytest.raises(Abort, match="has no turn 3 of the model left"):
+    with pytest.raises(Abort, match="has no match left for turn 3 of the model"):
         await chat.send("More?")
-    with pytest.raises(Abort, match="has no call of weather left"):
+    with pytest.raises(Abort, match="has no match left for the call of weather"):
         await chat.box.call("weather", {"city": "Oslo"})
 
 

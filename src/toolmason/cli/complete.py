@@ -60,13 +60,15 @@ class _BashCompletion(BashComplete):
 
 
 def _join_words(words: list[str]) -> Iterator[str]:
-    joined, glued = "", True
+    joined = ""
+    continues = True
     for word in words:
         is_break = _WORD_BREAKS.fullmatch(word) is not None
-        if not (glued or is_break):
+        if not (continues or is_break):
             yield joined
             joined = ""
-        joined, glued = joined + word, is_break
+        joined += word
+        continues = is_break
     yield joined
 
 
@@ -88,7 +90,7 @@ def complete_call(ctx: click.Context, param: click.Parameter, incomplete: str) -
     words = tuple(ctx.params.get("words") or ())
     if not words:
         return [*_complete_tools(None, incomplete), CompletionItem(incomplete, type="file")]
-    from toolmason.cli.targets import is_target, split_words  # noqa: PLC0415 - loads the core, for a shell that asks
+    from toolmason.cli.targets import is_target, split_words  # noqa: PLC0415 - loads the core, needed only for this completion
 
     if len(words) == 1 and is_target(words[0]):
         return _complete_tools(words[0], incomplete)
@@ -138,13 +140,9 @@ def _list_values(property_schema: Any, schema: dict[str, Any]) -> Iterator[str]:
     property_schema = resolve(property_schema, schema)
     if property_schema.get("type") == "boolean":
         yield from ("true", "false")
-    yield from (
-        str(value)
-        for value in (
-            *property_schema.get("enum", ()),
-            *([property_schema["const"]] if "const" in property_schema else ()),
-        )
-    )
+    yield from map(str, property_schema.get("enum", ()))
+    if "const" in property_schema:
+        yield str(property_schema["const"])
     for branch in (*property_schema.get("anyOf", ()), *property_schema.get("oneOf", ())):
         yield from _list_values(branch, schema)
 
@@ -157,5 +155,5 @@ def _load_quietly(target: str | None) -> Any:
     with contextlib.redirect_stdout(discarded), contextlib.redirect_stderr(discarded):
         try:
             return load_toolbox(target)
-        except (Exception, SystemExit):  # noqa: BLE001 - see above
+        except (Exception, SystemExit):  # noqa: BLE001 - loading runs the user's code, which may raise anything
             return None

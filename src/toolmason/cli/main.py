@@ -32,7 +32,12 @@ COMMANDS = {
 }
 """Subcommands and their help lines; the module of the same name defines `command`."""
 
-OK, TOOL_ERROR, USAGE, NOT_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
+# Exit codes.
+OK = 0
+TOOL_ERROR = 1
+USAGE = 2
+NOT_FOUND = 3
+INTERRUPTED = 130
 DRIFT = 1
 """Exit code for an outdated manifest or lock, or a breaking change."""
 

@@ -26,7 +26,7 @@ _KEPT_CHARACTERS: Final = "\t\u00ad\u200d\ufe0f"
 
 def make_console(*, err: bool = False) -> Console:
     """Return a console for standard output or standard error that interprets no markup."""
-    from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
+    from rich.console import Console  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
 
     # Under NO_COLOR rich still prints bold and dim; without a color system it prints plain text.
     plain = bool(os.environ.get("NO_COLOR"))
@@ -97,7 +97,8 @@ class _ProgressBar:
         self._task: TaskID | None = None
 
     def __call__(self, report: ProgressReport) -> None:
-        text, total = escape_controls(str(report.message or report.tool)), _to_finite(report.total)
+        text = escape_controls(str(report.message or report.tool))
+        total = _to_finite(report.total)
         if self._progress is None or self._task is None:
             self._progress = progress = _make_progress()
             self._task = progress.add_task(text, total=total)
@@ -132,7 +133,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in rows:
             click.echo("  ".join(cell for cell in row if cell))
         return
-    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
+    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
     from rich.text import Text  # noqa: PLC0415 - as above
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -202,7 +202,7 @@ def _check_parameter(key: str, schema: Mapping[str, Any]) -> None:
     properties = schema.get("properties", {})
     if key in properties or schema.get("additionalProperties") is not False:
         return
-    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, for a name that is misspelt
+    from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
 
     close = get_close_matches(key[:128], properties, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"Parameters: {', '.join(properties) or 'none'}."

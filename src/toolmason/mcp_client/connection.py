@@ -40,7 +40,8 @@ class Connection(ServerListsMixin):
 
     def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers) -> None:
         self.server, self.handlers = server, handlers
-        self.name, self.required, self._has_identities = server.name, server.required, has_identities(server)
+        self.name, self.required = server.name, server.required
+        self._has_identities = has_identities(server)
         self.list_cache = ListCache(server, self._fetch, self._notify)
         self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
         self._identity_caches: dict[str, ListCache] = {}
@@ -126,7 +127,7 @@ class Connection(ServerListsMixin):
         """Subscribe to exactly these resources."""
         if uris != self._subscribed_uris:
             self._subscribed_uris = uris
-            await self._run("subscribe", lambda _, link: link.subscribe(uris), retry_safe=True)
+            await self._run("subscribe", lambda _, session: session.subscribe(uris), retry_safe=True)
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Replace the handlers. Open sessions keep the old ones."""
@@ -159,8 +160,9 @@ class Connection(ServerListsMixin):
     def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:
         if CLIENT_KEY not in context:
             return None
-        # A toolbox with its own handlers that is not served answers for all callers.
-        return as_upstream_caller(context[CLIENT_KEY]) if self.handlers.forwards or not self.handlers.handled else None
+        if self.handlers.handled and not self.handlers.forwards:
+            return None  # the toolbox is not served, and its own handlers answer for all callers
+        return as_upstream_caller(context[CLIENT_KEY])
 
     async def _run(
         self,
@@ -195,14 +197,12 @@ class Connection(ServerListsMixin):
             except ToolmasonError:
                 raise
             except Exception as error:
-                loss, expired = (
-                    find_connection_loss(error),
-                    session.transport is not None and session.transport.session_expired,
-                )
+                loss = find_connection_loss(error)
+                expired = session.transport is not None and session.transport.session_expired
                 if loss is None and not expired:
                     raise await self._make_error(phase, error, tool) from error
-                stderr, is_unusable = session.last_stderr_line, not session.usable
-                if is_unusable:
+                stderr = session.last_stderr_line
+                if not session.usable:
                     self.pool.evict(key, session)
                 # Safe to retry: an expired session rejected the request, and an undelivered request had no effect.
                 can_retry = expired or retry_safe or (loss is not None and not loss.delivered)
@@ -251,7 +251,8 @@ class Connection(ServerListsMixin):
         with contextlib.suppress(RemoteError):
             if headers == await make_auth_headers(self.server, self.handlers.context):
                 return self.list_cache
-        key, evicted = make_identity_key(headers), []
+        key = make_identity_key(headers)
+        evicted: list[ListCache] = []
         with self._lock:
             cache = self._identity_caches.pop(key, None) or ListCache(
                 self.server, lambda: self._fetch_as(headers), _ignore_change

@@ -19,7 +19,9 @@ FAILURES_BEFORE_BACKOFF: Final = 3
 """Number of consecutive failures after which the pool waits before the next attempt."""
 MAX_IDENTITIES: Final = 64
 """Maximum number of identities with an open session; beyond it, the least recently used idle one is closed."""
-FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.2, 30.0
+FIRST_RETRY_DELAY = 0.2
+"""Seconds to wait before the first retry; each further delay is doubled."""
+MAX_RETRY_DELAY = 30.0
 MAX_WAIT_ROUNDS: Final = 3
 """Number of times a caller waits for an operation that is cancelled before it finishes."""
 
@@ -89,7 +91,8 @@ class SessionPool:
     ) -> None:
         if old is not None:
             self._close_session(old)
-        session, close_count = self._make_session(headers), self._close_count
+        session = self._make_session(headers)
+        close_count = self._close_count
         with self._lock:
             self._transitioning.add(session)
         try:
@@ -159,7 +162,8 @@ class SessionPool:
     def record_health(self, *, ok: bool) -> None:
         """Record whether the server is healthy."""
         if ok is not self._is_healthy:
-            self._is_healthy, self.since = ok, time.time()
+            self._is_healthy = ok
+            self.since = time.time()
 
     def evict(self, key: str, session: UpstreamSession | None = None) -> None:
         """Close the session of an identity. If `session` is given, close it only if it is the current one."""
@@ -187,7 +191,8 @@ class SessionPool:
     async def aclose(self) -> None:
         """Close all sessions. The next request opens a new one."""
         with self._lock:
-            sessions, self.sessions = [*self.sessions.values(), *self._transitioning], {}
+            sessions = [*self.sessions.values(), *self._transitioning]
+            self.sessions = {}
             self._close_count += 1
         await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True)
         self._failures, self._retry_at = 0, 0.0

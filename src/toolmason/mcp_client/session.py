@@ -32,8 +32,9 @@ OnChange = Callable[..., None]
 """Called with the method of the notification, and with the URI if a single resource changed."""
 _SSE_FALLBACK_STATUSES = frozenset({404, 405})
 CLOSE_TIMEOUT = 5.0
-FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.2, 30.0
-"""Seconds to wait before listening for changes again."""
+FIRST_RETRY_DELAY = 0.2
+"""Seconds to wait before listening for changes again; each further delay is doubled."""
+MAX_RETRY_DELAY = 30.0
 
 
 class UpstreamSession:
@@ -120,13 +121,12 @@ class UpstreamSession:
 
     def _make_connect_error(self, error: BaseException) -> RemoteError:
         status = None if self.transport is None else self.transport.error_status
-        reason = (
-            format_reason(error)
-            if self.server_process is None or not self.server_process.ended
-            else self.server_process.exit_reason
-        )
+        if self.server_process is not None and self.server_process.ended:
+            reason = self.server_process.exit_reason
+        else:
+            reason = format_reason(error)
         if status in (401, 403) or isinstance(error, OAuthFlowError):
-            detail = "" if not isinstance(error, OAuthFlowError) else f": {reason}"
+            detail = f": {reason}" if isinstance(error, OAuthFlowError) else ""
             reason = f"the server requires authorization (HTTP {status or 401}){detail}"
             return RemoteError(self.server.name, "authorize", reason)
         if status is not None and f"{status}" not in reason:
@@ -149,11 +149,8 @@ class UpstreamSession:
             async with self._connect_http(use_sse=False) as client:
                 yield client
         except BaseException:
-            if (
-                self.client is not None
-                or self.transport is None
-                or self.transport.error_status not in _SSE_FALLBACK_STATUSES
-            ):
+            status = None if self.transport is None else self.transport.error_status
+            if self.client is not None or status not in _SSE_FALLBACK_STATUSES:
                 raise
             async with self._connect_http(use_sse=True) as client:
                 yield client
@@ -239,7 +236,8 @@ class UpstreamSession:
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Subscribe to exactly these resources."""
-        client, previous = self.client, self._subscribed_uris
+        client = self.client
+        previous = self._subscribed_uris
         if client is None:
             return
         capabilities = client.server_capabilities

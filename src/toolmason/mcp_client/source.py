@@ -111,11 +111,8 @@ def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[
         path = Path(config)
         if path.suffix == ".json":
             return read_mcp_json(path, os.environ)
-        table_servers = (
-            parse_mcp_servers(tables, str(path), os.environ)
-            if (tables := _select_tables(read_toml_table(path)))
-            else ()
-        )
+        tables = _select_tables(read_toml_table(path))
+        table_servers = parse_mcp_servers(tables, str(path), os.environ) if tables else ()
         return Config.load(path, environ={}).servers + table_servers
     if tables := _select_tables(config):
         other_keys = {key: value for key, value in config.items() if key not in tables}
@@ -127,7 +124,7 @@ def _read_settings(config: Config | Mapping[str, Any] | str | Path) -> Sequence[
 
 
 def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the server tables of a mapping in the form of an `mcp.json`."""
+    """Return the entries of a mapping that have the form of an `mcp.json`."""
     # The first key has no other meaning, so its value is checked whatever its type.
     return {
         name: data[name]

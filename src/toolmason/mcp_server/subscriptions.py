@@ -28,7 +28,7 @@ _log = logging.getLogger("toolmason.mcp_server")
 MAX_SESSIONS: Final = 1000
 MAX_SUBSCRIPTIONS: Final = 1000
 MAX_PER_OWNER: Final = 100
-"""Maximum number of subscriptions per user or anonymous session; those of the user's oldest session are dropped first."""
+"""Maximum number of subscriptions per user or anonymous session; those of the oldest session are dropped first."""
 _EVENTS: Final[dict[str, Any]] = {
     "tools": ToolsListChanged,
     "prompts": PromptsListChanged,

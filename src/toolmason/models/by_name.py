@@ -83,16 +83,16 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
     )
 
 
-def _from_plugin(kind: str, name: str, rest: str, options: ModelOptions) -> Model:
+def _from_plugin(prefix: str, name: str, model_name: str, options: ModelOptions) -> Model:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for plugin models
 
     points = {point.name: point for point in entry_points(group=GROUP)}
-    if kind not in points:
-        if kind == "local":
+    if prefix not in points:
+        if prefix == "local":
             raise ImportError(f"The local model is not installed: {LOCAL_INSTALL}")
         raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]))
-    found: Model = points[kind].load()(rest, **options)
-    return found
+    created: Model = points[prefix].load()(model_name, **options)
+    return created
 
 
 def _is_number(value: Any) -> bool:
@@ -119,8 +119,10 @@ def _make_sender(provider: str, name: str, options: ModelOptions) -> Sender:
         if conflicting := options.keys() & {"api_key", "base_url", "timeout", "max_retries", "proxy"}:
             raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
         return _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, name)  # type: ignore[no-any-return]
-    timeout, retries = options.get("timeout", 600.0), options.get("max_retries", 2)
-    if not (timeout is None or (_is_number(timeout) and timeout > 0)) or type(retries) is not int or retries < 0:
+    timeout = options.get("timeout", 600.0)
+    retries = options.get("max_retries", 2)
+    is_valid_timeout = timeout is None or (_is_number(timeout) and timeout > 0)
+    if not is_valid_timeout or type(retries) is not int or retries < 0:
         raise ConfigError(
             f"timeout={timeout!r}, max_retries={retries!r}: timeout must be positive or None, max_retries 0 or more."
         )

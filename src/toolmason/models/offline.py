@@ -58,9 +58,10 @@ def _choose_tool(text: str, request: ModelRequest) -> ToolDefinition | None:
     tools = [tool for tool in request.tools if choice is None or not choice.names or tool.name in choice.names]
     if not tools:
         return None
-    score, number = max((score, -number) for number, score in enumerate(score_similarity(text, tools)))
+    scores = score_similarity(text, tools)
+    best = scores.index(max(scores))
     is_required = choice is not None and choice.mode == "required"
-    return tools[-number] if score >= MIN_SCORE or is_required else None
+    return tools[best] if scores[best] >= MIN_SCORE or is_required else None
 
 
 def extract_arguments(tool: ToolDefinition, text: str) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class ToolNames:
         max_length: int = 64,
         keys: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self._name_pattern, self._max_length = re.compile(name_pattern), max_length
+        self._name_pattern = re.compile(name_pattern)
+        self._max_length = max_length
         self._keys = {tool: aliases for tool, aliases in (keys or {}).items() if aliases}
         """For each tool, the property aliases and the names they replace."""
         unique_names = list(dict.fromkeys(names))
@@ -41,9 +42,9 @@ class ToolNames:
 
     def get_alias(self, name: str) -> str:
         """Return the provider's name for a tool, including past tools that are no longer offered."""
-        known = self._aliases.get(name)
-        if known is not None:
-            return known
+        alias = self._aliases.get(name)
+        if alias is not None:
+            return alias
         return name if self._name_pattern.fullmatch(name) else self._make_hashed_alias(name)
 
     def get_name(self, alias: str) -> str:
@@ -85,7 +86,7 @@ def make_key_alias(name: str, max_length: int = 64) -> str:
 
 def hash_text(text: str, length: int) -> str:
     """Return the first hexadecimal digits of the SHA-256 of a string."""
-    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, for the rare long name
+    from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, needed only for names that a provider rejects
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 

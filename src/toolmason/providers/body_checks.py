@@ -14,7 +14,8 @@ from toolmason.providers.conversation import Flaw
 from toolmason.providers.registry import codec
 from toolmason.providers.schema.dialects import OPENAI_STRICT
 
-_OPENAI_ID, _ANTHROPIC_ID = re.compile(r".{1,64}", re.DOTALL), re.compile(r"[A-Za-z0-9_-]+")
+_OPENAI_ID: Final = re.compile(r".{1,64}", re.DOTALL)
+_ANTHROPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _STRICT_KEYWORDS: Final = (OPENAI_STRICT.keywords or frozenset()) | {"description", "title"}
 
 
@@ -112,7 +113,7 @@ def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw
         has_no_id = provider == "gemini" and step.id is None
         key = step.name if has_no_id else step.id
         if step.kind in ("user", "assistant"):
-            flaws += [Flaw(step.place, "unanswered", f"call {i!r} has no result before this") for i in open_calls]
+            flaws += [Flaw(step.place, "unanswered", f"call {key!r} has no result before this") for key in open_calls]
             open_calls = {}
         elif not has_no_id and (not isinstance(step.id, str) or not id_pattern.fullmatch(step.id)):
             flaws.append(Flaw(step.place, "id", f"the provider rejects the id {step.id!r}"))
@@ -130,7 +131,7 @@ def _check_steps(steps: Iterator[_ConversationStep], provider: str) -> list[Flaw
                 open_calls[key] = calls
             if step.name is not None and call.name != step.name:
                 flaws.append(Flaw(step.place, "name", f"the result names {step.name!r}, the call {call.name!r}"))
-    flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
+    flaws += [Flaw("the end", "unanswered", f"call {key!r} has no result") for key in open_calls]
     return flaws
 
 
@@ -142,7 +143,8 @@ def _get_objects(parent: Mapping[str, Any], key: str) -> list[Any]:
 
 def _iter_responses_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
     for number, item in enumerate(_get_objects(body, "input")):
-        place, kind = f"input {number}", item.get("type", "message")
+        place = f"input {number}"
+        kind = item.get("type", "message")
         if kind == "function_call":
             yield _ConversationStep("call", place, item.get("call_id"), item.get("name"))
         elif kind == "function_call_output":
@@ -164,7 +166,8 @@ def _iter_chat_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
 
 def _iter_messages_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
     for number, message in enumerate(_get_objects(body, "messages")):
-        place, blocks = f"message {number}", _get_objects(message, "content")
+        place = f"message {number}"
+        blocks = _get_objects(message, "content")
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if not results or blocks[0].get("type") != "tool_result":
             yield _ConversationStep("assistant" if message.get("role") == "assistant" else "user", place)
@@ -179,7 +182,8 @@ def _iter_messages_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]
 
 def _iter_gemini_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
     for number, content in enumerate(_get_objects(body, "contents")):
-        place, parts = f"content {number}", _get_objects(content, "parts")
+        place = f"content {number}"
+        parts = _get_objects(content, "parts")
         results = [part["functionResponse"] for part in parts if "functionResponse" in part]
         if not results:
             yield _ConversationStep("assistant" if content.get("role") == "model" else "user", place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
@@ -25,6 +25,13 @@ from toolmason.providers.schema.strict import check_strict
 from toolmason.providers.tool_set import EncodedMessages, ProviderRules, ToolSet, make_tool_set
 
 Body = dict[str, Any]
+_RETRYABLE_CODES: Final = (
+    "overloaded_error",
+    "rate_limit_error",
+    "server_error",
+    "rate_limit_exceeded",
+    "UNAVAILABLE",
+)
 
 
 class Format(ABC):
@@ -121,7 +128,7 @@ class ReplyReader(ABC):
     def build_reply(self) -> ModelReply:
         """Return the complete reply. May raise any error if the events were malformed."""
 
-    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most report everything earlier
+    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most readers report everything earlier
         """Yield events for content of the reply that no event has reported yet."""
         yield from ()
 
@@ -205,11 +212,9 @@ class Codec(Format):
             {**tool, "defer_loading": True} if tool.get("name") in deferred_aliases else tool
             for tool in body.get("tools", ())
         ]
-        return (
-            {**body, "tools": [dict(self.search_tool), *tools]}
-            if any("defer_loading" in tool for tool in tools)
-            else body
-        )
+        if not any("defer_loading" in tool for tool in tools):
+            return body
+        return {**body, "tools": [dict(self.search_tool), *tools]}
 
     def decode(self, body: Any, names: Any = None) -> ModelReply:
         """Parse the body of a reply. With a toolbox or `names_of(toolbox)`, calls carry the tools' own names.
@@ -228,12 +233,13 @@ class Codec(Format):
 def parse_error(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:
     """Return the error that a body describes."""
     error = body.get("error")
-    error = error if isinstance(error, Mapping) else {"message": error or body.get("message") or str(dict(body))[:300]}
+    if not isinstance(error, Mapping):
+        error = {"message": error or body.get("message") or str(dict(body))[:300]}
     code = error.get("type") or error.get("status") or error.get("code") or ""
     if isinstance(error.get("code"), str):
         code = error["code"]
-    retryable = code in ("overloaded_error", "rate_limit_error", "server_error", "rate_limit_exceeded", "UNAVAILABLE")
-    return ModelError(provider, str(error.get("message", error)), status=status, code=str(code), retryable=retryable)
+    message = str(error.get("message", error))
+    return ModelError(provider, message, status=status, code=str(code), retryable=code in _RETRYABLE_CODES)
 
 
 def get_allowed_aliases(choice: ToolChoice | None, names: ToolNames) -> list[str]:
@@ -262,7 +268,8 @@ def read_message(
     An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept for
     replay.
     """
-    texts, calls = [parse_text(item) for item in items], [parse_call(item) for item in items]
+    texts = [parse_text(item) for item in items]
+    calls = [parse_call(item) for item in items]
     # Citations split one text into several items.
     text = "".join(filter(None, texts))
     opaque = any(
@@ -288,28 +295,24 @@ class Replay:
         format_call: Callable[[ToolCall], Body],
         format_text: Callable[[str], Body],
     ) -> None:
-        self.parse_call, self.parse_text, self.format_call, self.format_text = (
-            parse_call,
-            parse_text,
-            format_call,
-            format_text,
-        )
+        self.parse_call = parse_call
+        self.parse_text = parse_text
+        self.format_call = format_call
+        self.format_text = format_text
 
-    def iter_items(self, message: Message, state: list[Any] | None, text: str) -> Iterator[Body]:
-        """Yield the items of a message, in order."""
+    def iter_items(self, message: Message, original_items: list[Any] | None, text: str) -> Iterator[Body]:
+        """Yield the items of a message, in order; `text` is its present text."""
         remaining_calls = {to_wire_id(call.id): call for call in message.calls}
-        provider_items = [item for item in state or () if isinstance(item, Mapping)]
-        item_texts = [part for part in map(self.parse_text, provider_items) if part is not None]
-        text_unchanged, text_sent = "".join(item_texts) == text, False
-        for item in provider_items:
-            original_call, item_text = self.parse_call(item), self.parse_text(item)
+        items = [item for item in original_items or () if isinstance(item, Mapping)]
+        item_texts = [part for part in map(self.parse_text, items) if part is not None]
+        text_unchanged = "".join(item_texts) == text
+        text_sent = False
+        for item in items:
+            original_call = self.parse_call(item)
+            item_text = self.parse_text(item)
             if original_call is not None:
-                call = remaining_calls.pop(
-                    to_wire_id(original_call.id)
-                    if original_call.id
-                    else _find_first_id(remaining_calls, original_call),
-                    None,
-                )
+                original_id = to_wire_id(original_call.id) if original_call.id else ""
+                call = remaining_calls.pop(original_id or _find_first_id(remaining_calls, original_call), None)
                 if call is not None:
                     yield dict(item) if have_same_arguments(call, original_call) else {**item, **self.format_call(call)}
             elif item_text is None or text_unchanged:
@@ -323,6 +326,6 @@ class Replay:
             yield self.format_call(call)
 
 
-def _find_first_id(calls: Mapping[str, ToolCall], like: ToolCall) -> str:
+def _find_first_id(calls: Mapping[str, ToolCall], original: ToolCall) -> str:
     """Return the id of the first call with the same tool name, or an empty string."""
-    return next((call_id for call_id, call in calls.items() if call.name == like.name), "")
+    return next((call_id for call_id, call in calls.items() if call.name == original.name), "")

@@ -18,6 +18,7 @@ BlobKind: TypeAlias = Literal["image", "audio", "file"]
 IMAGE_MIME_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Image types that every provider with image support accepts."""
 PDF_MIME_TYPE: Final = "application/pdf"
+_KINDS_BY_FAMILY: Final[Mapping[str, BlobKind]] = {"image": "image", "audio": "audio"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def get_blob(part: Content) -> Blob | None:
         case EmbeddedResource(uri, None, bytes() as data, mime_type) if data:
             mime = mime_type or "application/octet-stream"
             family = mime.partition("/")[0]
-            kind: BlobKind = "image" if family == "image" else "audio" if family == "audio" else "file"
+            kind: BlobKind = _KINDS_BY_FAMILY.get(family, "file")
             return Blob(kind, mime, data, uri.rpartition("/")[2] or "file")
         case _:
             return None

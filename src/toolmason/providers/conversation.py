@@ -41,7 +41,10 @@ def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
         if message.role not in _ROLES:
             flaws.append(Flaw(place, "role", f"unknown role {message.role!r}"))
         if message.role != "tool":
-            flaws += [Flaw(place, "unanswered", f"call {i!r} has no result before this message") for i in open_calls]
+            flaws += [
+                Flaw(place, "unanswered", f"call {call_id!r} has no result before this message")
+                for call_id in open_calls
+            ]
             open_calls = {}
         if message.results and message.role != "tool":
             flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has results"))
@@ -49,7 +52,7 @@ def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
             flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has calls"))
         flaws += _check_calls(message.calls, place, seen, open_calls)
         flaws += _check_results(message.results, place, seen, open_calls)
-    flaws += [Flaw("the end", "unanswered", f"call {i!r} has no result") for i in open_calls]
+    flaws += [Flaw("the end", "unanswered", f"call {call_id!r} has no result") for call_id in open_calls]
     return flaws
 
 
@@ -72,9 +75,11 @@ def _check_results(
             if name != result.name:
                 yield Flaw(place, "name", f"the result of {result.call_id!r} names {result.name!r}, not {name!r}")
             continue
-        known = result.call_id in seen
-        why = "already has a result, or got it too late" if known else "was never made"
-        yield Flaw(place, "duplicate result" if known else "orphan", f"call {result.call_id!r} {why}")
+        if result.call_id in seen:
+            problem = f"call {result.call_id!r} already has a result, or this one comes too late"
+            yield Flaw(place, "duplicate result", problem)
+        else:
+            yield Flaw(place, "orphan", f"call {result.call_id!r} was never made")
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -116,20 +121,19 @@ def _pop_result(answers: list[tuple[int, ToolResult]], after: int, call_id: str)
     return None
 
 
-_UNAVAILABLE: Final = "is not available. It may or may not have run."  # must match `_make_result`
-
-
 def is_unavailable(result: ToolResult) -> bool:
     """Return True if a result only reports that the real one is missing."""
-    return result.error is not None and result.error.message.endswith(_UNAVAILABLE)
+    error = result.error
+    return error is not None and error.message == _make_unavailable_error(error.tool).message
+
+
+def _make_unavailable_error(tool: str) -> ToolCallError:
+    return ToolCallError(f"The result of {tool} is not available. It may or may not have run.", tool=tool)
 
 
 def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
     if found is None:
-        error = ToolCallError(
-            f"The result of {call.name} is not available. It may or may not have run.", tool=call.name
-        )
-        return ToolResult(call.id, call.name, error=error, attempts=0)
+        return ToolResult(call.id, call.name, error=_make_unavailable_error(call.name), attempts=0)
     if (found.call_id, found.name) == (call.id, call.name):
         return found
     return ToolResult(**{**vars(found), "call_id": call.id, "name": call.name})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imported for types only: formats are used before any tool e
     from toolmason._core.define.tool import Tool
 
 _FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
-    {made.name: made for made in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}
+    {known.name: known for known in (OPENAI, OPENAI_CHAT, ANTHROPIC, GEMINI, MCP)}
 )
 KNOWN: Final = tuple(_FORMATS)
 """Names of the supported providers."""
@@ -48,7 +48,7 @@ def codec(provider: str) -> Codec:
     """
     provider_format = get_format(provider)
     if not isinstance(provider_format, Codec):
-        raise UnsupportedProvider(provider, [name for name, made in _FORMATS.items() if isinstance(made, Codec)])
+        raise UnsupportedProvider(provider, [name for name, known in _FORMATS.items() if isinstance(known, Codec)])
     return provider_format
 
 

@@ -86,7 +86,7 @@ class Recording:
                 return recorded
             if similar is None and recorded["name"] == current["name"]:
                 similar = request
-        raise self._make_mismatch_error(f"call of {current['name']}", similar, current)
+        raise self._make_mismatch_error(f"the call of {current['name']}", similar, current)
 
     @property
     def unused(self) -> int:
@@ -168,7 +168,9 @@ class Recording:
     def _make_mismatch_error(self, label: str, recorded: Any, current: Any) -> Abort:
         found = None if recorded is None else self._find_difference(recorded, current)
         if found is None:
-            return Abort(f"The recording {str(self.path)!r} has no {label} left. Record it again with mode='record'.")
+            return Abort(
+                f"The recording {str(self.path)!r} has no match left for {label}. Record it again with mode='record'."
+            )
         path, before, after = found
         return Abort(
             f"The recording {str(self.path)!r} does not match {label}: {path} was {clip(repr(before))}, now "

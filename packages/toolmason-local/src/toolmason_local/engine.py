@@ -17,7 +17,6 @@ from typing import Any, Final
 from toolmason.errors import ModelError, clip, safe_str
 from toolmason.models import Usage
 from toolmason_local.grammars import format_literal
-from toolmason_local.weights import INSTALL
 from toolmason_local.writer import Completion, GenerationLimits
 
 CONTEXT_TOKENS: Final = 4096
@@ -70,15 +69,19 @@ def _start_server(path: Path) -> Any:
     try:
         llama = import_module("xllamacpp")
     except ImportError as missing:
-        raise ImportError(f"The local model needs llama.cpp: {INSTALL}") from missing
+        raise ImportError("The local model needs llama.cpp: pip install xllamacpp") from missing
     settings = llama.CommonParams()
     settings.model.path = str(path)
-    settings.n_ctx, settings.n_parallel = CONTEXT_TOKENS, 1
+    settings.n_ctx = CONTEXT_TOKENS
+    settings.n_parallel = 1
     # On a busy machine with two cores, two threads are ten times slower than one: they wait for each other.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
-    settings.warmup, settings.verbosity = False, -1
+    settings.warmup = False
+    settings.verbosity = -1
     # The library always opens a port on the loopback interface; a random key protects it.
-    settings.api_keys, settings.ui, settings.endpoint_slots = [secrets.token_urlsafe()], False, False
+    settings.api_keys = [secrets.token_urlsafe()]
+    settings.ui = False
+    settings.endpoint_slots = False
     try:
         return llama.Server(settings)
     except Exception as error:

@@ -72,15 +72,15 @@ class LocalModel:
             kind = type(request.native[0]).__name__
             raise ConfigError(f"The local model does not support {kind}. Remove it, or use another model.")
         queue: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        loop, cancelled = asyncio.get_running_loop(), threading.Event()
+        loop = asyncio.get_running_loop()
+        cancelled = threading.Event()
 
         def emit_text(text: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: there are no listeners
                 loop.call_soon_threadsafe(queue.put_nowait, TextDelta(text))
 
         def on_done(done: asyncio.Future[ModelReply]) -> None:
-            # Retrieve the exception: if the caller has stopped listening, asyncio would warn that it was never
-            # retrieved.
+            # If the caller has stopped listening, asyncio would warn about an exception that was never retrieved.
             _ = done.cancelled() or done.exception()
             queue.put_nowait(None)
 
@@ -149,7 +149,8 @@ def _make_text_reply(text: str, writer: LlamaSession, on_text: OnText) -> ModelR
 
 
 def _generate_reply(request: ModelRequest, writer: LlamaSession, on_text: OnText) -> ModelReply:
-    requested_tokens, stop_option = request.options.get("max_tokens"), request.options.get("stop")
+    requested_tokens = request.options.get("max_tokens")
+    stop_option = request.options.get("stop")
     max_tokens = requested_tokens if isinstance(requested_tokens, int) and requested_tokens > 0 else _MAX_TALK_TOKENS
     stop = (stop_option,) if isinstance(stop_option, str) else tuple(stop_option or ())
     limits = GenerationLimits(max_tokens=min(max_tokens, 1024), stop=("<|im_end|>", *stop))

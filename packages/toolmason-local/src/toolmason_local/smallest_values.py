@@ -10,7 +10,8 @@ import jsonschema
 NO_VALUE: Final = object()
 """Marker for "no valid value exists or was found"."""
 _MAX_DEPTH: Final = 12
-_MAX_TEXT_CHARS, _MAX_ITEMS = 10_000, 1000
+_MAX_TEXT_CHARS: Final = 10_000
+_MAX_ITEMS: Final = 1000
 
 
 def is_valid(value: Any, schema: Mapping[str, Any]) -> bool:
@@ -111,8 +112,8 @@ def _make_array(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) ->
     if depth > _MAX_DEPTH or not isinstance(min_items, int) or min_items > _MAX_ITEMS:
         return NO_VALUE
     items = part.get("items", {})
-    one = find_smallest(items if isinstance(items, Mapping) else {}, root, depth + 1)
-    return NO_VALUE if one is NO_VALUE else [one] * max(1, min_items)
+    item = find_smallest(items if isinstance(items, Mapping) else {}, root, depth + 1)
+    return NO_VALUE if item is NO_VALUE else [item] * max(1, min_items)
 
 
 def _make_object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
@@ -121,8 +122,8 @@ def _make_object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -
     parts = part.get("properties", {})
     values = {}
     for name in part.get("required", ()):
-        known = parts.get(name, {}) if isinstance(parts, Mapping) else {}
-        value = find_smallest(known if isinstance(known, Mapping) else {}, root, depth + 1)
+        property_schema = parts.get(name, {}) if isinstance(parts, Mapping) else {}
+        value = find_smallest(property_schema if isinstance(property_schema, Mapping) else {}, root, depth + 1)
         if value is NO_VALUE:
             return NO_VALUE
         values[name] = value

@@ -35,11 +35,9 @@ def _format_result(result: ToolResult, call: ToolCall | None) -> str:
     text = result.text.strip()
     if not text or text == "null":
         return f"{call_text} is done."
-    return (
-        f"{call_text} returned {text}"
-        if len(text) <= _MAX_INLINE_CHARS and "\n" not in text
-        else f"{call_text} returned:\n{text}"
-    )
+    if len(text) <= _MAX_INLINE_CHARS and "\n" not in text:
+        return f"{call_text} returned {text}"
+    return f"{call_text} returned:\n{text}"
 
 
 def _format_arguments(call: ToolCall | None) -> str:

@@ -51,7 +51,7 @@ def check_loaded(
             tools = [] if missing else list(_find_tools(target, found))
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - loading runs foreign code: whatever it raises is what is found
+    except BaseException as error:  # noqa: BLE001 - loading runs the user's code, which may raise anything
         text = str(error) or type(error).__name__
         names_target = text.startswith((repr(target.text), repr(_get_module_part(target))))
         message = text if names_target else f"{target.text!r}: {text}"

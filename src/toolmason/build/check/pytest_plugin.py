@@ -28,7 +28,9 @@ def make_check_items(session: pytest.Session, targets: Iterable[str], *, strict:
         report = check(resolved_targets, settings, strict=strict)
     except ConfigError as error:
         raise pytest.UsageError(f"--toolmason-check: {error}") from error
-    findings_by_tool: dict[tuple[str, str], list[Finding]] = {(place.path, name): [] for place, name in report.declared}
+    findings_by_tool: dict[tuple[str, str], list[Finding]] = {
+        (location.path, name): [] for location, name in report.declared
+    }
     for item in report.findings:
         key = (item.location.path, item.tool)
         findings_by_tool.setdefault(key if key in findings_by_tool else (item.location.path, ""), []).append(item)

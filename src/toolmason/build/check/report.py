@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
 from toolmason.build.check.dynamic import ToolReport
+from toolmason.build.check.portability import ProviderVerdict
 from toolmason.build.check.rules import RULES, Finding, Rule
 from toolmason.build.check.run_checks import Report
 
@@ -55,18 +55,18 @@ def _make_tool_entry(tool: ToolReport) -> dict[str, object]:
         "path": tool.location.path,
         "line": tool.location.line,
         "tokens": tool.tokens,
-        "providers": {verdict.provider: _without_provider(asdict(verdict)) for verdict in tool.verdicts},
+        "providers": {verdict.provider: _make_verdict_entry(verdict) for verdict in tool.verdicts},
     }
 
 
-def _without_provider(entry: dict[str, object]) -> dict[str, object]:
+def _make_verdict_entry(verdict: ProviderVerdict) -> dict[str, object]:
     return {
-        "status": entry["status"],
-        "reasons": list(entry["reasons"]) if isinstance(entry["reasons"], tuple) else [],
-        "strict": entry["strict"],
-        "not_strict": entry["not_strict"] or None,
-        "alias": entry["alias"],
-        "keys": list(entry["keys"]) if isinstance(entry["keys"], tuple) else [],
+        "status": verdict.status,
+        "reasons": list(verdict.reasons),
+        "strict": verdict.strict,
+        "not_strict": verdict.not_strict or None,
+        "alias": verdict.alias,
+        "keys": list(verdict.keys),
     }
 
 
@@ -84,7 +84,7 @@ def make_rows(report: Report) -> Iterator[tuple[str, ...]]:
 def format_table(report: Report) -> list[str]:
     """Return the table of tools and providers as aligned lines."""
     rows = list(make_rows(report))
-    widths = [max((len(row[at]) for row in rows), default=0) for at in range(5)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]]).rstrip()
         for row in rows

@@ -83,7 +83,9 @@ RULES: Final[dict[str, Rule]] = {rule.code: rule for rule in map(_make_rule, RUL
 _MAX_MESSAGE_CHARS: Final = 400
 """Maximum length of a message; messages quote source, and a default may be a megabyte long."""
 
-UNREADABLE, NOT_LOADED, UNUSED_IGNORE = "TM100", "TM198", "TM199"
+UNREADABLE: Final = "TM100"
+NOT_LOADED: Final = "TM198"
+UNUSED_IGNORE: Final = "TM199"
 
 
 def make_finding(code: str, location: SourceLocation, message: str, *, tool: str = "", def_line: int = 0) -> Finding:

@@ -10,7 +10,7 @@ from toolmason._core.load.manifest import pause_garbage_collection
 from toolmason.build.check.dynamic import ToolReport, check_loaded
 from toolmason.build.check.find_files import PythonFile, Target
 from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unused, read_ignores
-from toolmason.build.check.rules import RULES, UNREADABLE, Finding, Severity, SourceLocation
+from toolmason.build.check.rules import RULES, UNREADABLE, UNUSED_IGNORE, Finding, Severity, SourceLocation
 from toolmason.build.check.settings import CheckSettings
 from toolmason.build.check.static.definition_rules import CheckedTool, check_definition, check_names
 from toolmason.build.check.static.project import Project
@@ -140,7 +140,7 @@ def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], Source
 def _find_unused_ignores(
     ignores: dict[str, dict[int, IgnoreComment]], settings: CheckSettings, *, loaded: bool
 ) -> Iterator[Finding]:
-    if "TM199" not in settings.codes:
+    if UNUSED_IGNORE not in settings.codes:
         return
     checked_codes = frozenset(code for code in settings.codes if loaded or not RULES[code].dynamic)
     comments = [comment for file_ignores in ignores.values() for comment in file_ignores.values()]

@@ -55,7 +55,8 @@ def read_settings(config: Config) -> CheckSettings:
     given: dict[str, Any] = {}
     for key, value in config.items():
         if key.casefold().startswith(_KEY_PREFIX):
-            name, origin = key[len(_KEY_PREFIX) :].casefold(), config.origin(key)
+            name = key[len(_KEY_PREFIX) :].casefold()
+            origin = config.origin(key)
             if name not in _READERS:
                 near = get_close_matches(name, _READERS, n=1)
                 hint = f"Did you mean {near[0]!r}?" if near else f"Available: {', '.join(_READERS)}."

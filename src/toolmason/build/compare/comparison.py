@@ -117,5 +117,5 @@ def _compare_effects(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterat
         yield Change("effects", "", message, breaking=before is safe or (after is True and not safe))
 
 
-def _format_effect(effect: bool | None) -> str:  # noqa: FBT001 - an effect is one
+def _format_effect(effect: bool | None) -> str:  # noqa: FBT001 - an effect is True, False or None
     return "unset" if effect is None else str(effect).lower()

@@ -55,7 +55,7 @@ def _format_message(part: str, path: str, message: str) -> str:
 
 
 def _compare_entries(old: Manifest, new: Manifest) -> Iterator[Drift]:
-    before, after = ({(e.kind, e.name): e for e in side.entries} for side in (old, new))
+    before, after = ({(entry.kind, entry.name): entry for entry in side.entries} for side in (old, new))
     for key in sorted(before.keys() & after.keys()):
         before_entry, after_entry = before[key], after[key]
         if before_entry.path != after_entry.path:
@@ -83,8 +83,8 @@ def _compare_options(before_entry: ManifestEntry, after_entry: ManifestEntry) ->
             )
 
 
-def _get_prompt_fields(form: dict[str, Any]) -> list[Any]:
-    return [form.get(key) for key in ("description", "input_schema", "role")]
+def _get_prompt_fields(data: dict[str, Any]) -> list[Any]:
+    return [data.get(key) for key in ("description", "input_schema", "role")]
 
 
 def _format_option(options: dict[str, Any], name: str) -> str:

@@ -17,15 +17,15 @@ from toolmason.errors import DefinitionError
 
 Side: TypeAlias = Literal["input", "output"]
 Effect: TypeAlias = Literal["wider", "narrower", "other", "dropped", "grown", "default", "words"]
+"""Effect of a change: more values are valid (`wider`), fewer (`narrower`), or both or unknown (`other`); an optional
+property was removed (`dropped`) or added (`grown`); the default changed (`default`); only text changed (`words`).
+"""
 
 BREAKING: Final[dict[Side, frozenset[Effect]]] = {
     "input": frozenset({"narrower", "other", "dropped", "default"}),
     "output": frozenset({"wider", "other"}),
 }
-"""Effects that break callers (input) or readers (output).
-
-`dropped` and `grown` are removed or added optional properties, which no reader can rely on.
-"""
+"""Effects that break callers (input) or readers (output). No reader can rely on an optional property."""
 
 MAX_DIFFERENCES: Final = 200
 """Maximum number of differences reported for one schema."""
@@ -149,9 +149,9 @@ class _Comparison:
                 yield from compare_keyword(old, new)
         yield from self._compare_objects(old, new)
         yield from self._compare_arrays(old, new)
-        for word in sorted(_OPAQUE_KEYWORDS & (old.keys() | new.keys())):
-            if canonicalize(old.get(word)) != canonicalize(new.get(word)):
-                yield Difference("$", f"{word!r} changed; its effect is unknown", "other")
+        for keyword in sorted(_OPAQUE_KEYWORDS & (old.keys() | new.keys())):
+            if canonicalize(old.get(keyword)) != canonicalize(new.get(keyword)):
+                yield Difference("$", f"{keyword!r} changed; its effect is unknown", "other")
         yield from _compare_annotations(old, new)
 
     def _compare_objects(self, old: Node, new: Node) -> Iterator[Difference]:
@@ -215,9 +215,10 @@ class _Comparison:
 
 def _compare_types(old: Node, new: Node) -> Iterator[Difference]:
     before, after = _get_types(old), _get_types(new)
-    if before == after or (before is not None and after is not None and before == {"integer"} and after == {"number"}):
-        if before != after:
-            yield Difference("$", "type changed from integer to number", "wider")
+    if before == after:
+        return
+    if before == {"integer"} and after == {"number"}:
+        yield Difference("$", "type changed from integer to number", "wider")
     elif before == {"number"} and after == {"integer"}:
         yield Difference("$", "type changed from number to integer", "narrower")
     elif after is None:
@@ -275,7 +276,8 @@ def _make_bound_rule(
     keyword: str, strict_keyword: str, *, is_minimum: bool
 ) -> Callable[[Node, Node], Iterator[Difference]]:
     """Return the rule for a bound; `strict_keyword` is its exclusive form."""
-    name = "at least" if is_minimum else "at most"
+    plain_phrase = "at least" if is_minimum else "at most"
+    strict_phrase = "above" if is_minimum else "below"
 
     def get_bound(node: Node) -> tuple[float, bool] | None:
         bounds = [(node[key], key == strict_keyword) for key in (keyword, strict_keyword) if _is_number(node.get(key))]
@@ -285,8 +287,9 @@ def _make_bound_rule(
     def format_bound(bound: tuple[float, bool] | None) -> str:
         if bound is None:
             return "no limit"
-        beyond = ("above" if is_minimum else "below") if bound[1] else name
-        return f"{beyond} {bound[0] if is_minimum else -bound[0]}"
+        signed_value, is_strict = bound
+        phrase = strict_phrase if is_strict else plain_phrase
+        return f"{phrase} {signed_value if is_minimum else -signed_value}"
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
         before, after = get_bound(old), get_bound(new)
@@ -325,7 +328,11 @@ def _compare_multiple_of(old: Node, new: Node) -> Iterator[Difference]:
     if not (_is_number(before) and _is_number(after) and before and after):
         yield from _make_presence_rule("multipleOf")(old, new)
         return
-    effect: Effect = "narrower" if after % before == 0 else "wider" if before % after == 0 else "other"
+    effect: Effect = "other"
+    if after % before == 0:
+        effect = "narrower"
+    elif before % after == 0:
+        effect = "wider"
     yield Difference("$", f"multipleOf changed from {before:g} to {after:g}", effect)
 
 
@@ -333,12 +340,12 @@ _KEYWORD_RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Node, Node], Iterat
     (("minimum", "exclusiveMinimum"), _make_bound_rule("minimum", "exclusiveMinimum", is_minimum=True)),
     (("maximum", "exclusiveMaximum"), _make_bound_rule("maximum", "exclusiveMaximum", is_minimum=False)),
     *(
-        ((word,), _make_bound_rule(word, "", is_minimum=word.startswith("min")))
-        for word in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+        ((keyword,), _make_bound_rule(keyword, "", is_minimum=keyword.startswith("min")))
+        for keyword in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
     ),
     *(
-        ((word,), _make_presence_rule(word))
-        for word in ("pattern", "format", "uniqueItems", "contentEncoding", "contentMediaType")
+        ((keyword,), _make_presence_rule(keyword))
+        for keyword in ("pattern", "format", "uniqueItems", "contentEncoding", "contentMediaType")
     ),
     (("multipleOf",), _compare_multiple_of),
 )

@@ -49,8 +49,8 @@ def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
     try:
         yield
     finally:
-        for place in added:
-            sys.path.remove(place)
+        for path in added:
+            sys.path.remove(path)
 
 
 def locate_package(target: str) -> tuple[str, Path | None]:
@@ -142,7 +142,8 @@ def _build_members(members: dict[str, list[Member]], notes: list[str]) -> BuiltM
 
 
 def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[str]) -> JsonObject:
-    catalog, paths = Catalog(), {}
+    catalog = Catalog()
+    paths: dict[int, str] = {}
     for module in sorted(members):
         for member, item in members[module]:
             if isinstance(item, Tool):
@@ -215,9 +216,9 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _is_json_serializable(form: Any) -> bool:
+def _is_json_serializable(value: Any) -> bool:
     try:
-        json.dumps(form, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         return False
     return True
@@ -252,8 +253,8 @@ def _find_marked(module: ModuleType) -> Iterator[str]:
     if is_restricted(module):
         yield module.__name__
     for name, item in vars(module).items():
-        written = getattr(item, "__module__", module.__name__) == module.__name__
-        if written and not isinstance(item, ModuleType):
+        is_defined_here = getattr(item, "__module__", module.__name__) == module.__name__
+        if is_defined_here and not isinstance(item, ModuleType):
             kind = item if isinstance(item, type) else type(item)
             methods = [*find_declared_members(kind, "tool").items(), *find_declared_members(kind, "prompt").items()]
             yield from ([f"{module.__name__}:{name}"] if is_restricted(item) else [])
@@ -263,7 +264,7 @@ def _find_marked(module: ModuleType) -> Iterator[str]:
 def _list_tool_names(source: ToolSource) -> list[str]:
     try:
         return [tool.name for tool in source.__tools__()]
-    except Exception:  # noqa: BLE001 - a source is foreign code, and this is only a note about it
+    except Exception:  # noqa: BLE001 - the source is user code, and the names are only for a note
         return []
 
 
@@ -299,8 +300,9 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
     Raises:
         ConfigError: the package cannot be imported; its dependencies must be installed.
     """
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    known = set(sys.modules)
+    previous_setting = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    known_modules = set(sys.modules)
     try:
         built = build_target(str(folder.resolve()), exclude)
     except ConfigError as error:
@@ -309,9 +311,9 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
             "or skip modules with `exclude`."
         ) from error
     finally:
-        sys.dont_write_bytecode = before
+        sys.dont_write_bytecode = previous_setting
         package, _ = locate_package(str(folder.resolve()))
-        for name in sys.modules.keys() - known:
+        for name in sys.modules.keys() - known_modules:
             if name == package or name.startswith(f"{package}."):
                 del sys.modules[name]
     for note in built.notes:

@@ -42,7 +42,7 @@ class BuildPy(build_py):
             file.write_bytes(built.data)
             self.manifests = [*getattr(self, "manifests", []), str(file)]
 
-    def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002 - as setuptools has it
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002 - the signature of setuptools
         """Return the built files, including the manifests."""
         return [*super().get_outputs(include_bytecode), *getattr(self, "manifests", [])]
 

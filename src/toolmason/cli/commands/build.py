@@ -38,13 +38,13 @@ def command(package: str, exclude: tuple[str, ...], *, check: bool, as_json: boo
 
 
 def _make_report(built: ManifestFile, drift: list[Drift], *, check: bool) -> dict[str, object]:
-    form = built.content
+    content = built.content
     return {
-        "package": form["package"],
+        "package": content["package"],
         "file": str(built.path),
-        "tools": len(form["tools"]),
-        "prompts": len(form["prompts"]),
-        "modules": len(form["modules"]),
+        "tools": len(content["tools"]),
+        "prompts": len(content["prompts"]),
+        "modules": len(content["modules"]),
         "notes": built.notes,
         "written": not check and bool(drift),
         "changes": [change.to_dict() for change in drift],

@@ -52,12 +52,10 @@ def command(
 ) -> None:
     """Chat with a model that calls the tools of TARGET; with PROMPT, or text on standard input, answer once."""
     box = load_toolbox(target)
-    model, notice = (name, "") if name else choose_model()
-    if notice:
-        click.echo(notice, err=True)
+    model_name = name or choose_and_announce_model()
     memory = WindowMemory(100)
     try:
-        chat = Chat(model, box, system=system, memory=memory)
+        chat = Chat(model_name, box, system=system, memory=memory)
     except ImportError as missing:
         raise click.ClickException(str(missing)) from missing
     if prompt is None and not sys.stdin.isatty():
@@ -67,6 +65,13 @@ def command(
         print_reply(reply, chat.policy.limits, as_json=as_json)
         return
     asyncio.run(_run_conversation(chat, memory, yes=yes))
+
+
+def choose_and_announce_model() -> str:
+    """Return the default model, and print why it was chosen."""
+    name, notice = choose_model()
+    click.echo(notice, err=True)
+    return name
 
 
 def choose_model() -> tuple[str, str]:
@@ -148,7 +153,8 @@ def _print_ending(reply: Reply, limits: Limits) -> None:
 @contextmanager
 def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
     """Make Ctrl-C cancel the run instead of the conversation; a second Ctrl-C ends the command."""
-    loop, previous = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop = asyncio.get_running_loop()
+    previous = signal.getsignal(signal.SIGINT)
 
     def cancel_run() -> None:
         loop.remove_signal_handler(signal.SIGINT)
@@ -213,8 +219,8 @@ def _show_result(result: ToolResult) -> None:
     if isinstance(result.error, ApprovalRequired):
         click.secho(f"? {result.name} is waiting for approval", fg="yellow", err=True)
         return
-    mark, colour = ("✓", "green") if result.ok else ("✗", "red")
-    click.secho(f"{mark} {escape_controls(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=colour, err=True)
+    mark, color = ("✓", "green") if result.ok else ("✗", "red")
+    click.secho(f"{mark} {escape_controls(result.text[:200])}  ({result.duration * 1000:.0f} ms)", fg=color, err=True)
 
 
 async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decision]:

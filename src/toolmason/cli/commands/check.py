@@ -21,7 +21,7 @@ from toolmason.cli.output import escape_controls, is_terminal
 from toolmason.cli.targets import fail
 from toolmason.errors import ConfigError
 
-_COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
+_COLORS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class _CheckOptions(TypedDict):
@@ -29,8 +29,8 @@ class _CheckOptions(TypedDict):
 
     targets: tuple[str, ...]
     strict: bool
-    form: str
-    as_data: bool
+    output_format: str
+    as_json: bool
     select: tuple[str, ...]
     ignore: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -43,8 +43,10 @@ class _CheckOptions(TypedDict):
 @click.command("check")
 @click.argument("targets", nargs=-1, metavar="TARGET...")
 @click.option("--strict", is_flag=True, help="Also fail on warnings, and report unused ignore comments.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", help="Output format.")
-@click.option("--json", "as_data", is_flag=True, help="Same as --format json.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json", "sarif"]), default="text", help="Output format."
+)
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--select", multiple=True, metavar="CODES", help="Check only these: TM101, TM1, ALL.")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Do not check these.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Skip these paths in folders.")
@@ -78,16 +80,17 @@ def _run(ctx: click.Context, options: _CheckOptions) -> int:
     )
     if settings.experimental:
         allow_experimental()
-    strict, output_format = options["strict"], "json" if options["as_data"] else options["form"]
+    strict = options["strict"]
+    output_format = "json" if options["as_json"] else options["output_format"]
     try:
         targets = [find_target(text, settings.exclude) for text in options["targets"]]
         report = check(targets, settings, mode=options["mode"] or "auto", strict=strict)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
     if output_format == "text":
-        no_colour = not is_terminal() or bool(os.environ.get("NO_COLOR"))
+        use_color = is_terminal() and not os.environ.get("NO_COLOR")
         for line in _format_report(report):
-            click.echo(line, color=not no_colour)
+            click.echo(line, color=use_color)
     else:
         click.echo(format_json(report) if output_format == "json" else format_sarif(report))
     return TOOL_ERROR if report.has_failed(strict=strict) else 0
@@ -110,13 +113,13 @@ def _format_report(report: Report) -> Iterator[str]:
         yield from ["", *rows] if report.findings else rows
     if report.findings or rows:
         yield ""
-    failed = report.count("error")
-    yield click.style(
-        format_summary(report), fg="red" if failed else "yellow" if report.findings else "green", bold=True
-    )
+    color = "yellow" if report.findings else "green"
+    if report.count("error"):
+        color = "red"
+    yield click.style(format_summary(report), fg=color, bold=True)
 
 
 def _format_finding(finding: Finding) -> Iterator[str]:
-    code = click.style(finding.code, fg=_COLOURS[finding.severity], bold=True)
+    code = click.style(finding.code, fg=_COLORS[finding.severity], bold=True)
     yield f"{click.style(escape_controls(str(finding.location)), bold=True)}: {code} {escape_controls(finding.message)}"
     yield click.style(f"    {finding.severity}: {finding.hint}", dim=True)

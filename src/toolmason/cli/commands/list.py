@@ -25,7 +25,10 @@ def command(target: str | None, name: str | None, tool: str | None, *, as_json: 
     wanted = name or tool
     if wanted is not None:
         entry = _make_entry(get_tool(box, wanted))
-        print_json(entry) if as_json else print_text(json.dumps(entry, indent=2, ensure_ascii=False))
+        if as_json:
+            print_json(entry)
+        else:
+            print_text(json.dumps(entry, indent=2, ensure_ascii=False))
         return
     if not as_json and target is None and not box.tools:
         click.echo("No tools are installed. Give a TARGET, or install a plugin.", err=True)
@@ -40,13 +43,13 @@ def print_tools(tools: list[Tool], *, as_json: bool) -> None:
     elif is_terminal():
         _print_table(tools)
     else:
-        for each in tools:
-            cost = f"~{estimate_tokens(each.definition)} tokens"
-            click.echo(f"{each.name}({format_parameters(each)})  {format_effects(each)}  {cost}  {get_summary(each)}")
+        for tool in tools:
+            cost = f"~{estimate_tokens(tool.definition)} tokens"
+            click.echo(f"{tool.name}({format_parameters(tool)})  {format_effects(tool)}  {cost}  {get_summary(tool)}")
 
 
 def _print_table(tools: list[Tool]) -> None:
-    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, for a terminal alone
+    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("Tool", "Parameters", "Effects", "~Tokens", "Description"):

@@ -34,7 +34,7 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
     TARGET is a configuration file with MCP servers, or a toolbox in code: mcp.json, app.py:box.
     """
     if servers:
-        from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - for those who have servers
+        from toolmason.cli.commands.mcp import approve_servers  # noqa: PLC0415 - needed only with --approve
 
         approve_servers(_load_servers(targets), servers, file)
         return
@@ -66,11 +66,13 @@ def command(targets: tuple[str, ...], file: str, servers: tuple[str, ...], *, ch
 
 
 def _load_servers(targets: Sequence[str]) -> list[McpServer]:
-    found = [item for target in targets for item in load_servers(target)]
-    found = found if targets else McpServer.from_config(Config.find())
-    if not found:
+    if targets:
+        servers = [server for target in targets for server in load_servers(target)]
+    else:
+        servers = McpServer.from_config(Config.find())
+    if not servers:
         fail("No servers. Name a file that defines them: mcp.json, or app.py:box for a toolbox in code.", NOT_FOUND)
-    return found
+    return servers
 
 
 def _print(file: str, count: int, changes: Sequence[ToolDiff], *, check: bool) -> None:

@@ -32,9 +32,13 @@ def with_server_options(function: Command) -> Command:
 
     @wraps(function)
     def wrapper(
-        config: str | None, command_line: str | None, url: str | None, headers: tuple[str, ...], **options: Any
+        config: str | None,
+        command_line: str | None,
+        url: str | None,
+        headers: tuple[str, ...],
+        server_name: str,
+        **options: Any,
     ) -> Any:
-        server_name = options.pop("called")
         return function(servers=_select_servers(config, command_line, url, headers, server_name), **options)
 
     options = (
@@ -44,7 +48,11 @@ def with_server_options(function: Command) -> Command:
         ),
         click.option("--url", help="URL of a server."),
         click.option(
-            "--name", "called", default="server", show_default=True, help="Name for the server of --stdio or --url."
+            "--name",
+            "server_name",
+            default="server",
+            show_default=True,
+            help="Name for the server of --stdio or --url.",
         ),
         click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header to send to --url."),
     )

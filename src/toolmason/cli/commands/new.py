@@ -147,7 +147,7 @@ def command(name: str, *, as_json: bool) -> None:
     except OSError as error:
         click.echo(f"Error: cannot write the project: {error}. Check the folder.", err=True)
         raise click.exceptions.Exit(USAGE) from None
-    written = [str(folder / place) for place in files]
+    written = [str(folder / relative_path) for relative_path in files]
     if as_json:
         print_json({"name": name, "module": module, "files": written})
     else:

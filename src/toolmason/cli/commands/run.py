@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, Unpack
 from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.cli.commands.chat import choose_model, print_reply, send_and_show
+from toolmason.cli.commands.chat import choose_and_announce_model, print_reply, send_and_show
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import is_terminal
 from toolmason.cli.targets import fail, load_toolbox
@@ -62,9 +62,7 @@ def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions
     if not prompt:
         raise click.UsageError("Missing argument 'PROMPT'. Describe the task.")
     box = load_toolbox(target)
-    name, notice = (options["name"], "") if options["name"] else choose_model()
-    if notice:
-        click.echo(notice, err=True)
+    name = options["name"] or choose_and_announce_model()
     if options["durable"] is None:
         execute_run(Chat(name, box, system=options["system"]), prompt, None, options)
         return

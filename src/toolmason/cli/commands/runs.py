@@ -97,9 +97,10 @@ def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None
     reconciliations = (*options.get("done", ()), *options.get("again", ()))
     if run is None and reconciliations:
         raise click.UsageError("--done and --again apply to one run. Name it.")
-    records = (
-        [_find_record(runtime, run)] if run is not None else [r for r in runtime.runs() if r.state in RESUMABLE_STATES]
-    )
+    if run is not None:
+        records = [_find_record(runtime, run)]
+    else:
+        records = [record for record in runtime.runs() if record.state in RESUMABLE_STATES]
     if not records:
         click.echo("No runs to resume.", err=True)
     codes = [_resume(runtime, record, options) for record in records]
@@ -109,10 +110,8 @@ def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None
 
 def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -> int:
     command_record: dict[str, Any] = record.facts.get("command", {})
-    target, name = (
-        options.get("target") or command_record.get("target"),
-        options.get("name") or command_record.get("model"),
-    )
+    target = options.get("target") or command_record.get("target")
+    name = options.get("name") or command_record.get("model")
     if name is None:
         fail(f"Run {record.run} was started by a program. Add --target and --model.", USAGE)
     try:
@@ -171,12 +170,17 @@ def _open_journal(path: str) -> SqliteRuntime:
 
 
 def _find_record(runtime: SqliteRuntime, run: str | None) -> RunRecord:
+    """Return the record of a run, or of the last one if `run` is None; exit if it does not exist."""
     records = runtime.runs()
-    found = [r for r in records if r.run == run] if run is not None else records[-1:]
-    if not found:
-        known_runs = ", ".join(r.run for r in records[-10:]) or "none"
+    if not records:
+        fail(f"The journal {str(runtime.path)!r} has no runs. Start one with `toolmason run --durable`.", NOT_FOUND)
+    if run is None:
+        return records[-1]
+    found = next((record for record in records if record.run == run), None)
+    if found is None:
+        known_runs = ", ".join(record.run for record in records[-10:])
         fail(f"No run {run!r} in {str(runtime.path)!r}. Available: {known_runs}.", NOT_FOUND)
-    return found[0]
+    return found
 
 
 def _make_entry(record: RunRecord) -> dict[str, Any]:

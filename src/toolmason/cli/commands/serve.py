@@ -33,7 +33,7 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     Over HTTP, clients need a bearer token if the variable TOOLMASON_TOKEN is set.
     """
     try:
-        from toolmason.mcp import token_is  # noqa: PLC0415 - half a second, for this command alone
+        from toolmason.mcp import token_is  # noqa: PLC0415 - 0.5 s at start-up, needed only by this command
         from toolmason.mcp_server.serve import serve  # noqa: PLC0415 - as above
         from toolmason.mcp_server.stdio.pipes import redirect_standard_streams  # noqa: PLC0415 - as above
     except ImportError as missing:
@@ -47,13 +47,13 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
             raise click.UsageError(f"--{used_options[0].replace('_', '-')} needs HTTP. Add --transport http.", ctx)
         serve(box)
         return
-    http_options: Any = {
-        key: list(options[f"{key[:-1]}"]) for key in ("allowed_hosts", "allowed_origins") if options[key[:-1]]
-    }
-    token = os.environ.get(TOKEN_VARIABLE)
-    if token:
+    http_options: dict[str, Any] = {}
+    if options["allowed_host"]:
+        http_options["allowed_hosts"] = list(options["allowed_host"])
+    if options["allowed_origin"]:
+        http_options["allowed_origins"] = list(options["allowed_origin"])
+    if token := os.environ.get(TOKEN_VARIABLE):
         http_options["auth"] = token_is(token)
-
     path = "/" + options["path"].strip("/")
 
     def announce(port: int) -> None:

@@ -30,7 +30,7 @@ MAX_ROUNDS: Final = 32
 MAX_CONCURRENT_QUESTIONS: Final = 8
 """Maximum number of questions of a session that the application handles at once; others wait for a slot."""
 EMPTY_ROUND_DELAY: Final = 0.1
-"""Seconds to wait if a server asks nothing and only requests another call."""
+"""Seconds to wait before the next round if a server requests another round without asking a question."""
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _FORWARDED_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
 HANDLED_CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -52,6 +52,7 @@ class ForwardedRequests:
         self.log_level: str | None = None
         """Lowest log level that was set on a server with sessions."""
         self._active: dict[ForwardedRequest | None, int] = {}
+        """Number of scopes of each request in progress; None stands for requests of the application itself."""
         self._question_count = 0
         self.question_slots = asyncio.Semaphore(MAX_CONCURRENT_QUESTIONS)
 
@@ -124,12 +125,14 @@ class ForwardedRequest:
         self.request_key = ""
         """Key of the request, the same in every round."""
         self.aborted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets an exception if a question ends the call."""
         self._question_count = 0
         self._earlier_answers: dict[str, Any] | None = None
 
     def forward_log(self, record: Mapping[str, Any]) -> None:
         """Forward a log record if the client wants its level."""
-        min_level, level = self.caller.log_level, record.get("level")
+        min_level = self.caller.log_level
+        level = record.get("level")
         if min_level in LOG_LEVELS and level in LOG_LEVELS and LOG_LEVELS.index(level) >= LOG_LEVELS.index(min_level):
             self.caller.queue_notification("notifications/message", record)
 
@@ -227,7 +230,8 @@ async def forward(
         MCPError: the server rejected the request.
     """
     method, params = request
-    caller, meta = forwarded.caller, dict(params.get("_meta") or {})
+    caller = forwarded.caller
+    meta = dict(params.get("_meta") or {})
     forwarded.request_key = request_key = make_request_key(method, params)
     if client.protocol_version < "2026":
         await _set_log_level(client, caller, in_flight)
@@ -251,15 +255,15 @@ async def forward(
         if result.get("resultType") != "input_required":
             caller.record_answer(method, _get_target_name(params), result)
             return result
-        questions, state = result.get("inputRequests") or {}, result.get("requestState")
+        questions = result.get("inputRequests") or {}
+        state = result.get("requestState")
         if questions:
             # Ask the client first: it may have to end the call, and the application would be asked again.
             client_questions, own_questions = split_by_handler(questions, forwarded.handled)
-            client_answers = (
-                dict(await caller.forward(request_key, client_questions, state)) if client_questions else {}
-            )
             earlier_answers = answers if state is None else {}
-            answers = {**earlier_answers, **client_answers, **await answer_with_handlers(client.session, own_questions)}
+            client_answers = await caller.forward(request_key, client_questions, state) if client_questions else {}
+            own_answers = await answer_with_handlers(client.session, own_questions)
+            answers = {**earlier_answers, **client_answers, **own_answers}
         else:
             answers = {}
             await asyncio.sleep(EMPTY_ROUND_DELAY)
@@ -268,11 +272,13 @@ async def forward(
 
 def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the questions for the client, and those that the application answers."""
-    parts: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for_client: dict[str, Any] = {}
+    for_application: dict[str, Any] = {}
     for key, question in questions.items():
         method = question.get("method") if isinstance(question, Mapping) else None
-        parts[_CAPABILITY_BY_METHOD.get(str(method), "") in handled][key] = question
-    return parts
+        is_handled = _CAPABILITY_BY_METHOD.get(str(method), "") in handled
+        (for_application if is_handled else for_client)[key] = question
+    return for_client, for_application
 
 
 async def answer_with_handlers(session: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,7 +329,8 @@ async def send_raw(
 
 async def _set_log_level(client: Any, caller: UpstreamCaller, in_flight: ForwardedRequests | None) -> None:
     """Lower the log level of a server with sessions if the client wants more detail."""
-    capabilities, min_level = client.server_capabilities, caller.log_level
+    capabilities = client.server_capabilities
+    min_level = caller.log_level
     if in_flight is None or min_level not in LOG_LEVELS or capabilities is None or capabilities.logging is None:
         return
     if in_flight.log_level is None or LOG_LEVELS.index(min_level) < LOG_LEVELS.index(in_flight.log_level):

@@ -52,6 +52,7 @@ _PYTHON_TYPES: Final = {
     "array": list,
     "null": type(None),
 }
+"""Python type that JSON is parsed to, by JSON Schema type; `number` has two."""
 _MAX_VALUE_BYTES: Final = 256 * 1024
 _MAX_SCHEMA_NODES: Final = 300
 _MAX_LIST_LENGTH: Final = 64
@@ -89,6 +90,7 @@ class OutputChecker:
         self._schema, self._owner = schema, owner
         self._is_simple = _is_simple(schema)
         self._validator: Any = None
+        """Validator, or None if the schema cannot be checked or `_has_validator` is False."""
         self._has_validator = False
 
     async def find_misfit(self, value: Any) -> str | None:
@@ -193,9 +195,8 @@ def make_validator(schema_json: bytes) -> Any:
         return None
     keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
     extend_validator: Any = extend
-    return extend_validator(
-        Draft202012Validator, {name: _count_steps(name, check) for name, check in keywords.items()}
-    )(schema)
+    counted = {name: _count_steps(name, check) for name, check in keywords.items()}
+    return extend_validator(Draft202012Validator, counted)(schema)
 
 
 def _defeats_counting(schema: Any) -> bool:

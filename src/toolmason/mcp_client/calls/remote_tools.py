@@ -117,8 +117,8 @@ class RemoteTool(Tool):
             "value": value,
             "text": text or "(no output)",
             "content": content or (Text("(no output)"),),
+            "structured": structured,
         }
-        fields["structured"] = structured
         if result.meta:
             fields["meta"] = dict(result.meta)
         return fields
@@ -129,7 +129,7 @@ def _get_structured(result: Any) -> Any:
 
 
 def _parse_own_error(text: str) -> ToolError | None:
-    """Return the error that a Toolmason server encoded as JSON, or None for any other text."""
+    """Return the error that a Toolmason server encoded as JSON, or None if the text is not such an error."""
     if not text.startswith('{"error":{"code":'):
         return None
     try:
@@ -207,11 +207,8 @@ class RemotePrompt(Prompt):
         arguments = entry.arguments or ()
         self._schema: JsonSchema = {
             "type": "object",
-            "properties": {
-                a.name: {"type": "string", **({"description": a.description} if a.description else {})}
-                for a in arguments
-            },
-            "required": [a.name for a in arguments if a.required],
+            "properties": {argument.name: _make_argument_schema(argument) for argument in arguments},
+            "required": [argument.name for argument in arguments if argument.required],
             "additionalProperties": False,
         }
         self.role = "user"
@@ -243,6 +240,13 @@ class RemotePrompt(Prompt):
         own_context = context if context is not None else ToolContext[Any]()
         result = await self._fetch(self.name, {name: str(value) for name, value in values.items()}, own_context)
         return [Message(message.role, to_content(message.content)) for message in result.messages]
+
+
+def _make_argument_schema(argument: Any) -> JsonSchema:
+    schema: JsonSchema = {"type": "string"}
+    if argument.description:
+        schema["description"] = argument.description
+    return schema
 
 
 def select_context(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:

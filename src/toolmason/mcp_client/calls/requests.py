@@ -43,12 +43,11 @@ class ToolRequest:
             params = {"name": self.name, "arguments": self.arguments, "_meta": meta}
             answer = await forward(client, forwarded, ("tools/call", params), self._report_progress, session.forwarded)
             if answer.get("resultType") == "task":
-                found: CallToolResult
                 forwarded.caller.defer(forwarded.request_key, answer)
                 task = TaskResult.model_validate(answer, by_name=False)
-                found = await wait_for_task(task, self._make_claim_context(client), forwarded)
-                forwarded.caller.record_answer("tools/call", self.name, found.model_dump(by_alias=True, mode="json"))
-                return found
+                result = await wait_for_task(task, self._make_claim_context(client), forwarded)
+                forwarded.caller.record_answer("tools/call", self.name, result.model_dump(by_alias=True, mode="json"))
+                return result
             return CallToolResult.model_validate(answer, by_name=False)
 
     async def _call(self, client: Any, meta: Any) -> CallToolResult:
@@ -69,7 +68,8 @@ class ToolRequest:
             make_identity_key(session.headers),
             make_request_key("tools/call", {"name": self.name, "arguments": self.arguments}),
         )
-        task, started = pending_tasks.get(key), monotonic()
+        task = pending_tasks.get(key)
+        started = monotonic()
         try:
             if task is None:
                 return await self._call(client, meta)

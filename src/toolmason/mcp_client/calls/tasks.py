@@ -21,7 +21,8 @@ from toolmason.mcp_client.transport.http import CONNECTION_LOST_CODE
 
 EXTENSION_ID = "io.modelcontextprotocol/tasks"
 DEFAULT_POLL_SECONDS = 1.0
-MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 30.0
+MIN_POLL_SECONDS = 0.05
+MAX_POLL_SECONDS = 30.0
 MAX_FAILED_POLLS = 3
 """Maximum number of consecutive polls that may fail on a lost connection before the call fails."""
 MAX_PENDING_TASKS = 256
@@ -153,7 +154,9 @@ class _TaskPoller:
     """Poller of one task. A failed poll is retried; the task continues."""
 
     def __init__(self, context: ClaimContext, task_id: str) -> None:
-        self._context, self._task_id, self._failures = context, task_id, 0
+        self._context = context
+        self._task_id = task_id
+        self._failures = 0
 
     async def __call__(self) -> dict[str, Any]:
         try:
@@ -176,7 +179,8 @@ def _make_task_error(error: Any) -> MCPError:
 
 def _get_poll_delay(milliseconds: Any) -> float:
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
-    return min(max(milliseconds / 1000 if is_number else DEFAULT_POLL_SECONDS, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+    seconds = milliseconds / 1000 if is_number else DEFAULT_POLL_SECONDS
+    return min(max(seconds, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 
 async def _send_task_request(context: ClaimContext, method: str, task_id: str, **fields: Any) -> dict[str, Any]:
@@ -192,14 +196,12 @@ async def _answer_questions(
         raise MCPError(INTERNAL_ERROR, "the task requires input but does not list it")
     if not (unanswered := {key: raw for key, raw in questions.items() if key not in task.answered_keys}):
         return
-    client_questions, own_questions = (
-        ({}, unanswered) if forwarded is None else split_by_handler(unanswered, forwarded.handled)
-    )
-    client_answers = (
-        dict(await forwarded.caller.forward(task.task_id, client_questions, None))
-        if forwarded is not None and client_questions
-        else {}
-    )
-    responses = {**client_answers, **await answer_with_handlers(context.session, own_questions)}
+    own_questions = unanswered
+    responses: dict[str, Any] = {}
+    if forwarded is not None:
+        client_questions, own_questions = split_by_handler(unanswered, forwarded.handled)
+        if client_questions:
+            responses.update(await forwarded.caller.forward(task.task_id, client_questions, None))
+    responses.update(await answer_with_handlers(context.session, own_questions))
     await _send_task_request(context, "tasks/update", task.task_id, inputResponses=responses)
     task.answered_keys.update(unanswered)

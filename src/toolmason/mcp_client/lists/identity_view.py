@@ -46,7 +46,8 @@ class IdentityView(ServerListsMixin):
 
     async def refresh(self) -> None:
         """Fetch the lists of the identity even if they are fresh."""
-        self._set_lists(await (await self._get_cache()).fetch())
+        cache = await self._get_cache()
+        self._set_lists(await cache.fetch())
 
     def clear_cache(self) -> None:
         """Clear the lists of all identities."""
@@ -54,7 +55,7 @@ class IdentityView(ServerListsMixin):
         self._set_lists(ServerLists())
 
     async def health(self) -> Health:
-        """Check the server with a round trip, as the toolbox."""
+        """Check the server with a round trip, as the toolbox's own identity."""
         return await self._connection.health()
 
     async def aclose(self) -> None:

@@ -38,9 +38,12 @@ class ListCache:
         self.server, self._fetch_lists, self._on_change = server, fetch, on_change
         self.lists = ServerLists()
         self._in_flight: concurrent.futures.Future[ServerLists] | None = None
+        """Fetch in progress, which callers on any event loop wait for."""
         self._lock = threading.Lock()
         self._close_count = 0
+        """Number of times the cache was closed: a fetch that started before must not change the state after."""
         self._slow_error: RemoteError | None = None
+        """Error of the last fetch, if it failed slowly."""
         self._has_failed = False
         self._retry_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
 
@@ -95,7 +98,8 @@ class ListCache:
         raise make_cancelled_error(self.server.name, "list")
 
     async def _run_fetch(self, future: concurrent.futures.Future[ServerLists]) -> None:
-        started, close_count = time.monotonic(), self._close_count
+        started = time.monotonic()
+        close_count = self._close_count
         try:
             lists = await self._fetch_lists()
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
@@ -115,7 +119,9 @@ class ListCache:
             raise
         else:
             self._clear_in_flight()
-            self.lists, self._slow_error, self._has_failed = lists, None, False
+            self.lists = lists
+            self._slow_error = None
+            self._has_failed = False
             self._on_change()
             future.set_result(lists)
 

@@ -1,4 +1,4 @@
-"""Hold back tools whose definitions differ from the approved ones in the lock file."""
+"""Withhold tools whose definitions differ from the approved ones in the lock file."""
 
 from __future__ import annotations
 
@@ -65,10 +65,8 @@ def select_approved(tools: Sequence[Tool], server: ServerSpec) -> list[Tool]:
 def _strip_unapproved(tool: Tool) -> None:
     """Remove the fields of a definition that were not approved."""
     if isinstance(tool, RemoteTool):
-        extra, hints = (
-            get_extra_wire_fields(tool) or {},
-            {_HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()},
-        )
+        extra = get_extra_wire_fields(tool) or {}
+        hints = {_HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()}
         kept = {key: value for key, value in tool.entry.items() if key not in extra}
         tool.entry = {**kept, "annotations": hints} if hints else kept
         tool.options = replace(tool.options, meta={})
@@ -101,7 +99,8 @@ def format_diff(approved: Mapping[str, Any], tool: Tool) -> str:
     now = {**{name: getattr(tool.definition, name) for name in _FIELDS}, "effects": get_effects(tool.options)}
     before = {name: approved.get(name) for name in (*_FIELDS, "effects")} if approved else {}
     if "wire" in approved:
-        now, before = {**now, "wire": get_extra_wire_fields(tool)}, {**before, "wire": approved["wire"]}
+        now["wire"] = get_extra_wire_fields(tool)
+        before["wire"] = approved["wire"]
     lines = list(difflib.unified_diff(_format_lines(before), _format_lines(now), "approved", "now", lineterm="", n=1))
     more = [f"… and {len(lines) - _MAX_DIFF_LINES} more lines"] if len(lines) > _MAX_DIFF_LINES else []
     return "".join(f"\n    {line}" for line in (*lines[:_MAX_DIFF_LINES], *more))

@@ -41,8 +41,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     """HTTP transport in which a broken connection fails one request, not the session."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, issuer: str | None = None) -> None:
-        self.inner, self.server_origin = inner, _get_origin(httpx2.URL(url))
-        self.trusted_origins = {self.server_origin, *([] if issuer is None else [_get_origin(httpx2.URL(issuer))])}
+        self.inner = inner
+        self.server_origin = _get_origin(httpx2.URL(url))
+        self.trusted_origins = {_get_origin(httpx2.URL(trusted)) for trusted in (url, issuer) if trusted is not None}
         """Origins set by the developer; any other origin was named by a server."""
         self.session_expired = False
         """True if the server no longer knows the session."""
@@ -318,7 +319,8 @@ async def open_http_streams(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Connect to a server over HTTP during the block, as an SDK transport."""
     auth = server.auth if isinstance(server.auth, httpx2.Auth) else None
-    url, all_headers = server.url or "", {"accept-encoding": "identity", **(server.headers or {}), **headers}
+    url = server.url or ""
+    all_headers = {"accept-encoding": "identity", **(server.headers or {}), **headers}
     client_timeout = httpx2.Timeout(None, connect=server.connect_timeout, pool=server.connect_timeout)
     if use_sse:
 

@@ -278,19 +278,16 @@ def _find_schema_problem(schema: dict[str, Any], side: str) -> str | None:
     return None
 
 
-def _measure_depth(value: Any) -> int:
-    """Return the nesting depth of JSON data, measured only slightly past the limit."""
-    level, deepest = [value], 0
-    while level and deepest <= MAX_SCHEMA_DEPTH * 2:
-        level = [
-            inner
-            for item in level
-            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-            if isinstance(inner, dict | list)
-        ]
-        deepest += 1
+def _measure_depth(value: dict[str, Any]) -> int:
+    """Return the nesting depth of a schema, measured only slightly past the limit."""
+    containers: list[Any] = [value]
+    depth = 0
+    while containers and depth <= MAX_SCHEMA_DEPTH * 2:
+        children = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
+        containers = [child for child in children if isinstance(child, dict | list)]
+        depth += 1
     # Each schema level is two JSON levels: the keyword and its value.
-    return (deepest + 1) // 2
+    return (depth + 1) // 2
 
 
 def find_hidden_character(text: str, *, multiline: bool = True) -> str | None:
@@ -317,7 +314,8 @@ def _is_in_emoji(text: str, index: int) -> bool:
 
     A run of marks, or one after each letter, can encode hidden bits.
     """
-    before, after = text[index - 1 : index] if index else "", text[index + 1 : index + 2]
+    before = text[index - 1 : index] if index else ""
+    after = text[index + 1 : index + 2]
     if not before or before == _ZERO_WIDTH_JOINER:
         return False
     if text[index] == _EMOJI_SELECTOR:

@@ -127,10 +127,11 @@ class ServerProcess:
             del self.stderr[:-MAX_STDERR_BYTES]
 
     async def _read_stdout(self, process: asyncio.subprocess.Process) -> None:
-        lines, stream = LineSplitter(MAX_LINE_BYTES), process.stdout
+        splitter = LineSplitter(MAX_LINE_BYTES)
+        stream = process.stdout
         try:
             while stream is not None and (chunk := await stream.read(_CHUNK_BYTES)):
-                for line in lines.feed(chunk):
+                for line in splitter.feed(chunk):
                     if line is None:
                         raise _LineTooLong  # noqa: TRY301 - to the handler below, which also ends the stream
                     await self._handle_line(line)
@@ -145,7 +146,8 @@ class ServerProcess:
             return  # the receiver is closed
         if self.probe_id is not None and process is self.process:
             # It exited because of the probe: a legacy server that accepts no request before the handshake.
-            self.probe_failed, self.process = True, None
+            self.probe_failed = True
+            self.process = None
             await self._terminate(process)
             await self._answer_probe("the process exited when probed")
             return

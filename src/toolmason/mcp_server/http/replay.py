@@ -34,7 +34,7 @@ class ReplayBuffer:
         events.append((event, message))
         if len(events) > MAX_EVENTS_PER_STREAM:
             owner.forget(events.popleft()[0])
-        # A session has no more streams than events, so its streams are counted only if it has many events.
+        # Every stream has at least one event, so the streams are counted only if the session has many events.
         if len(owner) > MAX_STREAMS_PER_SESSION:
             own_streams = [key for key in self._streams if key[0] is owner]
             if len(own_streams) > MAX_STREAMS_PER_SESSION:

@@ -66,7 +66,8 @@ def redact_error(error: ModelError, secrets: Iterable[str]) -> None:
 
 
 def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    pending, seen = [error.__cause__, error.__context__], {id(error)}
+    pending = [error.__cause__, error.__context__]
+    seen = {id(error)}
     while pending:
         cause = pending.pop()
         if cause is not None and id(cause) not in seen:

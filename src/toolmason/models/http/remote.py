@@ -30,11 +30,11 @@ class RemoteModel:
         """The provider's name of the model."""
         self._codec, self._sender, self._options = codec, sender, options
         if options:
-            self._client  # noqa: B018 - report invalid options now
+            self._client  # noqa: B018 - creating the client reports invalid options now
 
     @cached_property
     def _client(self) -> ModelClient:
-        from toolmason.models.http.turn import ModelClient  # noqa: PLC0415 - see above
+        from toolmason.models.http.turn import ModelClient  # noqa: PLC0415 - imported on first use, as above
 
         return ModelClient(self.model, self._codec(), self._sender, self._options)
 

@@ -96,15 +96,18 @@ class GenaiSender:
     """Sender that uses `google.genai.Client` or its `aio`."""
 
     def __init__(self, client: Any, model: str) -> None:
-        self._models, self._model = getattr(client, "aio", client).models, model
+        self._models = getattr(client, "aio", client).models
+        self._model = model
         self._client = client  # keep a reference: the client closes when it is garbage-collected
 
     def _make_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         own_fields = {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
-        rest = {k: v for k, v in body.items() if k not in {*own_fields, "contents", "generationConfig"}}
+        other_fields = {
+            key: value for key, value in body.items() if key not in {*own_fields, "contents", "generationConfig"}
+        }
         # The toolbox runs the tools, not the SDK.
         manual = {"automaticFunctionCalling": {"disable": True}}
-        config = {**body.get("generationConfig", {}), **own_fields, **rest, **manual}
+        config = {**body.get("generationConfig", {}), **own_fields, **other_fields, **manual}
         return {"model": self._model, "contents": body["contents"], "config": config}
 
     @property

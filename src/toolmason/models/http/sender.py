@@ -10,7 +10,10 @@ from toolmason.errors import ModelError
 
 _RETRY_STATUSES: Final = frozenset({408, 409, 429})
 _SERVER_ERROR: Final = 500
-_FIRST_DELAY, _MAX_DELAY, _MAX_RETRY_AFTER = 0.5, 8.0, 60.0
+_FIRST_DELAY: Final = 0.5
+_MAX_DELAY: Final = 8.0
+_MAX_RETRY_AFTER: Final = 60.0
+"""Longest delay in seconds that a provider may request."""
 
 
 @dataclass(frozen=True, slots=True)

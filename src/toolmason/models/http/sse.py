@@ -23,7 +23,9 @@ class EventStream:
         self._line_parts: list[str] = []
         """Parts of the incomplete line, joined once when it is complete."""
         self._data: list[str] = []
+        """Data lines of the incomplete event."""
         self._held_length = 0
+        """Characters held in `_line_parts` and `_data`."""
         self._ended_with_return = False
         """True if the last character was a carriage return; a line feed after it ends the same line."""
 
@@ -44,7 +46,8 @@ class EventStream:
         first, *rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._buffer(first)
         for following in rest:
-            line, self._line_parts = "".join(self._line_parts), []
+            line = "".join(self._line_parts)
+            self._line_parts = []
             if not line:
                 yield from self._parse_event()
             elif not self._add_line(line):
@@ -66,7 +69,9 @@ class EventStream:
         return name == "data"
 
     def _parse_event(self) -> Iterator[dict[str, Any]]:
-        data, self._data, self._held_length = "\n".join(self._data), [], 0
+        data = "\n".join(self._data)
+        self._data = []
+        self._held_length = 0
         if not data.strip() or data.strip() == "[DONE]":
             return
         try:

@@ -23,7 +23,8 @@ except ImportError as missing:  # pragma: no cover - the test suite has it
     raise ImportError("Models need httpx2: pip install 'toolmason[models]'") from missing
 
 
-_REDIRECT_STATUS, _ERROR_STATUS = 300, 400
+_REDIRECT_STATUS: Final = 300
+_ERROR_STATUS: Final = 400
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a response, decompressed."""
 MAX_STREAM_BYTES: Final = 4 * MAX_BODY_BYTES
@@ -44,7 +45,9 @@ class Transport:
         proxy: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._endpoint, self._retries, self._sleep = endpoint, retries or Retries(), sleep
+        self._endpoint = endpoint
+        self._retries = retries or Retries()
+        self._sleep = sleep
         connect = 10.0 if timeout is None else min(timeout, 10.0)
         self._options: dict[str, Any] = {"timeout": httpx2.Timeout(timeout, connect=connect), "proxy": proxy}
         # A connection belongs to the event loop that opened it.
@@ -172,12 +175,9 @@ class Transport:
             payload = None
         if isinstance(payload, list) and payload:  # Gemini sends errors of streaming requests as a list
             payload = payload[0]
-        error_form = (
-            payload
-            if isinstance(payload, Mapping)
-            else {"error": content.decode(errors="replace")[:300] or "no message"}
-        )
-        error = parse_error(self._endpoint.provider, error_form, status)
+        if not isinstance(payload, Mapping):
+            payload = {"error": content.decode(errors="replace")[:300] or "no message"}
+        error = parse_error(self._endpoint.provider, payload, status)
         error.retryable = is_retryable_status(status)
         error.retry_after = parse_retry_after(headers)
         raise error

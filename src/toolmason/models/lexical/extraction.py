@@ -46,7 +46,7 @@ _NUMBER_WORD: Final = re.compile(r"\b(" + "|".join(_NUMBER_WORDS) + r")\b", re.I
 _CODE: Final = re.compile(r"\b(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*\b")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,200})\"|(?<!\w)'([^'\n]{1,200})'(?!\w)|“([^”\n]{1,200})”")
 _LIST: Final = re.compile(r"\[[^\[\]]{0,500}\]|\(\s*-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?){1,50}\s*\)")
-_NAME: Final = re.compile(r"(?<!^)(?<![.!?:]\s)\b[A-Z][\w-]*(?: [A-Z][\w-]*)+")
+_NAME_OF_SEVERAL_WORDS: Final = re.compile(r"(?<!^)(?<![.!?:]\s)\b[A-Z][\w-]*(?: [A-Z][\w-]*)+")
 _CAPITALIZED: Final = re.compile(r"(?<!^)(?<![.!?]\s)\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*")
 _WORD: Final = re.compile(r"[^\W_]+", re.UNICODE)
 
@@ -112,7 +112,7 @@ def find_names(text: str) -> list[str]:
 
 def expand_name(value: str, text: str) -> str:
     """Return the full name that a value is part of, such as "New York City" for "New York"."""
-    for match in _NAME.finditer(text):
+    for match in _NAME_OF_SEVERAL_WORDS.finditer(text):
         name = match[0]
         if value != name and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", name) and value[:1].isupper():
             return name

@@ -13,10 +13,13 @@ from typing import Final
 from toolmason._core.values.definition import ToolDefinition
 from toolmason.models.lexical.similarity import extract_stems, get_properties, get_synonyms
 
-_K1, _B = 1.2, 0.75
-"""Standard BM25 parameters k1 and b."""
-_NAME_WEIGHT, _DESCRIPTION_WEIGHT, _PARAMETER_WEIGHT = 3, 2, 1
-"""Weight of a word by its location in the definition."""
+# Standard BM25 parameters k1 and b.
+_K1: Final = 1.2
+_B: Final = 0.75
+# Weight of a word by its location in the definition.
+_NAME_WEIGHT: Final = 3
+_DESCRIPTION_WEIGHT: Final = 2
+_PARAMETER_WEIGHT: Final = 1
 _SYNONYM_WEIGHT: Final = 0.4
 """Weight of a synonym of a query word."""
 
@@ -42,17 +45,15 @@ class ToolIndex:
         scores: defaultdict[int, float] = defaultdict(float)
         exact = query.strip().casefold()
         for word in dict.fromkeys(extract_stems(query)):
-            for term, weight in (
-                (word, 1.0),
-                *((other, _SYNONYM_WEIGHT) for other in get_synonyms(word) if other != word),
-            ):
+            synonyms = [(synonym, _SYNONYM_WEIGHT) for synonym in get_synonyms(word) if synonym != word]
+            for term, weight in [(word, 1.0), *synonyms]:
                 for index, gain in self._score_term(term):
                     scores[index] += weight * gain
         for index, tool in enumerate(self.tools):
             if tool.name.casefold() == exact:
                 scores[index] = math.inf
-        ranked = sorted(scores, key=lambda place: (-scores[place], self.tools[place].name))
-        return [self.tools[place] for place in ranked[: max(0, limit)]]
+        ranked = sorted(scores, key=lambda index: (-scores[index], self.tools[index].name))
+        return [self.tools[index] for index in ranked[: max(0, limit)]]
 
     def _score_term(self, word: str) -> Iterable[tuple[int, float]]:
         postings = self._postings.get(word, ())

@@ -20,22 +20,8 @@ _STOP_WORDS: Final = frozenset(
         *("a", "an", "the", "of", "in", "on", "for", "to", "and", "or", "is", "are", "was", "what", "which", "how"),
         *("much", "many", "do", "does", "did", "i", "me", "my", "we", "you", "your", "please", "can", "could", "would"),
         *("will", "it", "its", "this", "that", "with", "from", "by", "at", "as", "be", "tell", "give", "show", "get"),
-        *(
-            "find",
-            "if",
-            "have",
-            "has",
-            "using",
-            "use",
-            "given",
-            "want",
-            "need",
-            "should",
-            "some",
-            "any",
-            "all",
-            "there",
-        ),
+        *("find", "if", "have", "has", "using", "use", "given", "want", "need", "should", "some", "any"),
+        *("all", "there"),
         *("when", "where", "who", "then", "than", "into", "let", "let's", "am", "were", "been", "so", "just", "about"),
     }
 )
@@ -46,7 +32,11 @@ _SUFFIXES: Final = (
 _MIN_STEM_CHARS: Final = 3
 
 # Weights by location of a word in the definition, tuned on the half of BFCL that the published figures do not use.
-_NAME_WEIGHT, _DESCRIPTION_WEIGHT, _CHOICES_WEIGHT, _PARAMETER_WEIGHT, _PARAMETER_TEXT_WEIGHT = 1.2, 1.0, 0.6, 0.5, 0.4
+_NAME_WEIGHT: Final = 1.2
+_DESCRIPTION_WEIGHT: Final = 1.0
+_CHOICES_WEIGHT: Final = 0.6
+_PARAMETER_WEIGHT: Final = 0.5
+_PARAMETER_TEXT_WEIGHT: Final = 0.4
 _PARTIAL_WEIGHT: Final = 0.4
 """Weight of a synonym, or of a word that shares only a prefix with one of the tool's words."""
 _SYNONYM_GROUPS: Final = (
@@ -58,6 +48,7 @@ _SYNONYM_GROUPS: Final = (
 )
 _PREFIX_CHARS: Final = 4
 NO_OVERLAP: Final = -1.0
+"""Similarity of text that shares no word with a tool."""
 _LENGTH_PENALTY: Final = 0.03
 """Penalty for a long description, which would match anything."""
 
@@ -88,9 +79,9 @@ def extract_words(text: str, *, exclude: Container[str]) -> list[str]:
 
 def stem(word: str) -> str:
     """Return a word without its suffix."""
-    for end in _SUFFIXES:
-        if word.endswith(end) and len(word) - len(end) >= _MIN_STEM_CHARS:
-            return word[: -len(end)]
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM_CHARS:
+            return word[: -len(suffix)]
     return word
 
 
@@ -136,10 +127,10 @@ def score_similarity(text: str, tools: Iterable[ToolDefinition]) -> list[float]:
         for word in {*document_counts, *query_stems}
     }
     total = sum(rarity[word] for word in query_stems) or 1.0
-    scores = [_score_tool(query_stems, bag, rarity) / total for bag in weights_by_tool]
+    scores = [_score_tool(query_stems, tool_weights, rarity) / total for tool_weights in weights_by_tool]
     return [
-        score - _LENGTH_PENALTY * math.log1p(len(bag)) if score else NO_OVERLAP
-        for score, bag in zip(scores, weights_by_tool, strict=True)
+        score - _LENGTH_PENALTY * math.log1p(len(tool_weights)) if score else NO_OVERLAP
+        for score, tool_weights in zip(scores, weights_by_tool, strict=True)
     ]
 
 

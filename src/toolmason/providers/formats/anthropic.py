@@ -106,7 +106,7 @@ class AnthropicCodec(Codec):
     def _format_blocks(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
-                lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
+                lambda item: _parse_call(item, names), _parse_text, lambda call: _format_call(call, names), _format_text
             )
             blocks = replay.iter_items(
                 message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
@@ -149,18 +149,18 @@ class AnthropicReader(ReplyReader):
             self._body.update(event.get("message") or {})
             self._body["usage"] = dict(self._body.get("usage") or {})
         elif kind == "content_block_start":
-            yield from self._start(int(event.get("index") or 0), dict(event.get("content_block") or {}))
+            yield from self._start_block(int(event.get("index") or 0), dict(event.get("content_block") or {}))
         elif kind == "content_block_delta":
-            yield from self._delta(int(event.get("index") or 0), event.get("delta") or {})
+            yield from self._read_delta(int(event.get("index") or 0), event.get("delta") or {})
         elif kind == "content_block_stop":
-            yield from self._stop(int(event.get("index") or 0))
+            yield from self._close_block(int(event.get("index") or 0))
         elif kind == "message_delta":
             self._body.update({k: v for k, v in (event.get("delta") or {}).items() if v is not None})
             self._body["usage"].update({k: v for k, v in (event.get("usage") or {}).items() if v is not None})
         elif kind == "message_stop":
             self._ended = True
 
-    def _start(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
+    def _start_block(self, index: int, block: dict[str, Any]) -> Iterator[ModelEvent]:
         self._blocks[index] = block
         if block.get("type") == "tool_use":
             block["id"] = block.get("id") or content_parts.make_call_id("toolu")
@@ -168,7 +168,7 @@ class AnthropicReader(ReplyReader):
         elif block.get("type") == "text" and block.get("text"):
             yield exchange.TextDelta(block["text"])
 
-    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def _read_delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         kind = delta.get("type")
         if kind == "text_delta":
@@ -186,7 +186,7 @@ class AnthropicReader(ReplyReader):
             if block.get("type") == "tool_use" and delta["partial_json"]:
                 yield exchange.ArgumentsDelta(block["id"], delta["partial_json"])
 
-    def _stop(self, index: int) -> Iterator[ModelEvent]:
+    def _close_block(self, index: int) -> Iterator[ModelEvent]:
         block = self._blocks.get(index, {})
         if index in self._json:
             try:
@@ -223,7 +223,8 @@ def _format_part(part: Content) -> Body | None:
 
 
 def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
-    choice, parallel = request.tool_choice, request.options.get("parallel")
+    choice = request.tool_choice
+    parallel = request.options.get("parallel")
     if choice is None and parallel is None:
         return {}
     tool_choice: Body = {"type": _CHOICE_MODES[choice.mode] if choice is not None else "auto"}
@@ -237,8 +238,9 @@ def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
 def _parse_call(block: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
     if block.get("type") != "tool_use":
         return None
-    sent, name = block.get("input"), names.get_name(block["name"])
-    arguments = {} if sent is None else names.restore_keys(name, sent)
+    name = names.get_name(block["name"])
+    sent_arguments = block.get("input")
+    arguments = {} if sent_arguments is None else names.restore_keys(name, sent_arguments)
     return ToolCall(str(block.get("id") or content_parts.make_call_id("toolu")), name, arguments)
 
 

@@ -91,8 +91,8 @@ class GeminiCodec(Codec):
         structured = result.structured if result.ok else None
         text = content_parts.replace_surrogates(result.text)
         # The text is authoritative for the model; structured data may replace it only if both agree.
-        same = result.structured_from is not None or matches_structured(result.text, structured)
-        output = structured if structured is not None and not _get_blobs(result) and same else text
+        agrees = result.structured_from is not None or matches_structured(result.text, structured)
+        output = structured if structured is not None and not _get_blobs(result) and agrees else text
         response: Body = {"name": alias, "response": {"output": output} if result.ok else {"error": text}}
         if not result.call_id.startswith(_OWN_ID_PREFIX):
             response["id"] = to_wire_id(result.call_id)
@@ -142,10 +142,10 @@ class GeminiCodec(Codec):
     def _format_parts(self, message: Message, names: ToolNames, *, older: bool) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
-                lambda p: _parse_call(p, names, ""),
+                lambda part: _parse_call(part, names, ""),
                 _parse_text,
-                lambda c: _format_call(c, names),
-                lambda t: {"text": t},
+                lambda call: _format_call(call, names),
+                lambda text: {"text": text},
             )
             parts = list(
                 replay.iter_items(
@@ -263,7 +263,8 @@ def _format_inline_data(blob: content_parts.Blob) -> Body:
 
 
 def _format_choice(request: ModelRequest, tool_set: ToolSet) -> Body:
-    choice, allowed_names = request.tool_choice, get_allowed_aliases(request.tool_choice, tool_set.names)
+    choice = request.tool_choice
+    allowed_names = get_allowed_aliases(choice, tool_set.names)
     mode = _CHOICE_MODES[choice.mode] if choice is not None else ""
     # AUTO accepts no list of allowed functions; VALIDATED does, and also enforces the schemas of calls.
     if mode in ("", "AUTO") and tool_set.tools and (allowed_names or tool_set.strict is True):
@@ -282,11 +283,9 @@ def _parse_call(part: Mapping[str, Any], names: ToolNames, default_id: str) -> T
 
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
     function_call: Body = {"name": names.get_alias(call.name), "args": content_parts.get_arguments_object(call)}
-    return {
-        "functionCall": function_call
-        if call.id.startswith(_OWN_ID_PREFIX)
-        else {"id": to_wire_id(call.id), **function_call}
-    }
+    if not call.id.startswith(_OWN_ID_PREFIX):
+        function_call = {"id": to_wire_id(call.id), **function_call}
+    return {"functionCall": function_call}
 
 
 def _strip_own_id(part: Body) -> Body:

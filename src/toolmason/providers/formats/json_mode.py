@@ -42,8 +42,8 @@ class JsonModeCodec(OpenAiChatCodec):
         empty_tool_set = ToolSet((), tool_set.names)
         plain_request = ModelRequest(request.messages, (), None, request.options)
         body = super().build_body(plain_request, empty_tool_set, model)
-        mode = "none" if not tool_set.tools else choice.mode if choice is not None else "auto"
-        if mode == "none":
+        mode = "auto" if choice is None else choice.mode
+        if mode == "none" or not tool_set.tools:
             return body
         tools = [
             to_json(
@@ -58,7 +58,7 @@ class JsonModeCodec(OpenAiChatCodec):
         else:
             body["messages"].insert(0, {"role": "system", "content": instructions})
         schema = _make_reply_schema(
-            tool_set, many=request.options.get("parallel") is not False, answer=mode != "required"
+            tool_set, allows_many=request.options.get("parallel") is not False, allows_answer=mode != "required"
         )
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}
         return body
@@ -130,7 +130,7 @@ class _JsonModeReader(ReplyReader):
             yield CallClosed(call)
 
 
-def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[str, Any]:
+def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, allows_answer: bool) -> dict[str, Any]:
     call_schemas = [
         {
             "type": "object",
@@ -144,7 +144,7 @@ def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[s
         for n, (tool, fit) in enumerate(tool_set.tools)
     ]
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": call_schemas}, "minItems": 1}
-    if not many:
+    if not allows_many:
         calls["maxItems"] = 1
     reply_schema = {
         "type": "object",
@@ -157,7 +157,7 @@ def _make_reply_schema(tool_set: ToolSet, *, many: bool, answer: bool) -> dict[s
         for n, (_, fit) in enumerate(tool_set.tools)
         for key, part in _rename_definitions(fit.schema, n).items()
     }
-    if answer:
+    if allows_answer:
         answer_schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
         reply_schema = {
             "anyOf": [reply_schema, {**answer_schema, "required": ["answer"], "additionalProperties": False}]

@@ -43,7 +43,7 @@ class OpenAiResponsesReader(ReplyReader):
         super().__init__("openai")
         self._names, self._decode = names, decode
         self._items: dict[int, dict[str, Any]] = {}
-        self._ids: dict[str, int] = {}
+        self._numbers_by_id: dict[str, int] = {}
         self._closed: set[int] = set()
         self._body: dict[str, Any] | None = None
 
@@ -72,13 +72,13 @@ class OpenAiResponsesReader(ReplyReader):
     def _get_index(self, event: Mapping[str, Any]) -> int:
         if isinstance(number := event.get("output_index"), int):
             return number
-        return self._ids.get(str(event.get("item_id")), max(self._items, default=0))
+        return self._numbers_by_id.get(str(event.get("item_id")), max(self._items, default=0))
 
     def _read_item(self, kind: str, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         number = self._get_index(event) if "output_index" in event else len(self._items)
         item = dict(event.get("item") or {})
         known = self._items.get(number, {})
-        self._ids[str(item.get("id"))] = number
+        self._numbers_by_id[str(item.get("id"))] = number
         if item.get("type") == "function_call":
             item["arguments"] = item.get("arguments") or known.get("arguments") or ""
             if kind.endswith("added"):
@@ -149,15 +149,15 @@ class OpenAiResponsesCodec(Codec):
     def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
         non_system = [message for message in request.messages if message.role != "system"]
         first = request.messages.index(non_system[0]) if non_system else len(request.messages)
-        system_messages, other_messages = request.messages[:first], request.messages[first:]
+        system_texts = [content_parts.join_parts(message.content) for message in request.messages[:first]]
         items = [
-            item for m in other_messages for item in tool_set.encode(m, partial(self._format_items, m, tool_set.names))
+            item
+            for message in request.messages[first:]
+            for item in tool_set.encode(message, partial(self._format_items, message, tool_set.names))
         ]
         body: Body = {"model": model, "input": items}
-        if system_messages and (
-            text := "\n\n".join(filter(None, (content_parts.join_parts(m.content) for m in system_messages)))
-        ):
-            body["instructions"] = text
+        if instructions := "\n\n".join(filter(None, system_texts)):
+            body["instructions"] = instructions
         if not body["input"]:
             body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
         tools = self.format_tools(tool_set)
@@ -177,7 +177,7 @@ class OpenAiResponsesCodec(Codec):
     def _format_items(self, message: Message, names: ToolNames) -> Iterator[Body]:
         if message.role == "assistant":
             replay = Replay(
-                lambda item: _parse_call(item, names), _parse_text, lambda c: _format_call(c, names), _format_text
+                lambda item: _parse_call(item, names), _parse_text, lambda call: _format_call(call, names), _format_text
             )
             yield from replay.iter_items(
                 message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
@@ -219,7 +219,8 @@ def _format_part(part: Content) -> Body:
 
 
 def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
-    choice, allowed_names = request.tool_choice, get_allowed_aliases(request.tool_choice, names)
+    choice = request.tool_choice
+    allowed_names = get_allowed_aliases(choice, names)
     if choice is None:
         return {}
     if not allowed_names or choice.mode == "none":

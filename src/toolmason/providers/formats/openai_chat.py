@@ -128,7 +128,8 @@ class OpenAiChatCodec(Codec):
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         choice = body["choices"][0]
         message_body = choice["message"]
-        text, refusal = message_body.get("content"), message_body.get("refusal")
+        text = message_body.get("content")
+        refusal = message_body.get("refusal")
         if isinstance(text, list):
             text = "".join(part.get("text") or "" for part in text)
         content: list[Content] = [Text(part) for part in (text, refusal) if part]
@@ -259,7 +260,7 @@ def join_details(pieces: Iterable[Any]) -> list[Any]:
     details: list[Any] = []
     for piece in pieces:
         last = details[-1] if details else None
-        if not isinstance(piece, Mapping) or not isinstance(last, dict) or not _continues(last, piece):
+        if not isinstance(piece, Mapping) or not isinstance(last, dict) or not _is_continuation(last, piece):
             details.append(dict(piece) if isinstance(piece, Mapping) else piece)
             continue
         texts = {key: last[key] + piece[key] for key in ("text", "summary", "data") if key in last and key in piece}
@@ -267,19 +268,21 @@ def join_details(pieces: Iterable[Any]) -> list[Any]:
     return details
 
 
-def _continues(last: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
+def _is_continuation(last: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
     return piece.get("index") is not None and all(last.get(key) == piece.get(key) for key in ("index", "type"))
 
 
-def _is_same_model(answered: str, asked: str) -> bool:
+def _is_same_model(reported: str, requested: str) -> bool:
     """Return True if both names mean the same model; servers add dates and prefixes to the name."""
-    one, other = answered.rpartition("/")[2], asked.rpartition("/")[2]
-    return not one or one.startswith(other) or other.startswith(one)
+    reported_name = reported.rpartition("/")[2]
+    requested_name = requested.rpartition("/")[2]
+    return not reported_name or reported_name.startswith(requested_name) or requested_name.startswith(reported_name)
 
 
 def _restore_state(item: Body, state: Mapping[str, Any]) -> Body:
     restored = {**item, **{key: state[key] for key in _PASSTHROUGH_KEYS if key in state}}
-    state_calls, calls = state.get("tool_calls"), item.get("tool_calls")
+    state_calls = state.get("tool_calls")
+    calls = item.get("tool_calls")
     if not isinstance(state_calls, list) or not calls or len(state_calls) != len(calls):
         return restored
     pairs = zip(calls, state_calls, strict=True)
@@ -314,7 +317,8 @@ def _iter_attachments(message: Message) -> Iterator[Body]:
 
 
 def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
-    choice, allowed_names = request.tool_choice, get_allowed_aliases(request.tool_choice, names)
+    choice = request.tool_choice
+    allowed_names = get_allowed_aliases(choice, names)
     if choice is None:
         return {}
     if not allowed_names or choice.mode == "none":

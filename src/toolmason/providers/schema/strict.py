@@ -18,7 +18,8 @@ from toolmason.providers.schema.sentences import add_sentences, make_sentence
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 _PLAIN_KEYWORDS: Final = frozenset({"type", "description", "minimum", "maximum", "default"})
 _ROOT_KEYWORDS: Final = frozenset({"type", "properties", "required", "additionalProperties", "description"})
-_MAX_DEPTH, _MAX_PLAIN_PROPERTIES = 200, 100
+_MAX_DEPTH: Final = 200
+_MAX_PLAIN_PROPERTIES: Final = 100
 _match_portable_name: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
 
 
@@ -145,7 +146,8 @@ def _patch(node: Any, narrower: SchemaNarrower, depth: int) -> Any:
     if not isinstance(node, Mapping) or depth > _MAX_DEPTH:
         return node
     node = modernize(node)
-    patched, dialect = dict(node), narrower.dialect
+    patched = dict(node)
+    dialect = narrower.dialect
     for key, value in node.items():
         if key in MAPPING_KEYWORDS and isinstance(value, Mapping):
             children = {name: _patch(part, narrower, depth + 1) for name, part in value.items()}

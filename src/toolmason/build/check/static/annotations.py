@@ -98,13 +98,11 @@ def read_annotation(
 def _with_metadata(
     annotation: ParsedAnnotation, metadata: Iterable[ast.expr], imports: ImportedNames, expand: ExpandAlias
 ) -> ParsedAnnotation:
-    texts, fields, param, injected, is_complete = (
-        list(annotation.texts),
-        list(annotation.fields),
-        annotation.param,
-        annotation.injected,
-        annotation.is_complete,
-    )
+    texts = list(annotation.texts)
+    fields = list(annotation.fields)
+    param = annotation.param
+    injected = annotation.injected
+    is_complete = annotation.is_complete
     for part in metadata:
         item, item_imports = expand(part, imports) or (part, imports)
         name = item_imports.get_path(item.func if isinstance(item, ast.Call) else item)
@@ -179,11 +177,13 @@ class LiteralChecker:
     expand: ExpandAlias
 
     def __call__(self, type_node: ast.expr, imports: ImportedNames, value: Any, depth: int = 0) -> bool | None:
-        """Return True if the value matches, or None if the source does not show it."""
+        """Return True if the value matches, or None if the source does not show whether it does."""
         if depth > _MAX_DEPTH:
             return None
         outcomes = [self._check_branch(branch, imports, value, depth) for branch in split_union(type_node, imports)]
-        return True if True in outcomes else None if None in outcomes else False
+        if True in outcomes:
+            return True
+        return None if None in outcomes else False
 
     def _check_branch(self, type_node: ast.expr, imports: ImportedNames, value: Any, depth: int) -> bool | None:
         if is_none(type_node):
@@ -211,7 +211,9 @@ class LiteralChecker:
         if inner is None or isinstance(inner, ast.Tuple):
             return None if value else True
         outcomes = [self(inner, imports, item, depth + 1) for item in value]
-        return False if False in outcomes else None if None in outcomes else True
+        if False in outcomes:
+            return False
+        return None if None in outcomes else True
 
 
 def _is_one_of(inner: ast.expr, value: Any) -> bool | None:

@@ -138,7 +138,7 @@ def read_declarations(source: Source, imports: ImportedNames) -> FileDeclaration
 def get_keywords(call: ast.expr | None) -> tuple[dict[str, ast.keyword], bool]:
     """Return the keyword arguments of a call, and False if it also has `**` arguments."""
     keywords = call.keywords if isinstance(call, ast.Call) else []
-    return {keyword.arg: keyword for keyword in keywords if keyword.arg}, all(word.arg for word in keywords)
+    return {keyword.arg: keyword for keyword in keywords if keyword.arg}, all(keyword.arg for keyword in keywords)
 
 
 def declare(
@@ -161,12 +161,12 @@ def declare(
 class _DeclarationReader:
     def __init__(self, file: FileDeclarations) -> None:
         self.file = file
-        self.blocks = 0
+        self.block_count = 0
 
     def read(self, body: Iterable[ast.stmt], owner: ClassDeclaration | None, scope: str) -> None:
         """Read statements; `scope` is "module", "class" or "function"."""
-        self.blocks += 1
-        block = self.blocks
+        self.block_count += 1
+        block = self.block_count
         for node in body:
             if isinstance(node, FunctionNode):
                 self._read_function(node, owner, scope, block)

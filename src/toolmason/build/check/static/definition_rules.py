@@ -84,7 +84,8 @@ def check_definition(tool: CheckedTool) -> Iterator[Finding]:
 
 
 def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
-    declaration, node = tool.declaration, tool.declaration.node
+    declaration = tool.declaration
+    node = declaration.node
     given = declaration.get_keyword("description")
     empty = eval_text(given) == "" or (isinstance(given, ast.Constant) and given.value is None)
     has_description = (
@@ -106,7 +107,7 @@ def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
             "TM102", declaration.location, f"{kind} {declaration.display_name!r} has no description"
         )
     parameter_names = {parameter.name for parameter in tool.parameters} | {"self", "cls"}
-    if any(taken.kind == "keywords" for taken in tool.parameters):
+    if any(parameter.kind == "keywords" for parameter in tool.parameters):
         return
     for name in read_docstring(declaration).parameters:
         if name not in parameter_names and get_docstring(node) is not None:
@@ -138,20 +139,18 @@ def _find_computed_text(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.exp
 
 def _check_options(tool: CheckedTool) -> Iterator[Finding]:
     declaration = tool.declaration
-    known = (
-        _PROMPT_OPTIONS
-        if declaration.kind == "prompt"
-        else _TOOL_OPTIONS | (_FACTORY_OPTIONS if declaration.made_by_factory else set())
-    )
     if declaration.inherited_name is not None:
         return  # options are reported for the overridden method
+    known = _PROMPT_OPTIONS if declaration.kind == "prompt" else _TOOL_OPTIONS
+    if declaration.kind != "prompt" and declaration.made_by_factory:
+        known |= _FACTORY_OPTIONS
     for name, keyword in declaration.keywords.items():
         if name not in known:
             matches = get_close_matches(name, known, n=1)
             hint = f"; did you mean {matches[0]!r}?" if matches else ""
             yield tool.make_finding("TM116", keyword, f"@{declaration.kind} has no option {name!r}{hint}")
-        elif (wrong := _find_option_problem(name, eval_literal(keyword.value))) is not None:
-            yield tool.make_finding("TM117", keyword, f"{name}={ast.unparse(keyword.value)}: {wrong}")
+        elif (problem := _find_option_problem(name, eval_literal(keyword.value))) is not None:
+            yield tool.make_finding("TM117", keyword, f"{name}={ast.unparse(keyword.value)}: {problem}")
     is_builtin = (
         declaration.name is not None and declaration.name.casefold() in BUILT_IN_NAMES and declaration.kind == "tool"
     )
@@ -194,11 +193,11 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
         or parameter.annotation.type_node is None
     ):
         return
-    if bad := find_unsupported(parameter.annotation.type_node, parameter.annotation.imports, tool.project):
+    if unsupported := find_unsupported(parameter.annotation.type_node, parameter.annotation.imports, tool.project):
         yield tool.make_finding(
             "TM104",
             parameter.node.annotation,
-            f"parameter {parameter.name!r} has type `{bad}`, which has no JSON Schema",
+            f"parameter {parameter.name!r} has type `{unsupported}`, which has no JSON Schema",
         )
 
 
@@ -261,9 +260,9 @@ def _normalize(text: str) -> str:
 
 
 def _check_default(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
-    value, type_node = parameter.default_value, parameter.annotation.type_node
-    template = eval_literal(parameter.annotation.get_param_keyword("template")) is True
-    if template:
+    value = parameter.default_value
+    type_node = parameter.annotation.type_node
+    if eval_literal(parameter.annotation.get_param_keyword("template")) is True:
         yield from _check_template(tool, parameter)
         return
     if value is None or type_node is None or parameter.annotation.get_param_keyword("schema") is not None:
@@ -301,17 +300,17 @@ def _check_template(tool: CheckedTool, parameter: SourceParameter) -> Iterator[F
 
 def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
     declaration = tool.declaration
-    labels: dict[str, str] = {}
+    names_by_model_name: dict[str, str] = {}
     for parameter in tool.model_parameters:
-        other = labels.setdefault(parameter.model_name, parameter.name)
+        other = names_by_model_name.setdefault(parameter.model_name, parameter.name)
         if other != parameter.name:
             message = f"parameters {other!r} and {parameter.name!r} are both named {parameter.model_name!r}"
             yield tool.make_finding("TM119", parameter.node, message)
     if declaration.inherited_name is not None or declaration.node is None:
         return
-    parameter_names = {taken.name for taken in tool.parameters if taken.kind == "plain"}
+    parameter_names = {parameter.name for parameter in tool.parameters if parameter.kind == "plain"}
     lock = eval_text(declaration.get_keyword("lock"))
-    open_ended = any(taken.kind == "keywords" for taken in tool.parameters)
+    open_ended = any(parameter.kind == "keywords" for parameter in tool.parameters)
     if lock is not None and lock not in parameter_names and not open_ended:
         matches = get_close_matches(lock, parameter_names, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else ""

@@ -46,8 +46,9 @@ class ImportedNames:
     """Dotted paths of the names in one file."""
 
     paths: dict[str, str] = field(default_factory=dict)
+    """Paths by local name, for names that exist at run time."""
     typing_only: dict[str, str] = field(default_factory=dict)
-    """Names imported under `if TYPE_CHECKING`."""
+    """Paths by local name, for names imported under `if TYPE_CHECKING`."""
 
     def get_path(self, node: ast.expr | None) -> str:
         """Return the dotted path that an expression names, or an empty string."""
@@ -93,8 +94,9 @@ def _find_imports(body: Iterable[ast.AST], *, typing_only: bool) -> Iterator[tup
 
 
 def _is_type_checking(test: ast.expr) -> bool:
-    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
-    return name == "TYPE_CHECKING"
+    if isinstance(test, ast.Attribute):
+        return test.attr == "TYPE_CHECKING"
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def _find_bindings(node: ast.Import | ast.ImportFrom, source: Source) -> Iterator[tuple[str, str]]:

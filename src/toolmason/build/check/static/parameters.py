@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -51,9 +51,9 @@ class SourceParameter:
     @property
     def default_value(self) -> ast.expr | None:
         """Value used if the model omits the argument, or None if it is required."""
-        written = self.annotation.get_param_keyword("default") or self.default
-        if written is not None:
-            return written
+        explicit_default = self.annotation.get_param_keyword("default") or self.default
+        if explicit_default is not None:
+            return explicit_default
         for call in self.annotation.fields:
             for name in ("default", "default_factory"):
                 if (found := get_keyword(call, name)) is not None:
@@ -130,14 +130,6 @@ def _make_parameter(
 ) -> SourceParameter:
     annotation = read_annotation(node.annotation, declaration.imports, expand)
     if isinstance(default, ast.Call) and declaration.imports.get_path(default.func).rpartition(".")[2] == "Field":
-        annotation = ParsedAnnotation(
-            annotation.type_node,
-            annotation.imports,
-            annotation.texts,
-            annotation.param,
-            (*annotation.fields, default),
-            annotation.injected,
-            annotation.is_complete,
-        )
+        annotation = replace(annotation, fields=(*annotation.fields, default))
         default = None
     return SourceParameter(node.arg, node, kind, annotation, default, descriptions.get(node.arg))

@@ -37,17 +37,17 @@ class Project:
         parsed = [
             (source, imports) for source in sources if (imports := self._read_safely(source, read_imports)) is not None
         ]
-        exports = {source.module: names for source, names in parsed if source.module}
+        exports = {source.module: imports for source, imports in parsed if source.module}
         for _, imports in parsed:
             for name, path in imports.paths.items():
                 imports.paths[name] = _follow_reexports(path, exports)
-        facts = [
-            self._read_safely(source, partial(read_declarations, imports=names))
-            for source, names in _select_relevant(parsed)
+        declarations = [
+            self._read_safely(source, partial(read_declarations, imports=imports))
+            for source, imports in _select_relevant(parsed)
         ]
-        self.files = [found for found in facts if found is not None]
-        self._modules = {facts.source.module: facts for facts in self.files if facts.source.module}
-        self._files_by_imports = {id(facts.imports): facts for facts in self.files}
+        self.files = [file for file in declarations if file is not None]
+        self._modules = {file.source.module: file for file in self.files if file.source.module}
+        self._files_by_imports = {id(file.imports): file for file in self.files}
 
     def _read_safely(self, source: Source, read: Callable[[Source], _T]) -> _T | None:
         try:
@@ -222,13 +222,16 @@ def _strip_subscript(base: ast.expr) -> ast.expr:
 
 def _merge_orders(orders: Sequence[Sequence[ClassDeclaration]]) -> list[ClassDeclaration]:
     """Merge method resolution orders: take the first head that is in no other tail."""
-    rest = [list(order_list) for order_list in orders if order_list]
-    order: list[ClassDeclaration] = []
-    while rest:
-        free = next((line[0] for line in rest if all(line[0] not in other[1:] for other in rest)), rest[0][0])
-        order.append(free)
-        rest = [kept for line in rest if (kept := [cls for cls in line if cls is not free])]
-    return order
+    remaining = [list(order) for order in orders if order]
+    merged: list[ClassDeclaration] = []
+    while remaining:
+        heads = (order[0] for order in remaining)
+        # Python rejects a hierarchy without such a head; any order is good enough for it.
+        head = next((cls for cls in heads if all(cls not in order[1:] for order in remaining)), remaining[0][0])
+        merged.append(head)
+        without_head = ([cls for cls in order if cls is not head] for order in remaining)
+        remaining = [order for order in without_head if order]
+    return merged
 
 
 def flatten(items: Iterable[ast.expr]) -> Iterator[ast.expr]:
@@ -253,14 +256,14 @@ def _follow_reexports(path: str, exports: dict[str, ImportedNames]) -> str:
 
 def _select_relevant(parsed: Sequence[tuple[Source, ImportedNames]]) -> Iterator[tuple[Source, ImportedNames]]:
     """Yield the files that import Toolmason, and those that they import from."""
-    paths = [{*imports.paths.values(), *imports.typing_only.values()} for _, imports in parsed]
-    uses_package = [any(path.partition(".")[0] == PACKAGE for path in found) for found in paths]
+    paths_by_file = [{*imports.paths.values(), *imports.typing_only.values()} for _, imports in parsed]
+    uses_package = [any(path.partition(".")[0] == PACKAGE for path in paths) for paths in paths_by_file]
     wanted = {
         path.rpartition(".")[0]
-        for found, is_direct in zip(paths, uses_package, strict=True)
+        for paths, is_direct in zip(paths_by_file, uses_package, strict=True)
         if is_direct
-        for path in found
+        for path in paths
     }
-    for (source, names), ours in zip(parsed, uses_package, strict=True):
-        if ours or source.module in wanted:
-            yield source, names
+    for (source, imports), is_direct in zip(parsed, uses_package, strict=True):
+        if is_direct or source.module in wanted:
+            yield source, imports

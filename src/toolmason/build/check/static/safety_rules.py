@@ -42,7 +42,9 @@ def check_safety(tool: CheckedTool, *, has_approver: bool = False) -> Iterator[F
 
 
 def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding]:
-    declaration, keywords, name = tool.declaration, tool.declaration.keywords, tool.declaration.display_name
+    declaration = tool.declaration
+    keywords = declaration.keywords
+    name = declaration.display_name
     if declaration.is_true("skip_permission") and declaration.is_true("overrides_builtin"):
         yield tool.make_finding(
             "TM302", keywords["skip_permission"], f"{name!r} overrides a built-in tool and skips permission"
@@ -107,16 +109,16 @@ def _check_code(tool: CheckedTool) -> Iterator[Finding]:
         if not isinstance(call, ast.Call):
             continue
         called = tool.declaration.imports.get_path(call.func)
-        shell = called in _SHELL_CALLS and (
+        uses_shell = called in _SHELL_CALLS and (
             called.endswith("getoutput")
-            or any(word.arg == "shell" and eval_literal(word.value) is True for word in call.keywords)
+            or any(keyword.arg == "shell" and eval_literal(keyword.value) is True for keyword in call.keywords)
         )
-        if (shell or called in _CODE_CALLS) and (used := _find_mentioned(call, names)):
+        if (uses_shell or called in _CODE_CALLS) and (used := _find_mentioned(call, names)):
             message = f"{used!r}, which the model fills in, is passed to `{ast.unparse(call.func)}`"
             yield tool.make_finding("TM307", call, message)
 
 
 def _find_mentioned(call: ast.Call, names: set[str]) -> str:
-    values = [*call.args, *(word.value for word in call.keywords)]
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
     found = (part.id for value in values for part in ast.walk(value) if isinstance(part, ast.Name))
     return next((name for name in found if name in names), "")

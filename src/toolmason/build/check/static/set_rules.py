@@ -34,7 +34,7 @@ def _check_misplaced(file: FileDeclarations) -> Iterator[Finding]:
         yield make_finding("TM114", item.location, message, def_line=item.location.line)
 
 
-def _make_clash(
+def _make_duplicate_finding(
     code: str, name: str, first: DeclaredTool, second: DeclaredTool, where: str, location: SourceLocation | None = None
 ) -> Finding:
     def_line = second.node.lineno if second.node is not None and location is None else 0
@@ -59,18 +59,19 @@ def _check_module(file: FileDeclarations) -> Iterator[Finding]:
     tools = [tool for tool in file.tools if not tool.class_name and tool.kind == "tool" and _is_top_level(file, tool)]
     for name, first, second in _find_name_pairs(tools):
         if first.block == second.block:
-            yield _make_name_clash(name, first, second, "TM108", "in this module")
+            yield _make_clash_finding("TM108", name, first, second, "in this module")
 
 
 def _is_top_level(file: FileDeclarations, tool: DeclaredTool) -> bool:
     return tool.node is not None and tool.node.col_offset == 0 and tool.function_name in file.functions
 
 
-def _make_name_clash(
-    name: str, first: DeclaredTool, second: DeclaredTool, code: str, where: str, location: SourceLocation | None = None
+def _make_clash_finding(
+    code: str, name: str, first: DeclaredTool, second: DeclaredTool, where: str, location: SourceLocation | None = None
 ) -> Finding:
+    """Return a finding for two tools with the same name, or with names that differ only in case."""
     if first.name == second.name:
-        return _make_clash(code, name, first, second, where, location)
+        return _make_duplicate_finding(code, name, first, second, where, location)
     message = f"the names {first.name!r} and {second.name!r} differ only in case {where}"
     return make_finding(
         "TM207", location or second.location, message, tool=name, def_line=0 if location else second.location.line
@@ -79,7 +80,7 @@ def _make_name_clash(
 
 def _check_class(project: Project, cls: ClassDeclaration) -> Iterator[Finding]:
     for first, second in cls.duplicates:
-        yield _make_clash(
+        yield _make_duplicate_finding(
             "TM106", second.display_name, first, second, f"in class {cls.name!r}, and the second replaces the first"
         )
     ancestor_tools = [set(map(id, project.get_tools(base).values())) for base in project.get_ancestry(cls)[1:]]
@@ -88,11 +89,11 @@ def _check_class(project: Project, cls: ClassDeclaration) -> Iterator[Finding]:
             continue  # already reported for the ancestor that has both
         own = second.class_name == cls.name and second.source is cls.file.source
         location = None if own else cls.file.source.get_name_location(cls.node)
-        yield _make_name_clash(name, first, second, "TM106", f"in class {cls.name!r}", location)
+        yield _make_clash_finding("TM106", name, first, second, f"in class {cls.name!r}", location)
 
 
 def _check_toolbox(project: Project, file: FileDeclarations, box: ast.Call) -> Iterator[Finding]:
-    keywords = {word.arg: word.value for word in box.keywords}
+    keywords = {keyword.arg: keyword.value for keyword in box.keywords}
     naming = keywords.get("naming")
     if None in keywords or (naming is not None and eval_text(naming) != "snake"):
         return
@@ -111,9 +112,9 @@ def _check_toolbox(project: Project, file: FileDeclarations, box: ast.Call) -> I
                 continue
             location = file.source.get_location(item)
             if first.name == tool.name or naming is not None:
-                yield _make_clash("TM107", name, first, tool, "in this toolbox", location)
+                yield _make_duplicate_finding("TM107", name, first, tool, "in this toolbox", location)
             else:
-                yield _make_name_clash(name, first, tool, "TM107", "in this toolbox", location)
+                yield _make_clash_finding("TM107", name, first, tool, "in this toolbox", location)
 
 
 def _find_tools(project: Project, file: FileDeclarations, item: ast.expr) -> Iterator[DeclaredTool]:

@@ -44,17 +44,19 @@ class Source:
 
     def get_location(self, node: LocatedNode) -> SourceLocation:
         """Return the location of a node; columns count characters, as editors do."""
-        return SourceLocation(self.path, node.lineno, self._column(node.lineno, node.col_offset))
+        return SourceLocation(self.path, node.lineno, self._get_column(node.lineno, node.col_offset))
 
     def get_name_location(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> SourceLocation:
         """Return the location of the name in a `def` or `class`."""
         line = self.get_line(node.lineno).encode("utf-8")[node.col_offset :].decode("utf-8", "replace")
         head = re.match(r"(?:async\s+)?(?:def|class)\s+", line)
         return SourceLocation(
-            self.path, node.lineno, self._column(node.lineno, node.col_offset) + (head.end() if head is not None else 0)
+            self.path,
+            node.lineno,
+            self._get_column(node.lineno, node.col_offset) + (head.end() if head is not None else 0),
         )
 
-    def _column(self, number: int, offset: int) -> int:
+    def _get_column(self, number: int, offset: int) -> int:
         # `col_offset` counts UTF-8 bytes.
         return len(self.get_line(number).encode("utf-8")[:offset].decode("utf-8", "replace")) + 1
 
