@@ -137,7 +137,9 @@ def test_the_lists_are_for_people_too(command):
 
 def test_a_run_that_was_killed_before_it_began_has_its_question(command, folder):
     runtime = SqliteRuntime(folder / "runs.db")
-    runtime.add_facts("r", {"command": {"target": SHOP, "model": "offline", "system": "x", "prompt": "Price of 3 TEA-01?"}})
+    runtime.add_facts(
+        "r", {"command": {"target": SHOP, "model": "offline", "system": "x", "prompt": "Price of 3 TEA-01?"}}
+    )
     runtime.close()
 
     done = command("runs", "resume")
