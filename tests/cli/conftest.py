@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.office import COMMAND, OFFICE, Terminal, environment
+from cli.sample_tools import COMMAND, OFFICE, Terminal, environment
 
 
 @pytest.fixture(scope="session")

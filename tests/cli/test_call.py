@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cli.office import COMMAND, LISTENING, environment
+from cli.sample_tools import COMMAND, LISTENING, environment
 
 # --- dry runs ----------------------------------------------------------------------------------
 

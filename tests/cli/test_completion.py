@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from cli.office import BIN, environment
+from cli.sample_tools import BIN, environment
 
 
 @pytest.fixture

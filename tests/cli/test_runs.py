@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.office import COMMAND, environment
+from cli.sample_tools import COMMAND, environment
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.durable.process_identity import get_process_identity
 

@@ -20,7 +20,7 @@ PACKAGES = (
     "@modelcontextprotocol/sdk@1.32.2",
     "@modelcontextprotocol/client@2.4.0",
 )
-STDIO = Path(__file__).parents[1] / "serving" / "stdio_server.py"
+STDIO = Path(__file__).parents[1] / "mcp_server" / "stdio_server.py"
 SECONDS = 120
 
 V1 = """

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import running
+from mcp_server.sample_server import running
 from toolmason import Toolbox, tool
 from toolmason.mcp_server.http.owner import make_identity
 

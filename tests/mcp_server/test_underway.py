@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, Answer, Running, eventually, running
+from mcp_server.sample_server import ACCEPT, Answer, Running, eventually, running
 from toolmason import Toolbox, tool
 from toolmason.mcp_server.http.owner import SessionQuota
 from toolmason.mcp_server.in_flight import InFlight, RequestCancelled, get_cancelled_id, get_request_id

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ENVELOPE, eventually, running, shelf
+from mcp_server.sample_server import ENVELOPE, eventually, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, serve, tool
 from toolmason.errors import ConfigError
 from toolmason.mcp import Bearer, token_is

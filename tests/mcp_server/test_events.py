@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import Running, running
+from mcp_server.sample_server import Running, running
 from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_server.http import replay
 from toolmason.mcp_server.http.replay import ReplayBuffer, SessionEventStore

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ENVELOPE, shelf
+from mcp_server.sample_server import ENVELOPE, shelf
 from toolmason import Toolbox, ToolContext, tool
 from toolmason._wire import LineSplitter
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES

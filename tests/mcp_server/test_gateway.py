@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from mcp import Client, MCPError
 from mcp.server import Server
 from mcp_types import (
     Annotations,
@@ -35,8 +36,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
-from mcp import Client, MCPError
-from serving.shelf import Running, running
+from mcp_server.sample_server import Running, running
 from toolmason import Abort, McpServer, Param, Toolbox, ToolContext, ToolError, prompt, resource, tool
 from toolmason.mcp import Elicit
 from toolmason.mcp_client.calls import forwarding

@@ -5,11 +5,11 @@ import logging
 from typing import Any
 
 import pytest
+from mcp import Client, MCPError
 from mcp_types import ElicitResult
 from pydantic import BaseModel
 
-from mcp import Client, MCPError
-from serving.shelf import Running, running
+from mcp_server.sample_server import Running, running
 from toolmason import Abort, Image, McpServer, Toolbox, ToolContext, ToolError, prompt, resource, tool
 from toolmason._core.values.content import ResourceLink, Text
 from toolmason._core.values.results import ToolResult

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, CANCELLED, Running, running, shelf
+from mcp_server.sample_server import ACCEPT, CANCELLED, Running, running, shelf
 
 
 def test_a_call_gives_text_and_structured_content(server: Running):
@@ -52,7 +52,7 @@ def test_a_failure_is_redacted_over_http(server: Running):
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_toolbox_that_says_so_sends_the_words_of_failures(fast: bool):
-    from serving.shelf import shelf
+    from mcp_server.sample_server import shelf
 
     with running(shelf(on_error="message"), fast=fast) as server:
         found = server.call("explode")
@@ -204,13 +204,13 @@ def test_pages_follow_each_other_to_the_end():
 
 
 def running_box():
-    from serving.shelf import shelf
+    from mcp_server.sample_server import shelf
 
     return shelf()
 
 
 def meta():
-    from serving.shelf import ENVELOPE
+    from mcp_server.sample_server import ENVELOPE
 
     return ENVELOPE
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-
 from mcp import Client
-from serving.shelf import running
+
+from mcp_server.sample_server import running
 from toolmason import Image, McpServer, Text, Toolbox, tool
 from toolmason._core.values.policy import EngineSettings
 from toolmason.mcp_server import encode

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from serving.shelf import running
+from mcp_server.sample_server import running
 from toolmason import McpServer, Toolbox, ToolError, tool
 
 

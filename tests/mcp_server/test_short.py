@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, VERSION, Answer, Running, running
+from mcp_server.sample_server import ACCEPT, ENVELOPE, VERSION, Answer, Running, running
 
 META = "io.modelcontextprotocol/"
 

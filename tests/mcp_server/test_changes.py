@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from serving.shelf import running
+from mcp_server.sample_server import running
 from toolmason import Abort, Toolbox, ToolContext, tool
 from toolmason.mcp_server import subscriptions
 from toolmason.mcp_server.call_tool import CallHandler, RequestInfo

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from adversaries.raw_http import served
-from serving.shelf import Running
+from mcp_server.sample_server import Running
 from toolmason import McpServer, Toolbox, resource
 from toolmason.mcp_client import pool
 

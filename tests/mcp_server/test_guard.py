@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import running
+from mcp_server.sample_server import running
 from toolmason import McpServer, Toolbox
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.http.app import asgi_app

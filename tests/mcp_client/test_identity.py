@@ -10,7 +10,7 @@ import mcp_types
 import pytest
 from mcp.server import Server
 
-from serving.shelf import Running
+from mcp_server.sample_server import Running
 from toolmason import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
 from toolmason.errors import DefinitionError, RemoteError
 from toolmason.mcp_client import connection

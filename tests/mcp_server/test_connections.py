@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, VERSION, Running
+from mcp_server.sample_server import ACCEPT, ENVELOPE, VERSION, Running
 
 _JAVA = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 _PIECES = b"Transfer-Encoding: chunked\r\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ENVELOPE, Running, running, shelf
+from mcp_server.sample_server import ENVELOPE, Running, running, shelf
 from toolmason import McpServer, Toolbox, ToolContext, prompt, tool
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample

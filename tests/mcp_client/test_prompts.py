@@ -1,6 +1,7 @@
 """Prompts of several servers: the rule for the names of tools is theirs too."""
 
 from mcp import Client
+
 from toolmason import McpServer, Toolbox, prompt
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ENVELOPE
+from mcp_server.sample_server import ENVELOPE
 
 SERVER = Path(__file__).with_name("stdio_server.py")
 

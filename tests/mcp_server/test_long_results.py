@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import Running, running
+from mcp_server.sample_server import Running, running
 from toolmason import Toolbox, tool
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.values.policy import EngineSettings

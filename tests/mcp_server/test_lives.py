@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, VERSION, Running, running, shelf
+from mcp_server.sample_server import ACCEPT, ENVELOPE, VERSION, Running, running, shelf
 from toolmason.mcp_server.http.app import McpApp, asgi_app
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

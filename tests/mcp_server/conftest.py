@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.shelf import Running, running
+from mcp_server.sample_server import Running, running
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["short way", "long way"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, Running, eventually, running, shelf
+from mcp_server.sample_server import ACCEPT, ENVELOPE, Running, eventually, running, shelf
 from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
 from toolmason.mcp_server.http import uvicorn_limits

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from serving.shelf import ACCEPT, ENVELOPE, running
+from mcp_server.sample_server import ACCEPT, ENVELOPE, running
 
 pytestmark = pytest.mark.fuzz
 
