@@ -33,7 +33,7 @@ def test_the_options_of_model_reach_the_factory(monkeypatch):
     received = {}
 
     class Point:
-        name = "spy"
+        name = "My_Spy"
 
         def load(self):
             return lambda name, **options: received.update(name=name, **options)
@@ -42,7 +42,7 @@ def test_the_options_of_model_reach_the_factory(monkeypatch):
         "importlib.metadata.entry_points", lambda group: [Point()] if group == "toolmason.models" else []
     )
 
-    model("spy:large:v2", timeout=3.0, options={"temperature": 0})
+    model("my-spy:large:v2", timeout=3.0, options={"temperature": 0})
 
     assert received == {"name": "large:v2", "timeout": 3.0, "options": {"temperature": 0}}
 

@@ -86,7 +86,7 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
 def _from_plugin(prefix: str, name: str, model_name: str, options: ModelOptions) -> Model:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for plugin models
 
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = {point.name.lower().replace("_", "-"): point for point in entry_points(group=GROUP)}
     if prefix not in points:
         if prefix == "local":
             raise ImportError(f"The local model is not installed: {LOCAL_INSTALL}")
