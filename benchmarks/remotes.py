@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable
 
 import mcp_types as t
+from mcp import Client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from measure import Contender, Row, Table, race
 
-from mcp import Client
 from toolmason import McpServer, Toolbox
 
 COLUMNS = ("cpu µs", "wall µs (best)", "x SDK")

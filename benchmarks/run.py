@@ -22,9 +22,8 @@ import imports
 import loops
 import manifests
 import remotes
-from measure import Neighbours
-
 import serving
+from measure import Neighbours
 
 README = Path(__file__).with_name("README.md")
 SUBJECTS = {

@@ -12,10 +12,10 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 import httpx2
+from mcp import Client
 from mcp.client.auth import OAuthFlowError
 from mcp_types import Implementation, ResourceUpdatedNotification, ServerNotification
 
-from mcp import Client
 from toolmason._core.remote.protocol import ServerRequestHandlers
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.callbacks import make_callbacks
