@@ -305,9 +305,9 @@ def test_modules_can_be_left_out(make_package):
     ("sources", "error", "words"),
     [
         pytest.param(
-            {"broken": "raise RuntimeError('boom')"}, ConfigError, "Importing 'shop.broken' failed", id="raises"
+            {"broken": "raise RuntimeError('boom')"}, ConfigError, "'shop.broken': loading failed", id="raises"
         ),
-        pytest.param({"broken": "raise SystemExit"}, ConfigError, "Importing 'shop.broken' failed", id="exits"),
+        pytest.param({"broken": "raise SystemExit"}, ConfigError, "'shop.broken': loading failed", id="exits"),
         pytest.param({"broken": "def ("}, ConfigError, "SyntaxError", id="syntax"),
         pytest.param({"broken": "import no_such_module"}, ConfigError, "Install the missing module", id="needs more"),
         pytest.param(

@@ -166,7 +166,7 @@ def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(t
     done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "dist", folder)
 
     assert done.returncode != 0
-    assert "Importing 'parcels.broken' failed" in done.stdout + done.stderr
+    assert "'parcels.broken': loading failed" in done.stdout + done.stderr
     assert "The build imports the package" in done.stdout + done.stderr
 
 

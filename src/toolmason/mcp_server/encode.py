@@ -92,9 +92,8 @@ def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[
 
 def make_prompt_entry(prompt: Prompt) -> dict[str, Any]:
     """Return the list entry of a prompt."""
-    upstream_entry: Mapping[str, Any] | None = getattr(prompt, "entry", None)
-    if upstream_entry is not None:
-        return {**upstream_entry, "name": prompt.name}
+    if prompt.entry is not None:
+        return {**prompt.entry, "name": prompt.name}
     required = prompt.input_schema.get("required", ())
     arguments = [
         {"name": name, "required": name in required, **_drop_none(description=parameter.get("description") or None)}

@@ -131,7 +131,7 @@ class Handlers:
             return self.call_handler.make_input_required(info.client, "prompts/get", name, arguments, info.owner)
         except Exception as error:  # noqa: BLE001 - a prompt is user code
             raise _make_error(error, f"The prompt {name!r}") from None
-        if (reply := info.client.upstream_reply) is not None and hasattr(prompt, "entry"):
+        if (reply := info.client.upstream_reply) is not None and prompt.entry is not None:
             return without_hop_fields(reply[2])
         return {"description": prompt.description, "messages": encode_messages(found)}
 
@@ -143,7 +143,7 @@ class Handlers:
         ref, argument = params.ref, params.argument
         found: list[Any]
         if ref.type == "ref/prompt":
-            found = [item for item in self.box.prompts if item.name == ref.name and not hasattr(item, "entry")]
+            found = [item for item in self.box.prompts if item.name == ref.name and item.entry is None]
         else:
             found = [item for item in self.box.own_resources if item.uri == str(ref.uri)]
         if not found and (upstream_result := await self._complete_upstream(ctx)) is not None:

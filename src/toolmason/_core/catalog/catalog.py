@@ -170,7 +170,7 @@ def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Re
 
 def _make_item(source: Any, declaration: Declaration, naming: Naming | None) -> CatalogItem:
     if declaration.kind == "prompt":
-        return Prompt(source, declaration)
+        return Prompt.from_function(source, declaration)
     if declaration.kind == "resource":
         return Resource(source, declaration)
     return _rename_by_convention(make_tool(source, declaration), naming)

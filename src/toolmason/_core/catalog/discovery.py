@@ -42,7 +42,7 @@ def tools_from(source: Any) -> list[Tool]:
 
 def find_prompts(source: Any) -> list[Prompt]:
     """Return every prompt of an object, class or module."""
-    return [Prompt(item, declaration) for item, declaration in _iter_members(source, "prompt")]
+    return [Prompt.from_function(item, declaration) for item, declaration in _iter_members(source, "prompt")]
 
 
 def find_resources(source: Any) -> list[Resource]:
@@ -155,20 +155,27 @@ def add_current_folder_to_path() -> None:
 
 
 def load_module(name: str, target: str) -> ModuleType:
-    """Import a module.
+    """Import a module of the target.
 
     Raises:
         ConfigError: it does not exist, or importing it failed; names the reason.
     """
     if not name or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{target!r} is not a module path. Use `package.module:name` or `path/file.py:name`.")
+    return import_module(name, target, "Check the spelling, or run from the project's folder.")
+
+
+def import_module(name: str, target: str, missing_hint: str) -> ModuleType:
+    """Import a module. `missing_hint` says what to do if it does not exist.
+
+    Raises:
+        ConfigError: it does not exist, or importing it failed; names the reason.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"{target!r}: module {error.name!r} not found. Check the spelling, or run from the project's folder."
-            ) from error
+            raise ConfigError(f"{target!r}: module {error.name!r} not found. {missing_hint}") from error
         raise ConfigError(f"{target!r}: loading failed: {error}. Install the missing module.") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{target!r}: loading failed: {_describe_error(error)}") from error

@@ -1,22 +1,18 @@
-"""Tools and prompts that are listed by definition and loaded on first use."""
+"""Tools that are listed by definition and loaded on first use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from typing_extensions import override
 
-from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import Inputs
 from toolmason._core.define.schema_nodes import TypeSchema
 from toolmason._core.define.tool import Tool
-from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions
-from toolmason._core.values.messages import Message, Role
-from toolmason._core.values.results import Arguments
+from toolmason._core.values.definition import ToolDefinition, ToolOptions
 
 
 class _Loaded:
@@ -78,50 +74,3 @@ class LazyTool(Tool):
     def with_definition(self, definition: ToolDefinition, change: Callable[[Tool], Tool]) -> LazyTool:
         """Return a lazy tool with another definition. `change` converts the tool after loading."""
         return LazyTool(definition, self.options, self.place, lambda: change(self.load()))
-
-
-@dataclass(frozen=True, slots=True)
-class PromptListing:
-    """The definition of a prompt that is not loaded."""
-
-    name: str
-    description: str
-    input_schema: JsonSchema
-    role: Role
-
-
-class LazyPrompt(Prompt):
-    """A prompt that is listed by its definition and loaded when rendered."""
-
-    def __init__(self, listing: PromptListing, place: str, loader: Callable[[], Prompt]) -> None:
-        self.listing, self.place, self.loader = listing, place, loader
-        self.role = listing.role
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.listing.name
-
-    @property
-    @override
-    def description(self) -> str:
-        return self.listing.description
-
-    @property
-    @override
-    def input_schema(self) -> JsonSchema:
-        return self.listing.input_schema
-
-    @property
-    @override
-    def origin(self) -> str:
-        return self.place
-
-    @cached_property
-    def loaded(self) -> Prompt:
-        """The loaded prompt."""
-        return self.loader()
-
-    @override
-    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        return await self.loaded.render(arguments, context)

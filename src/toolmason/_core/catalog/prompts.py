@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable
-from typing import Any
-
-from typing_extensions import override
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from toolmason._core.arguments.bind import bind_once
 from toolmason._core.define.context import ToolContext
@@ -20,55 +19,51 @@ from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import DefinitionError
 
-
-class DeclaredFunction:
-    """A decorated function that is not a tool: base of prompts and resources."""
-
-    def __init__(self, fn: Any, declaration: Declaration) -> None:
-        self.fn = fn
-        self._tool = FunctionTool(fn, declaration)
-
-    @property
-    def name(self) -> str:
-        """The name that clients use."""
-        return self._tool.name
-
-    @property
-    def description(self) -> str:
-        """The description that clients show."""
-        return self._tool.description
-
-    @property
-    def input_schema(self) -> JsonSchema:
-        """The JSON Schema of the parameters."""
-        return self._tool.definition.input_schema
-
-    @property
-    def origin(self) -> str:
-        """The location of the code, for error messages."""
-        return self._tool.origin
-
-    async def _run(self, arguments: Arguments, context: ToolContext[Any]) -> Any:
-        """Return the function's value.
-
-        Raises:
-            InvalidArguments: the arguments are invalid.
-            ConfigError: an injected value is missing.
-        """
-        values, _ = bind_once(self._tool.inputs, arguments, self.name, EngineSettings())
-        filled = self._tool.fill(dict(values), context)
-        if self._tool.kind == "async":
-            return await self._tool.invoke_raw(filled, context)
-        value = await asyncio.to_thread(self._tool.invoke_raw, filled, context)
-        return await value if inspect.isawaitable(value) else value
+RenderPrompt: TypeAlias = Callable[[Arguments, ToolContext[Any]], Awaitable[list[Message]]]
 
 
-class Prompt(DeclaredFunction):
+async def run_declared(tool: FunctionTool, arguments: Arguments, context: ToolContext[Any]) -> Any:
+    """Return the value of a prompt's or resource's function.
+
+    Raises:
+        InvalidArguments: the arguments are invalid.
+        ConfigError: an injected value is missing.
+    """
+    values, _ = bind_once(tool.inputs, arguments, tool.name, EngineSettings())
+    filled = tool.fill(dict(values), context)
+    if tool.kind == "async":
+        return await tool.invoke_raw(filled, context)
+    value = await asyncio.to_thread(tool.invoke_raw, filled, context)
+    return await value if inspect.isawaitable(value) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
     """A reusable opening of a conversation: a function that returns a string, a `Message`, or a list of them."""
 
-    def __init__(self, fn: Any, declaration: Declaration) -> None:
-        super().__init__(fn, declaration)
-        self.role: Role = declaration.role
+    name: str
+    """Name that clients use."""
+    description: str = field(repr=False)
+    """Description that clients show."""
+    input_schema: JsonSchema = field(repr=False)
+    """JSON Schema of the parameters."""
+    role: Role = field(repr=False)
+    origin: str = field(repr=False)
+    """Location of the code, for error messages."""
+    render_messages: RenderPrompt = field(repr=False)
+    entry: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Definition as the server sent it; None for a local prompt."""
+
+    @classmethod
+    def from_function(cls, fn: Any, declaration: Declaration) -> Prompt:
+        """Return the prompt of a decorated function."""
+        tool = FunctionTool(fn, declaration)
+
+        async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
+            return _to_messages(tool.name, declaration.role, await run_declared(tool, arguments, context))
+
+        schema = tool.definition.input_schema
+        return cls(tool.name, tool.description, schema, declaration.role, tool.origin, render)
 
     async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
         """Return the prompt's messages.
@@ -77,58 +72,16 @@ class Prompt(DeclaredFunction):
             InvalidArguments: the arguments are invalid.
             ConfigError: an injected value is missing.
         """
-        return self._to_messages(await self._run(arguments, ToolContext() if context is None else context))
-
-    def _to_messages(self, value: Any) -> list[Message]:
-        if isinstance(value, Message):
-            return [value]
-        if isinstance(value, str) or type(value) in CONTENT_TYPES:
-            return [Message(self.role, value)]
-        if isinstance(value, Iterable):
-            return [message for item in value for message in self._to_messages(item)]
-        raise DefinitionError(
-            f"Prompt {self.name!r} returned {type(value).__name__}. Return a string, a Message, or a list of them."
-        )
-
-    def __repr__(self) -> str:
-        return f"<Prompt {self.name!r}>"
+        return await self.render_messages(arguments, ToolContext() if context is None else context)
 
 
-class RenamedPrompt(Prompt):
-    """A prompt under another name."""
-
-    def __init__(self, inner: Prompt, name: str) -> None:
-        self.inner = inner
-        self.role = inner.role
-        self._name = name
-        if (entry := getattr(inner, "entry", None)) is not None:
-            self.entry = entry
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._name
-
-    @property
-    @override
-    def description(self) -> str:
-        return self.inner.description
-
-    @property
-    @override
-    def input_schema(self) -> JsonSchema:
-        return self.inner.input_schema
-
-    @property
-    @override
-    def origin(self) -> str:
-        return self.inner.origin
-
-    @override
-    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        return await self.inner.render(arguments, context)
-
-
-def rename_prompt(prompt: Prompt, name: str) -> Prompt:
-    """Return a prompt under the given name."""
-    return prompt if prompt.name == name else RenamedPrompt(prompt, name)
+def _to_messages(prompt: str, role: Role, value: Any) -> list[Message]:
+    if isinstance(value, Message):
+        return [value]
+    if isinstance(value, str) or type(value) in CONTENT_TYPES:
+        return [Message(role, value)]
+    if isinstance(value, Iterable):
+        return [message for item in value for message in _to_messages(prompt, role, item)]
+    raise DefinitionError(
+        f"Prompt {prompt!r} returned {type(value).__name__}. Return a string, a Message, or a list of them."
+    )

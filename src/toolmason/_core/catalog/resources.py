@@ -7,18 +7,21 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from toolmason._core.catalog.prompts import DeclaredFunction
+from toolmason._core.catalog.prompts import run_declared
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
+from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason.errors import DefinitionError
 
 
-class Resource(DeclaredFunction):
+class Resource:
     """Readable content under a URI, or under every URI that matches a template."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
-        super().__init__(fn, declaration)
+        self._tool = FunctionTool(fn, declaration)
+        self.name, self.description, self.origin = self._tool.name, self._tool.description, self._tool.origin
+        self.input_schema = self._tool.definition.input_schema
         self.uri = declaration.uri
         """URI or URI template."""
         self.title, self.mime_type = declaration.title, declaration.mime_type
@@ -27,7 +30,7 @@ class Resource(DeclaredFunction):
         self._template = UriTemplate.parse(self.uri)
         self.parameters = self._template.names
         """Placeholders of a template; empty for a fixed URI."""
-        parameter_names = set(self._tool.definition.input_schema.get("properties", {}))
+        parameter_names = set(self.input_schema.get("properties", {}))
         if parameter_names != set(self.parameters):
             raise DefinitionError(
                 f"@resource({self.uri!r}): the URI has the placeholders {sorted(self.parameters)}, but the function "
@@ -51,7 +54,7 @@ class Resource(DeclaredFunction):
         Raises:
             InvalidArguments: a placeholder's value is invalid for its parameter.
         """
-        return tuple(self._to_contents(uri, await self._run(values, context)))
+        return tuple(self._to_contents(uri, await run_declared(self._tool, values, context)))
 
     def _to_contents(self, uri: str, value: Any) -> Iterable[Content]:
         if isinstance(value, EmbeddedResource):

@@ -6,7 +6,7 @@ import builtins
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -68,16 +68,16 @@ def load_definition(data: Mapping[str, Any], place: str) -> ToolDefinition:
     raise ConfigError(f"{place} needs a non-empty name. Rebuild the file.")
 
 
+_T = TypeVar("_T")
+
+
 def get_text(data: Mapping[str, Any], key: str, place: str) -> str:
     """Return a string field of a JSON object.
 
     Raises:
         ConfigError: the field is not a string.
     """
-    value = data.get(key)
-    if not isinstance(value, str):
-        raise ConfigError(f"{place}: {key!r} must be a string, not {clip(repr(value))}. Rebuild the file.")
-    return value
+    return _get_field(data, key, place, str, "a string")
 
 
 def get_object(data: Mapping[str, Any], key: str, place: str) -> JsonObject:
@@ -86,9 +86,13 @@ def get_object(data: Mapping[str, Any], key: str, place: str) -> JsonObject:
     Raises:
         ConfigError: the field is not an object.
     """
+    return _get_field(data, key, place, dict, "an object")
+
+
+def _get_field(data: Mapping[str, Any], key: str, place: str, kind: type[_T], noun: str) -> _T:
     value = data.get(key)
-    if not isinstance(value, dict):
-        raise ConfigError(f"{place}: {key!r} must be an object, not {clip(repr(value))}. Rebuild the file.")
+    if not isinstance(value, kind):
+        raise ConfigError(f"{place}: {key!r} must be {noun}, not {clip(repr(value))}. Rebuild the file.")
     return value
 
 

@@ -6,6 +6,7 @@ A manifest may only name modules of its own package, and only declared tools are
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import os
@@ -18,8 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from toolmason._core.catalog.lazy import LazyPrompt, LazyTool, PromptListing
+from toolmason._core.catalog.discovery import import_module
+from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.catalog.prompts import Prompt
+from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import (
     SAFETY_OPTIONS,
@@ -30,9 +33,11 @@ from toolmason._core.load.json_forms import (
     load_definition,
     load_options,
 )
-from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_members, iter_module_members, load_module
+from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_members, iter_module_members
 from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, make_package_location
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
+from toolmason._core.values.messages import Message
+from toolmason._core.values.results import Arguments
 from toolmason.errors import ConfigError, StaleManifest, ToolmasonError, clip
 
 MANIFEST_FILE: Final = "_toolmason.json"
@@ -218,12 +223,27 @@ class LoadedManifest:
         place = self.manifest.place
         origin = f"{entry.path} ({place})"
         if entry.kind == "prompt":
-            return LazyPrompt(_make_prompt_listing(entry.data, place), origin, lambda: self._load_prompt(entry))
+            return self._make_lazy_prompt(entry, origin)
         definition = load_definition(entry.data, place)
         tool = LazyTool(definition, _NO_OPTIONS, origin, lambda: self._load_tool(entry, definition))
         if entry.options:
             tool.options = self._load_options(entry, tool)
         return tool
+
+    def _make_lazy_prompt(self, entry: ManifestEntry, origin: str) -> Prompt:
+        data, place = entry.data, self.manifest.place
+        role: Any = data.get("role", "assistant")
+        if role not in ("user", "assistant", "system"):
+            raise ConfigError(
+                f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."
+            )
+        load = functools.cache(lambda: self._load_prompt(entry))
+
+        async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
+            return await load().render(arguments, context)
+
+        description, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
+        return Prompt(data["name"], description, schema, role, origin, render)
 
     def _load_options(self, entry: ManifestEntry, tool: LazyTool) -> ToolOptions:
         def make_placeholder(option: str) -> Any:
@@ -287,17 +307,7 @@ class LoadedManifest:
                 f"{self.manifest.place} is not in the package {self.manifest.package!r} that Python imports, which is "
                 f"at {folders[0]!r}. Pass the package name, or add the folder above the package to `sys.path`."
             )
-        return load_module(module)
-
-
-def _make_prompt_listing(data: JsonObject, place: str) -> PromptListing:
-    role: Any = data.get("role", "assistant")
-    if role not in ("user", "assistant", "system"):
-        raise ConfigError(
-            f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."
-        )
-    description = get_text(data, "description", place)
-    return PromptListing(data["name"], description, get_object(data, "input_schema", place), role)
+        return import_module(module, module, "Reinstall the package, or run `toolmason build`.")
 
 
 def _is_same_folder(first: str, second: str) -> bool:

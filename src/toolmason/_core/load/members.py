@@ -6,7 +6,6 @@ without constructor arguments. `@supported_for` items are excluded, because the 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from toolmason._core.define.decorators import Declaration, get_declaration
 from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.supported_for import SUPPORTED_FOR_ATTRIBUTE
-from toolmason.errors import ConfigError
 
 ToolOrPrompt = Literal["tool", "prompt"]
 
@@ -70,7 +68,11 @@ class Member:
             if self.owner not in instances:
                 instances[self.owner] = self.owner()
             item = getattr(instances[self.owner], self.qualname.rpartition(".")[2])
-        return Prompt(item, self.declaration) if self.kind == "prompt" else make_member_tool(item, self.declaration)
+        return (
+            Prompt.from_function(item, self.declaration)
+            if self.kind == "prompt"
+            else make_member_tool(item, self.declaration)
+        )
 
 
 def iter_module_members(module: ModuleType) -> Iterator[Member]:
@@ -133,21 +135,3 @@ def _supersedes(other: Any, cls: type) -> bool:
     if isinstance(other, type):
         return other is not cls and issubclass(other, cls)
     return isinstance(other, cls)
-
-
-def load_module(name: str) -> ModuleType:
-    """Import a module.
-
-    Raises:
-        ConfigError: it does not exist, or its code fails; names which.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"Module {error.name!r} no longer exists. Reinstall the package, or run `toolmason build`."
-            ) from error
-        raise ConfigError(f"Importing {name!r} failed: {error}. Install the missing module.") from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"Importing {name!r} failed: {type(error).__name__}: {error}") from error

@@ -90,18 +90,18 @@ class ThreadPool:
                 job.state = "dropped"
             elif job.state == "running":
                 job.state = "late"
-                self._threads -= 1
-                if self._queued_jobs:
-                    self._queued_jobs -= 1
-                    self._spawn()
+                self._stop_counting_thread()
 
     def release_current_thread(self) -> None:
         """Stop counting the calling thread while it waits for another call, so that the other call gets a thread."""
         with self._lock:
-            self._threads -= 1
-            if self._queued_jobs:
-                self._queued_jobs -= 1
-                self._spawn()
+            self._stop_counting_thread()
+
+    def _stop_counting_thread(self) -> None:
+        self._threads -= 1
+        if self._queued_jobs:
+            self._queued_jobs -= 1
+            self._spawn()
 
     def reclaim_current_thread(self) -> None:
         """Count the calling thread again."""

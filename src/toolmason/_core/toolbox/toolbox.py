@@ -30,7 +30,7 @@ from toolmason._core.catalog.catalog import (
     refuse_builtin_name,
     resolve_name,
 )
-from toolmason._core.catalog.prompts import Prompt, rename_prompt
+from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ContextLike, make_context
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.nested import RemoteView, make_remote_views
@@ -42,7 +42,7 @@ from toolmason._core.toolbox.approvals import Approvals, make_result_store, make
 from toolmason._core.toolbox.definitions import Exports
 from toolmason._core.toolbox.options import ToolboxOptions, ToolboxPolicy
 from toolmason._core.toolbox.servers import Connections
-from toolmason._core.toolbox.views import Views
+from toolmason._core.toolbox.views import NO_CHANGES, ViewChanges, Views
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import (
     INHERIT,
@@ -98,24 +98,17 @@ class Toolbox(Connections, Views, Approvals, Exports):
 
         return cls(find_manifest(source), **options)
 
-    def _derive(
-        self,
-        catalog: Catalog,
-        *,
-        without_resolvers: bool = False,
-        run_state: RunState | None = None,
-        transform: ToolTransform | None = None,
-        remotes: Remotes | None = None,
-    ) -> Self:
+    def _derive(self, catalog: Catalog, changes: ViewChanges = NO_CHANGES) -> Self:
         derived = object.__new__(type(self))
+        transform, run_state = changes.transform, changes.run_state
         derived._transform = self._transform if transform is None else _compose(self._transform, transform)
         derived._owns_store = run_state is not None
         derived._owns_remotes = False
-        derived._remotes = self._remotes if remotes is None else remotes
+        derived._remotes = self._remotes if changes.remotes is None else changes.remotes
         derived._remotes.add_listener(derived)
         derived._problems = self._problems
         # A view that hides tools must not find them again through a resolver.
-        derived._policy = dataclasses.replace(self._policy, resolvers=()) if without_resolvers else self._policy
+        derived._policy = dataclasses.replace(self._policy, resolvers=()) if changes.without_resolvers else self._policy
         derived._catalog = catalog
         derived._routes = {}
         derived._definitions_cache = {}
@@ -149,8 +142,8 @@ class Toolbox(Connections, Views, Approvals, Exports):
         self._catalog = catalog
         self._problems = (*self._problems, *get_source_problems(source))
         if self._owns_remotes:
-            self._remotes.local_tools = frozenset((*catalog.tools, READ_RESULT))
-            self._remotes.local_prompts = frozenset(catalog.prompts)
+            self._remotes.names.local_tools = frozenset((*catalog.tools, READ_RESULT))
+            self._remotes.names.local_prompts = frozenset(catalog.prompts)
         self._remotes.mark_changed()
         self.clear_routes()
 
@@ -204,7 +197,7 @@ class Toolbox(Connections, Views, Approvals, Exports):
     def prompts(self) -> builtins.list[Prompt]:
         """Prompts, sorted by name. A server prompt whose name is taken becomes `server__prompt`."""
         remote_prompts = {
-            name: rename_prompt(prompt, name) for name, (_, prompt) in collect_prompts(self._remotes).items()
+            name: dataclasses.replace(prompt, name=name) for name, (_, prompt) in collect_prompts(self._remotes).items()
         }
         return sorted({**remote_prompts, **self._catalog.prompts}.values(), key=lambda prompt: prompt.name)
 

@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from toolmason._core.catalog.catalog import Catalog, ToolSource, refuse_builtin_name
-from toolmason._core.catalog.discovery import find_declared_members
+from toolmason._core.catalog.discovery import find_declared_members, load_module
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
 from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
-from toolmason._core.load.members import Member, deduplicate_members, is_restricted, load_module
+from toolmason._core.load.members import Member, deduplicate_members, is_restricted
 from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, iter_package_modules
 from toolmason._core.remote.protocol import RemoteSource
 from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
@@ -90,7 +90,7 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
             if b"toolmason" in (location.read_source(name) or b""):
                 notes.append(f"{name}: skipped, because importing it runs the program")
             continue
-        modules.append(load_module(name))
+        modules.append(load_module(name, name))
     members = _build_members(deduplicate_members(modules), notes)
     content = _make_content(location, members, notes)
     owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]

@@ -139,26 +139,25 @@ class SqliteRuntime:
         return self._records(None)
 
     def _records(self, run: str | None) -> list[RunRecord]:
-        with self.file.read_connection() as db:
-            rows = db.execute(
-                "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
-                "r.until, r.state FROM runs r WHERE ?1 IS NULL OR r.run=?1 ORDER BY r.begun, r.run",
-                (run,),
-            ).fetchall()
+        rows = self._select(
+            "SELECT r.run, r.begun, r.finish, (SELECT count(*) FROM effects e WHERE e.run=r.run), r.holder, "
+            "r.until, r.state FROM runs r WHERE ?1 IS NULL OR r.run=?1 ORDER BY r.begun, r.run",
+            run,
+        )
         now = time.time()
         return [
             RunRecord(name, begun, finish, effects, _is_held(holder, until, now), json.loads(facts or "{}"))
             for name, begun, finish, effects, holder, until, facts in rows
         ]
 
+    def _select(self, query: str, run: str | None) -> list[tuple[Any, ...]]:
+        with self.file.read_connection() as db:
+            return db.execute(query, (run,)).fetchall()
+
     def effects(self, run: str) -> list[EffectRecord]:
         """Return the effects of a run, in order."""
-        with self.file.read_connection() as db:
-            rows = db.execute(
-                "SELECT key, kind, name, arguments, repeatable, attempt, state, outcome, at FROM effects WHERE run=? "
-                "ORDER BY at, rowid",
-                (run,),
-            ).fetchall()
+        columns = "key, kind, name, arguments, repeatable, attempt, state, outcome, at"
+        rows = self._select(f"SELECT {columns} FROM effects WHERE run=? ORDER BY at, rowid", run)  # noqa: S608 - constant
         return [
             EffectRecord(key, kind, name, json.loads(arguments), bool(again), attempt, state, _load_json(outcome), at)
             for key, kind, name, arguments, again, attempt, state, outcome, at in rows

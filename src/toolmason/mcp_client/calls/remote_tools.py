@@ -197,49 +197,32 @@ def _decode_base64(data: str) -> bytes | None:
         return None
 
 
-class RemotePrompt(Prompt):
-    """A prompt of a server."""
+def make_remote_prompt(server: str, entry: Any, fetch: FetchPrompt) -> Prompt:
+    """Return a prompt of a server."""
+    arguments = entry.arguments or ()
+    schema: JsonSchema = {
+        "type": "object",
+        "properties": {argument.name: _make_argument_schema(argument) for argument in arguments},
+        "required": [argument.name for argument in arguments if argument.required],
+        "additionalProperties": False,
+    }
+    inputs = Inputs(schema, parse_object, copy_mapping, extra="allow")
+    name = str(entry.name)
 
-    def __init__(self, server: str, entry: Any, fetch: FetchPrompt) -> None:
-        self._server, self._entry, self._fetch = server, entry, fetch
-        self.entry: Mapping[str, Any] = entry.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        """The definition as the server sent it."""
-        arguments = entry.arguments or ()
-        self._schema: JsonSchema = {
-            "type": "object",
-            "properties": {argument.name: _make_argument_schema(argument) for argument in arguments},
-            "required": [argument.name for argument in arguments if argument.required],
-            "additionalProperties": False,
-        }
-        self.role = "user"
-
-    @property
-    @override
-    def name(self) -> str:
-        return str(self._entry.name)
-
-    @property
-    @override
-    def description(self) -> str:
-        return self._entry.description or name_to_words(self.name)
-
-    @property
-    @override
-    def input_schema(self) -> JsonSchema:
-        return self._schema
-
-    @property
-    @override
-    def origin(self) -> str:
-        return f"server {self._server!r}"
-
-    @override
-    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
-        inputs = Inputs(self._schema, parse_object, copy_mapping, extra="allow")
-        values, _ = bind_once(inputs, arguments, self.name, EngineSettings())
-        own_context = context if context is not None else ToolContext[Any]()
-        result = await self._fetch(self.name, {name: str(value) for name, value in values.items()}, own_context)
+    async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
+        values, _ = bind_once(inputs, arguments, name, EngineSettings())
+        result = await fetch(name, {name: str(value) for name, value in values.items()}, context)
         return [Message(message.role, to_content(message.content)) for message in result.messages]
+
+    return Prompt(
+        name,
+        entry.description or name_to_words(name),
+        schema,
+        "user",
+        f"server {server!r}",
+        render,
+        entry.model_dump(by_alias=True, mode="json", exclude_unset=True),
+    )
 
 
 def _make_argument_schema(argument: Any) -> JsonSchema:
