@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
-from typing_extensions import override
 
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
 from toolmason._core.define.mcp_client import UpstreamCaller, as_upstream_caller
@@ -23,7 +22,7 @@ from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, 
 from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, ping
 from toolmason.mcp_client.calls.tasks import PendingTasks
 from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
-from toolmason.mcp_client.lists.fetch_lists import ServerLists, ServerListsMixin, fetch_lists
+from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool
@@ -35,7 +34,7 @@ _log = logging.getLogger("toolmason.mcp")
 _T = TypeVar("_T")
 
 
-class Connection(ServerListsMixin):
+class Connection:
     """One server of one toolbox: its sessions by identity, and its cached lists."""
 
     def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers) -> None:
@@ -53,7 +52,6 @@ class Connection(ServerListsMixin):
     # --- toolbox interface -------------------------------------------------------------------------
 
     @property
-    @override
     def lists(self) -> ServerLists:
         """Cached lists, and when they expire."""
         return self.list_cache.lists
@@ -97,12 +95,12 @@ class Connection(ServerListsMixin):
             return Health(
                 ok=False,
                 error=format_reason_with_stderr(error),
-                tools=len(self.tools),
+                tools=len(self.lists.tools),
                 since=self.pool.since,
                 needs_auth=needs_auth,
             )
         self.pool.record_health(ok=True)
-        return Health(ok=True, latency=latency, tools=len(self.tools), since=self.pool.since)
+        return Health(ok=True, latency=latency, tools=len(self.lists.tools), since=self.pool.since)
 
     async def _ping(self, client: Any, session: UpstreamSession) -> None:
         try:

@@ -35,7 +35,7 @@ class Gateway:
         """Raw resource entries of all servers by URI. If two servers list the same URI, the first one wins."""
         found: dict[str, Mapping[str, Any]] = {}
         for source in reversed(self._remotes.sources):
-            found.update(source.raw_resources.resources)
+            found.update(source.lists.raw_resources.resources)
         return found
 
     @property
@@ -43,7 +43,7 @@ class Gateway:
         """Raw resource templates of all servers. If two servers list the same template, the first one wins."""
         found: dict[str, Mapping[str, Any]] = {}
         for source in self._remotes.sources:
-            for entry in source.raw_resources.templates:
+            for entry in source.lists.raw_resources.templates:
                 found.setdefault(str(entry.get("uriTemplate")), entry)
         return list(found.values())
 
@@ -79,6 +79,6 @@ class Gateway:
 
 
 def _lists_uri(source: Remote, uri: str) -> bool:
-    return uri in source.raw_resources.resources or any(
-        entry.get("uriTemplate") == uri for entry in source.raw_resources.templates
+    return uri in source.lists.raw_resources.resources or any(
+        entry.get("uriTemplate") == uri for entry in source.lists.raw_resources.templates
     )

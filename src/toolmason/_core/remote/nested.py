@@ -5,15 +5,14 @@ Both toolboxes share the connection: closing either closes it for both, and the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import Health, RawResources, Remote, ServerRequestHandlers, ToolTransform
+from toolmason._core.remote.protocol import Health, Remote, RemoteLists, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
-from toolmason._core.values.content import Content, ResourceLink
+from toolmason._core.values.content import Content
 
 
 def make_remote_views(remotes: Remotes, transform: ToolTransform) -> Iterator[RemoteView]:
@@ -54,26 +53,13 @@ class RemoteView:
         return RemoteView(inner, remotes, self.transform)
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """Tools of this server that the other toolbox exposes."""
-        own_roots = {id(tool.root) for tool in self.inner.tools}
+    def lists(self) -> RemoteLists:
+        """Lists of the server, with the tools that the other toolbox exposes."""
+        lists = self.inner.lists
+        own_roots = {id(tool.root) for tool in lists.tools}
         own_tools = (tool for tool in self.remotes.tools.values() if id(tool.root) in own_roots)
-        return [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """Known prompts of the server."""
-        return self.inner.prompts
-
-    @property
-    def resources(self) -> Sequence[ResourceLink]:
-        """Known resources of the server."""
-        return self.inner.resources
-
-    @property
-    def raw_resources(self) -> RawResources:
-        """Known resources of the server, as raw protocol entries."""
-        return self.inner.raw_resources
+        visible_tools = [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
+        return replace(lists, tools=visible_tools)
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Enable request forwarding in the other toolbox if these handlers forward."""

@@ -47,6 +47,16 @@ class RawResources:
     templates: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(slots=True, eq=False)
+class RemoteLists:
+    """Everything that a server offers, as far as it is known."""
+
+    tools: Sequence[Tool] = ()
+    prompts: Sequence[Prompt] = ()
+    resources: Sequence[ResourceLink] = ()
+    raw_resources: RawResources = field(default_factory=RawResources)
+
+
 class Remote(Protocol):
     """Remote source of tools, which may change at any time. Only the async methods may block."""
 
@@ -57,23 +67,8 @@ class Remote(Protocol):
     """True if the toolbox cannot start without this server."""
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """Known tools of the server. Sends no request."""
-        ...
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """Known prompts of the server."""
-        ...
-
-    @property
-    def resources(self) -> Sequence[ResourceLink]:
-        """Known resources of the server."""
-        ...
-
-    @property
-    def raw_resources(self) -> RawResources:
-        """Known resources of the server, as raw protocol entries."""
+    def lists(self) -> RemoteLists:
+        """Known tools, prompts and resources of the server. Sends no request."""
         ...
 
     def watch(self, callback: Watcher) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolmason._core.catalog.catalog import rename_tool
@@ -19,6 +20,21 @@ from toolmason.errors import DefinitionError, DuplicateTool, RemoteError, Toolma
 _log = logging.getLogger("toolmason")
 
 
+@dataclass(slots=True, eq=False)
+class ServerNames:
+    """Names that the servers of a toolbox may not use, and the server that owns each of the others."""
+
+    local_tools: frozenset[str] = frozenset()
+    """Names of the toolbox's own tools, including those a view hides."""
+    local_prompts: frozenset[str] = frozenset()
+    """Names of the toolbox's own prompts."""
+    tool_owners: dict[str, str] = field(default_factory=dict)
+    """Server that first used each tool name, and keeps it."""
+    prompt_owners: dict[str, str] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set)
+    """Names of shadowed tools that are already logged."""
+
+
 class Remotes:
     """Servers of a toolbox, shared by all its views."""
 
@@ -30,16 +46,9 @@ class Remotes:
         self.sources: list[Remote] = []
         self.version = 0
         """Number that increases with each change."""
-        self._warned_names: set[str] = set()
+        self.names = ServerNames()
         self._logged_errors: dict[str, str] = {}
-        self._tool_owners: dict[str, str] = {}
         self._conflict: DuplicateTool | None = None
-        self.local_tools: frozenset[str] = frozenset()
-        """Names of the toolbox's own tools, including those a view hides. Server tools cannot claim them."""
-        self.local_prompts: frozenset[str] = frozenset()
-        """Names of the toolbox's own prompts."""
-        self.prompt_owners: dict[str, str] = {}
-        """Server that first used each prompt name, and keeps it."""
         self._tools_cache: tuple[int, dict[str, Tool]] | None = None
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
@@ -67,19 +76,15 @@ class Remotes:
             return self
         added = [source for source in other.sources if source not in self.sources]
         merged = Remotes(self.handlers, self.on_conflict, [*self.sources, *added])
-        merged.local_tools = self.local_tools | other.local_tools
-        merged.local_prompts = self.local_prompts | other.local_prompts
+        merged.names.local_tools = self.names.local_tools | other.names.local_tools
+        merged.names.local_prompts = self.names.local_prompts | other.names.local_prompts
         return merged
 
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
         """Return the servers with the lists of the context's identity, under the same naming rules."""
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
-        view.local_tools = self.local_tools
-        view.local_prompts = self.local_prompts
+        view.names = self.names
         view.watchers = self.watchers
-        view.prompt_owners = self.prompt_owners
-        view._tool_owners = self._tool_owners
-        view._warned_names = self._warned_names
         view._logged_errors = self._logged_errors
         return view
 
@@ -117,7 +122,7 @@ class Remotes:
         by_name: dict[str, Tool] = {}
         self._conflict = None
         for source in self.sources:
-            for tool in source.tools:
+            for tool in source.lists.tools:
                 name = self._name_for(source, tool, by_name)
                 by_name[name] = rename_tool(tool, name)
         self._tools_cache = (self.version, by_name)
@@ -128,14 +133,14 @@ class Remotes:
         if self.on_conflict == "prefix":
             return qualified_name
         # A name stays with its first server even while that server is down: arguments must not reach another server.
-        owner = self._tool_owners.setdefault(tool.name, source.name)
-        if tool.name not in self.local_tools and tool.name not in by_name and owner == source.name:
+        owner = self.names.tool_owners.setdefault(tool.name, source.name)
+        if tool.name not in self.names.local_tools and tool.name not in by_name and owner == source.name:
             return tool.name
         if self.on_conflict == "error":
-            other_origin = "a local tool" if tool.name in self.local_tools else f"server {owner!r}"
+            other_origin = "a local tool" if tool.name in self.names.local_tools else f"server {owner!r}"
             self._conflict = self._conflict or DuplicateTool(tool.name, other_origin, tool.origin)
-        elif qualified_name not in self._warned_names:
-            self._warned_names.add(qualified_name)
+        elif qualified_name not in self.names.warned:
+            self.names.warned.add(qualified_name)
             _log.warning(
                 "%s of server %r is shadowed by another tool of that name; call it as %s",
                 tool.name,
@@ -232,10 +237,10 @@ def find_owners(uri: str, sources: Sequence[Remote]) -> Sequence[Remote]:
 
     A URI can be a secret, and its owner's answer is trusted, so it is never sent to a server that did not claim it.
     """
-    listing_sources = [source for source in sources if any(link.uri == uri for link in source.resources)]
+    listing_sources = [source for source in sources if any(link.uri == uri for link in source.lists.resources)]
     if listing_sources:
         return listing_sources
-    scored = [(_score_best_template(source.raw_resources.templates, uri), source) for source in sources]
+    scored = [(_score_best_template(source.lists.raw_resources.templates, uri), source) for source in sources]
     best_score = max((score for score, _ in scored), default=0)
     return [source for score, source in scored if best_score and score == best_score]
 
@@ -251,9 +256,9 @@ def collect_prompts(remotes: Remotes) -> dict[str, tuple[Remote, Prompt]]:
     """Return the known prompts of all servers by name, each with its server. Names follow the rules for tools."""
     by_name: dict[str, tuple[Remote, Prompt]] = {}
     for source in remotes.sources:
-        for prompt in source.prompts:
-            is_taken = prompt.name in remotes.local_prompts or prompt.name in by_name
-            owner = remotes.prompt_owners.setdefault(prompt.name, source.name)
+        for prompt in source.lists.prompts:
+            is_taken = prompt.name in remotes.names.local_prompts or prompt.name in by_name
+            owner = remotes.names.prompt_owners.setdefault(prompt.name, source.name)
             if is_taken or owner != source.name or remotes.on_conflict == "prefix":
                 by_name.setdefault(f"{source.name}__{prompt.name}", (source, prompt))
             else:

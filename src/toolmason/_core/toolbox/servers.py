@@ -111,7 +111,7 @@ class Connections:
     def resources(self) -> list[ResourceLink]:
         """Resources of this toolbox and the known resources of its servers, without templates."""
         own_links = [item.link for item in self._catalog.resources.values() if not item.parameters]
-        remote_links = [link for source in self._remotes.sources for link in source.resources]
+        remote_links = [link for source in self._remotes.sources for link in source.lists.resources]
         return [*own_links, *(link for link in remote_links if link.uri not in self._catalog.resources)]
 
     @property

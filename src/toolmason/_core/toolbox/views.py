@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from typing_extensions import TypedDict, Unpack
 
@@ -40,6 +40,22 @@ class EffectFilters(TypedDict, total=False):
     open_world: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ViewChanges:
+    """Differences of a view from its toolbox."""
+
+    without_resolvers: bool = False
+    """True if the view hides tools, so that a resolver must not find them again."""
+    run_state: RunState | None = None
+    """State of the run that the view belongs to; such a view stores its results separately."""
+    transform: ToolTransform | None = None
+    """Function to apply to each tool that a resolver or a server provides."""
+    remotes: Remotes | None = None
+
+
+NO_CHANGES: Final = ViewChanges()
+
+
 class Views(ABC):
     """Methods of a toolbox that return views."""
 
@@ -50,20 +66,8 @@ class Views(ABC):
     _policy: ToolboxPolicy
 
     @abstractmethod
-    def _derive(
-        self,
-        catalog: Catalog,
-        *,
-        without_resolvers: bool = False,
-        run_state: RunState | None = None,
-        transform: ToolTransform | None = None,
-        remotes: Remotes | None = None,
-    ) -> Self:
-        """Return a toolbox over another catalog, with everything else shared.
-
-        With `run_state`, the view stores its results separately. `transform` applies to each tool that a resolver or
-        a server provides.
-        """
+    def _derive(self, catalog: Catalog, changes: ViewChanges = NO_CHANGES) -> Self:
+        """Return a toolbox over another catalog, with everything else shared except the changes."""
 
     def select(self, *patterns: str, tags: Iterable[str] = (), **effects: Unpack[EffectFilters]) -> Self:
         """Return a view with the tools that match the tags, the effects and at least one pattern, if any are given.
@@ -83,7 +87,7 @@ class Views(ABC):
         selected = self._catalog.filter(
             keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects
         )
-        return self._derive(selected, without_resolvers=True, transform=_make_filter(keep))
+        return self._derive(selected, ViewChanges(without_resolvers=True, transform=_make_filter(keep)))
 
     def exclude(self, *patterns: str, tags: Iterable[str] = ()) -> Self:
         """Return a view without the tools that match a pattern or have one of the tags."""
@@ -95,7 +99,8 @@ class Views(ABC):
         def is_kept(name: str) -> bool:
             return not any(fnmatchcase(name, p) for p in patterns)
 
-        return self._derive(self._catalog.filter(keep, is_kept), without_resolvers=True, transform=_make_filter(keep))
+        changes = ViewChanges(without_resolvers=True, transform=_make_filter(keep))
+        return self._derive(self._catalog.filter(keep, is_kept), changes)
 
     def prefixed(self, prefix: str) -> Self:
         """Return a view in which every tool name starts with `prefix`."""
@@ -117,9 +122,8 @@ class Views(ABC):
         renamed_catalog = self._catalog.rename(rename)
         for tool in renamed_catalog:
             refuse_builtin_name(tool)
-        return self._derive(
-            renamed_catalog, without_resolvers=True, transform=lambda tool: rename_tool(tool, rename(tool.name))
-        )
+        transform: ToolTransform = lambda tool: rename_tool(tool, rename(tool.name))  # noqa: E731 - typed
+        return self._derive(renamed_catalog, ViewChanges(without_resolvers=True, transform=transform))
 
     def augmented(self, model: Any, *, on_arguments: ArgumentsCallback | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.
@@ -134,7 +138,7 @@ class Views(ABC):
 
         augment = make_augmenter(model, on_arguments, keep=keep)
         tools = {name: augment(tool) for name, tool in self._catalog.tools.items()}
-        return self._derive(self._catalog.with_tools(tools), transform=augment)
+        return self._derive(self._catalog.with_tools(tools), ViewChanges(transform=augment))
 
     @property
     def limits(self) -> Limits:
@@ -147,7 +151,7 @@ class Views(ABC):
         Without `limits`, the toolbox's limits apply. Use the view as a context manager; the full text of truncated
         results is dropped when it exits.
         """
-        return self._derive(self._catalog, run_state=RunState(limits or self._policy.limits))
+        return self._derive(self._catalog, ViewChanges(run_state=RunState(limits or self._policy.limits)))
 
     def approved_by(self, approver: Approver) -> Self:
         """Return a view with another approver. Rules, middleware, limits and the key stay the same."""
@@ -173,14 +177,14 @@ class Views(ABC):
         Pass the view to a chat, or list it, if a server with `auth=` offers different tools to each user.
         """
         merged = self._policy.context.merge(make_context(context))
-        view = self._derive(self._catalog, remotes=self._remotes.for_identity(merged))
+        view = self._derive(self._catalog, ViewChanges(remotes=self._remotes.for_identity(merged)))
         view._policy = replace(self._policy, context=merged)  # noqa: SLF001 - as above
         return view
 
     def _for_identity(self, context: ToolContext[Any] | None) -> Self:
         """Return a view with its own, still empty lists, which no other caller can clear."""
         merged = self._policy.context.merge(context)
-        return self._derive(self._catalog, remotes=self._remotes.for_identity(merged))
+        return self._derive(self._catalog, ViewChanges(remotes=self._remotes.for_identity(merged)))
 
     async def _refresh_for_identity(self, context: ToolContext[Any] | None) -> Self:
         """Return a view with current lists for the context's identity, to look up a name they did not contain."""
@@ -190,7 +194,8 @@ class Views(ABC):
 
     def __or__(self, other: Views) -> Self:
         """Return a toolbox with the tools of both, under this one's policy."""
-        return self._derive(self._catalog.merge(other._catalog), remotes=self._remotes.merge(other._remotes))
+        changes = ViewChanges(remotes=self._remotes.merge(other._remotes))
+        return self._derive(self._catalog.merge(other._catalog), changes)
 
 
 def _make_filter(keep: Callable[[Tool], bool]) -> ToolTransform:

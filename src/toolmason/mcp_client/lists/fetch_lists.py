@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -17,10 +16,10 @@ from mcp_types import METHOD_NOT_FOUND
 from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
-from toolmason._core.remote.protocol import RawResources
+from toolmason._core.remote.protocol import RawResources, RemoteLists
 from toolmason._core.values.content import ResourceLink
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.calls.remote_tools import CallTool, FetchPrompt, RemotePrompt, RemoteTool
+from toolmason.mcp_client.calls.remote_tools import CallTool, FetchPrompt, RemoteTool, make_remote_prompt
 from toolmason.mcp_client.lists.pins import select_approved
 from toolmason.mcp_client.server_options import ServerSpec
 
@@ -31,14 +30,10 @@ MAX_ENTRIES: Final = 2000
 
 
 @dataclass(slots=True, eq=False)
-class ServerLists:
+class ServerLists(RemoteLists):
     """Tools, prompts and resources of a server, and when they expire."""
 
-    tools: Sequence[Tool] = ()
-    prompts: Sequence[Prompt] = ()
-    resources: Sequence[ResourceLink] = ()
     expires_at: float = 0.0
-    raw_resources: RawResources = field(default_factory=RawResources)
     has_ttl: bool = True
     """False if the server sent a TTL of 0, the SDK's placeholder for no TTL."""
 
@@ -46,35 +41,6 @@ class ServerLists:
     def is_fresh(self) -> bool:
         """True if the lists need not be fetched again."""
         return time.monotonic() < self.expires_at
-
-
-class ServerListsMixin(ABC):
-    """Properties that read from a server's cached lists."""
-
-    @property
-    @abstractmethod
-    def lists(self) -> ServerLists:
-        """Cached lists, and when they expire."""
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Cached tools."""
-        return self.lists.tools
-
-    @property
-    def prompts(self) -> Sequence[Prompt]:
-        """Cached prompts."""
-        return self.lists.prompts
-
-    @property
-    def resources(self) -> Sequence[ResourceLink]:
-        """Cached resources."""
-        return self.lists.resources
-
-    @property
-    def raw_resources(self) -> RawResources:
-        """Cached resources, as the server sent them."""
-        return self.lists.raw_resources
 
 
 async def fetch_lists(
@@ -100,7 +66,7 @@ async def fetch_lists(
     raw_resources = RawResources()
     if capabilities is not None and capabilities.prompts is not None:
         listed, _ = await _fetch_optional(client.list_prompts, "prompts", server)
-        prompts = [RemotePrompt(server.name, entry, fetch_prompt) for entry in listed]
+        prompts = [make_remote_prompt(server.name, entry, fetch_prompt) for entry in listed]
     if capabilities is not None and capabilities.resources is not None:
         listed, _ = await _fetch_optional(client.list_resources, "resources", server)
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed]
@@ -112,8 +78,8 @@ async def fetch_lists(
         _select_tools(tools, server),
         prompts,
         links,
-        time.monotonic() + _choose_ttl(server, ttl),
         raw_resources,
+        time.monotonic() + _choose_ttl(server, ttl),
         ttl != 0,
     )
 

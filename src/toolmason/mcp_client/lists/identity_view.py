@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from typing_extensions import override
-
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
-from toolmason.mcp_client.lists.fetch_lists import ServerLists, ServerListsMixin
+from toolmason.mcp_client.lists.fetch_lists import ServerLists
 from toolmason.mcp_client.lists.list_cache import ListCache
 
 
-class IdentityView(ServerListsMixin):
+class IdentityView:
     """Snapshot of a server's lists for one identity, which changes only on `prepare` or `refresh`."""
 
     def __init__(
@@ -26,7 +24,6 @@ class IdentityView(ServerListsMixin):
         self._watchers: list[Watcher] = []
 
     @property
-    @override
     def lists(self) -> ServerLists:
         """Lists of the identity."""
         return self._lists

@@ -13,19 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    Prompt,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
+import mcp_types
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
@@ -46,9 +34,9 @@ MAX_SCHEMA_BYTES: Final = 64 * 1024
 MAX_SCHEMA_DEPTH: Final = 32
 MAX_SUBSCHEMAS: Final = 2000
 _OTHER_LISTS: Final[Mapping[str, tuple[str, str, type[BaseModel]]]] = {
-    "prompts/list": ("prompts", "prompt", Prompt),
-    "resources/list": ("resources", "resource", Resource),
-    "resources/templates/list": ("resourceTemplates", "resource template", ResourceTemplate),
+    "prompts/list": ("prompts", "prompt", mcp_types.Prompt),
+    "resources/list": ("resources", "resource", mcp_types.Resource),
+    "resources/templates/list": ("resourceTemplates", "resource template", mcp_types.ResourceTemplate),
 }
 """Lists other than tools: the result key, the name of an entry, and its model."""
 _RESULT_TYPES: Final = frozenset({"complete", "input_required", "task"})
@@ -74,12 +62,12 @@ class Sanitizer:
     rejected: dict[str, str] = field(default_factory=dict)
     """Rejected tools, and the reasons."""
 
-    def track(self, message: JSONRPCMessage) -> None:
+    def track(self, message: mcp_types.JSONRPCMessage) -> None:
         """Record an outgoing request or cancellation."""
-        if isinstance(message, JSONRPCRequest):
+        if isinstance(message, mcp_types.JSONRPCRequest):
             meta = (message.params or {}).get("_meta")
             self.pending[message.id] = (message.method, isinstance(meta, Mapping) and _VERSION_META_KEY in meta)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self.pending.pop((message.params or {}).get("requestId"), None)
 
     @property
@@ -87,12 +75,12 @@ class Sanitizer:
         """Ids of pending `tools/list` requests."""
         return {request_id for request_id, (method, _) in self.pending.items() if method == "tools/list"}
 
-    def sanitize(self, message: JSONRPCMessage) -> JSONRPCMessage:
+    def sanitize(self, message: mcp_types.JSONRPCMessage) -> mcp_types.JSONRPCMessage:
         """Return a message in a form that is safe for the SDK."""
-        if isinstance(message, JSONRPCError):
+        if isinstance(message, mcp_types.JSONRPCError):
             self.pending.pop(message.id, None)
             return message
-        if not isinstance(message, JSONRPCResponse):
+        if not isinstance(message, mcp_types.JSONRPCResponse):
             return message
         method, modern = self.pending.pop(message.id, ("", False))
         result = message.result
@@ -162,9 +150,11 @@ def _is_unknown_part(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind not in _CONTENT_TYPES
 
 
-def make_error_response(request_id: Any, reason: str) -> JSONRPCError:
+def make_error_response(request_id: Any, reason: str) -> mcp_types.JSONRPCError:
     """Return an error response with a reason."""
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+    return mcp_types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=mcp_types.ErrorData(code=mcp_types.INTERNAL_ERROR, message=reason)
+    )
 
 
 def find_tool_problem(entry: Any) -> str | None:
@@ -186,14 +176,14 @@ def find_tool_problem(entry: Any) -> str | None:
         return reason
     if (reason := _find_extra_problem(entry)) is not None:
         return reason
-    return _find_model_problem(entry, Tool)
+    return _find_model_problem(entry, mcp_types.Tool)
 
 
 def find_entry_problem(entry: Any, model: type[BaseModel]) -> str | None:
     """Return why a prompt, resource or template is rejected, or None if it is valid."""
     if not isinstance(entry, dict):
         return "it is not an object"
-    max_bytes = MAX_NAME_BYTES if model is Prompt else MAX_RESOURCE_NAME_BYTES
+    max_bytes = MAX_NAME_BYTES if model is mcp_types.Prompt else MAX_RESOURCE_NAME_BYTES
     return _find_text_problem(entry, max_bytes) or _find_extra_problem(entry) or _find_model_problem(entry, model)
 
 
