@@ -15,7 +15,7 @@ from toolmason._core.values.content import ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ConfigError
 from toolmason.mcp import Elicit, Roots, Sample
-from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, get_level_name, make_schema
+from toolmason.mcp_server.client_requests import ClientProxy, MissingCapability, get_level_name
 from toolmason.mcp_server.encode import make_resource_entry, make_tool_entry, passthrough, without_hop_fields
 from toolmason.mcp_server.lists import find_completions
 
@@ -308,9 +308,9 @@ def test_levels_have_words():
     ]
 
 
-def test_a_form_is_a_schema_or_a_model():
+async def test_a_form_is_a_schema_or_a_model():
     with pytest.raises(ConfigError, match="pydantic model"):
-        make_schema(3)
+        await ClientProxy({"elicitation": {}}).elicit("Which?", 3)
 
 
 async def test_a_tool_in_another_process_cannot_ask():

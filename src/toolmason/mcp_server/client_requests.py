@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from toolmason._core.define.mcp_client import Elicit, Elicited, Question, Roots, Sample
+from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
 
 _log = logging.getLogger("toolmason.mcp_server")
@@ -60,7 +60,7 @@ class MissingCapability(Abort):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ClientProxy:
+class ClientProxy(Client):
     """The client of one call, as the tool sees it: questions, notifications, and requests to upstream servers."""
 
     capabilities: Mapping[str, Any]
@@ -101,28 +101,6 @@ class ClientProxy:
         return mode in offered or (mode == "form" and "url" not in offered)
 
     # --- questions ---------------------------------------------------------------------------------
-
-    async def elicit(self, message: str, schema: Any = None, *, key: str = "question") -> Elicited:
-        """Ask the user a question."""
-        found: Elicited = (await self.ask(**{key: Elicit(message, make_schema(schema))}))[key]
-        return found
-
-    async def sample(
-        self,
-        messages: str | Sequence[Mapping[str, Any]],
-        *,
-        max_tokens: int = 1000,
-        system: str | None = None,
-        key: str = "sample",
-    ) -> str:
-        """Ask the client's model."""
-        found: str = (await self.ask(**{key: Sample(messages, max_tokens, system)}))[key]
-        return found
-
-    async def roots(self, *, key: str = "roots") -> list[str]:
-        """Ask for the folders that the client works in."""
-        found: list[str] = (await self.ask(**{key: Roots()}))[key]
-        return found
 
     async def release_connection(self) -> None:
         """Close the stream while the call continues."""
@@ -300,17 +278,6 @@ def _parse_answer(question: Question, answer: Any) -> Any:
     content = answer.get("content")
     parts = content if isinstance(content, list) else [content]
     return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping))
-
-
-def make_schema(source: Any) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of an answer, from a schema or a pydantic model."""
-    if source is None or isinstance(source, Mapping):
-        return source
-    make_json_schema = getattr(source, "model_json_schema", None)
-    if make_json_schema is None:
-        raise ConfigError(f"elicit(schema={source!r}): schema must be a JSON Schema or a pydantic model.")
-    found: Mapping[str, Any] = make_json_schema()
-    return found
 
 
 def matches_schema(content: Any, schema: Mapping[str, Any] | None) -> bool:

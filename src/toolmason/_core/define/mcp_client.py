@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from toolmason.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class Elicit:
@@ -51,14 +53,13 @@ class Client(Protocol):
     first, and act once you have the answers. `key` distinguishes the questions of one call.
     """
 
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that the client declares: `elicitation`, `sampling`, `roots`."""
-        ...
+    capabilities: Mapping[str, Any]
+    """Capabilities that the client declares: `elicitation`, `sampling`, `roots`."""
 
     async def elicit(self, message: str, schema: Any = None, *, key: str = "question") -> Elicited:
         """Ask the user. `schema` is a JSON Schema of flat properties, or a pydantic model."""
-        ...
+        found: Elicited = (await self.ask(**{key: Elicit(message, _make_schema(schema))}))[key]
+        return found
 
     async def sample(
         self,
@@ -69,11 +70,13 @@ class Client(Protocol):
         key: str = "sample",
     ) -> str:
         """Ask the client's model and return its text."""
-        ...
+        found: str = (await self.ask(**{key: Sample(messages, max_tokens, system)}))[key]
+        return found
 
     async def roots(self, *, key: str = "roots") -> list[str]:
         """Return the URIs of the folders that the client works in."""
-        ...
+        found: list[str] = (await self.ask(**{key: Roots()}))[key]
+        return found
 
     async def ask(self, **questions: Question) -> dict[str, Any]:
         """Ask several questions at once; the answers are returned under the same names."""
@@ -86,6 +89,17 @@ class Client(Protocol):
     def on_log(self, level: int, message: str) -> None:
         """Handle a log record."""
         ...
+
+
+def _make_schema(source: Any) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of an answer, from a schema or a pydantic model."""
+    if source is None or isinstance(source, Mapping):
+        return source
+    make_json_schema = getattr(source, "model_json_schema", None)
+    if make_json_schema is None:
+        raise ConfigError(f"elicit(schema={source!r}): schema must be a JSON Schema or a pydantic model.")
+    found: Mapping[str, Any] = make_json_schema()
+    return found
 
 
 class UpstreamCaller(Protocol):
