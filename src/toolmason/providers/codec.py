@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from toolmason._core.toolbox.definitions import Strict
-from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, ToolChoice
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -37,8 +37,13 @@ _RETRYABLE_CODES: Final = (
 class Format(ABC):
     """Encoder of tools and results for one API."""
 
-    name: ClassVar[str]
     rules: ClassVar[ProviderRules]
+    name: ClassVar[str]
+    """Name of the provider, from `rules`."""
+
+    def __init_subclass__(cls) -> None:
+        if "rules" in vars(cls):
+            cls.name = cls.rules.provider
 
     @abstractmethod
     def format_definition(self, tool: ToolDefinition, narrowed: NarrowedSchema, alias: str) -> Body:
@@ -242,9 +247,28 @@ def parse_error(provider: str, body: Mapping[str, Any], status: int | None = Non
     return ModelError(provider, message, status=status, code=str(code), retryable=code in _RETRYABLE_CODES)
 
 
-def get_allowed_aliases(choice: ToolChoice | None, names: ToolNames) -> list[str]:
-    """Return the provider's names of the tools that a choice allows."""
-    return [names.get_alias(name) for name in choice.names] if choice is not None else []
+def format_openai_tools(tools: Sequence[Body], request: ModelRequest, names: ToolNames, *, nest: bool) -> Body:
+    """Return the body fields that offer the tools. With `nest`, each choice stands under the key of its type."""
+
+    def wrap(kind: str, fields: Body) -> Body:
+        return {"type": kind, kind: fields} if nest else {"type": kind, **fields}
+
+    if not tools:
+        return {}
+    body: Body = {"tools": tools}
+    if (parallel := request.options.get("parallel")) is not None:
+        body["parallel_tool_calls"] = bool(parallel)
+    choice = request.tool_choice
+    if choice is None:
+        return body
+    functions = [wrap("function", {"name": names.get_alias(name)}) for name in choice.names]
+    if not functions or choice.mode == "none":
+        body["tool_choice"] = choice.mode
+    elif choice.mode == "required" and len(functions) == 1:
+        body["tool_choice"] = functions[0]
+    else:
+        body["tool_choice"] = wrap("allowed_tools", {"mode": choice.mode, "tools": functions})
+    return body
 
 
 def get_provider_items(message: Message, provider: str) -> list[Any] | None:

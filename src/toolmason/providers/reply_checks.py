@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from toolmason._core.toolbox.exchange import CallClosed, CallOpened, Finished, ModelEvent, ModelReply
+from toolmason._core.toolbox.exchange import CallClosed, CallOpened, Finished, ModelEvent, ModelReply, Usage
 from toolmason._core.values.content import Text
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ModelError, clip
@@ -78,3 +78,14 @@ def _check_call(call: ToolCall) -> None:
 def _check_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} is {clip(repr(value), 40)}, not a string")
+
+
+def parse_openai_usage(usage: Any, sent: str = "input", received: str = "output") -> Usage:
+    """Return the usage of a reply. `sent` and `received` are the words that the API uses for the two directions."""
+    return Usage(
+        count_tokens(usage, f"{sent}_tokens"),
+        count_tokens(usage, f"{received}_tokens"),
+        count_tokens(usage, f"{sent}_tokens_details.cached_tokens"),
+        count_tokens(usage, f"{sent}_tokens_details.cache_write_tokens"),
+        count_tokens(usage, f"{received}_tokens_details.reasoning_tokens"),
+    )

@@ -42,7 +42,6 @@ _CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
 class AnthropicCodec(Codec):
     """Codec for Anthropic's Messages API."""
 
-    name = "anthropic"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
         provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64

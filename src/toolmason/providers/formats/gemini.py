@@ -18,16 +18,7 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import (
-    Body,
-    Codec,
-    Replay,
-    ReplyReader,
-    get_allowed_aliases,
-    get_provider_items,
-    parse_error,
-    read_message,
-)
+from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error, read_message
 from toolmason.providers.reply_checks import count_tokens
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_gemini
@@ -63,7 +54,6 @@ _CHOICE_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 class GeminiCodec(Codec):
     """Codec for Google's Gemini API."""
 
-    name = "gemini"
     rules = ProviderRules(
         provider="gemini", fit_schema=fit_gemini, name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", max_name_length=128
     )
@@ -264,7 +254,7 @@ def _format_inline_data(blob: content_parts.Blob) -> Body:
 
 def _format_choice(request: ModelRequest, tool_set: ToolSet) -> Body:
     choice = request.tool_choice
-    allowed_names = get_allowed_aliases(choice, tool_set.names)
+    allowed_names = [tool_set.names.get_alias(name) for name in choice.names] if choice is not None else []
     mode = _CHOICE_MODES[choice.mode] if choice is not None else ""
     # AUTO accepts no list of allowed functions; VALIDATED does, and also enforces the schemas of calls.
     if mode in ("", "AUTO") and tool_set.tools and (allowed_names or tool_set.strict is True):

@@ -21,7 +21,6 @@ from toolmason.providers.tool_set import ProviderRules, ToolSet
 class McpFormat(Format):
     """Model Context Protocol format."""
 
-    name = "mcp"
     rules = ProviderRules(provider="mcp", fit_schema=fit_mcp, name_pattern=r"[\x21-\x7e]{1,128}", max_name_length=128)
 
     @override

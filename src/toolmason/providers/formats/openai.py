@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
-from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -22,12 +22,12 @@ from toolmason.providers.codec import (
     Codec,
     Replay,
     ReplyReader,
-    get_allowed_aliases,
+    format_openai_tools,
     get_provider_items,
     parse_error,
     read_message,
 )
-from toolmason.providers.reply_checks import count_tokens
+from toolmason.providers.reply_checks import parse_openai_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -119,7 +119,6 @@ _NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
 class OpenAiResponsesCodec(Codec):
     """Codec for OpenAI's Responses API."""
 
-    name = "openai"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
         provider="openai", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,128}", max_name_length=128
@@ -160,12 +159,7 @@ class OpenAiResponsesCodec(Codec):
             body["instructions"] = instructions
         if not body["input"]:
             body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
-        tools = self.format_tools(tool_set)
-        if tools:
-            body["tools"] = tools
-            body.update(_format_choice(request, tool_set.names))
-            if (parallel := request.options.get("parallel")) is not None:
-                body["parallel_tool_calls"] = bool(parallel)
+        body.update(format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=False))
         known = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
         body.update(content_parts.map_options(request.options, known, self.name))
         # The client keeps the conversation, so reasoning must be returned encrypted in order to be sent back.
@@ -204,7 +198,7 @@ class OpenAiResponsesCodec(Codec):
         output = body["output"]
         message = read_message(self.name, output, _parse_text, lambda item: _parse_call(item, names))
         finish = _get_finish(body, output, message.calls)
-        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
+        return ModelReply(message, message.calls, finish, parse_openai_usage(body.get("usage")), body)
 
 
 def _format_part(part: Content) -> Body:
@@ -216,19 +210,6 @@ def _format_part(part: Content) -> Body:
     if blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "input_file", "filename": blob.name, "file_data": blob.url}
     return {"type": "input_text", "text": content_parts.part_to_text(part)}
-
-
-def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
-    choice = request.tool_choice
-    allowed_names = get_allowed_aliases(choice, names)
-    if choice is None:
-        return {}
-    if not allowed_names or choice.mode == "none":
-        return {"tool_choice": choice.mode}
-    if choice.mode == "required" and len(allowed_names) == 1:
-        return {"tool_choice": {"type": "function", "name": allowed_names[0]}}
-    tools = [{"type": "function", "name": name} for name in allowed_names]
-    return {"tool_choice": {"type": "allowed_tools", "mode": choice.mode, "tools": tools}}
 
 
 def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
@@ -270,16 +251,6 @@ def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[Tool
         return "pause"
     parts = (part for item in output if item.get("type") == "message" for part in item.get("content") or ())
     return "refusal" if any(part.get("type") == "refusal" for part in parts) else "stop"
-
-
-def _parse_usage(usage: Any) -> Usage:
-    return Usage(
-        count_tokens(usage, "input_tokens"),
-        count_tokens(usage, "output_tokens"),
-        count_tokens(usage, "input_tokens_details.cached_tokens"),
-        count_tokens(usage, "input_tokens_details.cache_write_tokens"),
-        count_tokens(usage, "output_tokens_details.reasoning_tokens"),
-    )
 
 
 CODEC: Final = OpenAiResponsesCodec()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
-from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Content, Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -18,8 +18,8 @@ from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, ReplyReader, get_allowed_aliases, get_provider_items, parse_error
-from toolmason.providers.reply_checks import count_tokens
+from toolmason.providers.codec import Body, Codec, ReplyReader, format_openai_tools, get_provider_items, parse_error
+from toolmason.providers.reply_checks import parse_openai_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
 from toolmason.providers.tool_set import ProviderRules, ToolSet
@@ -40,7 +40,6 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 class OpenAiChatCodec(Codec):
     """Codec for OpenAI's Chat Completions API."""
 
-    name = "openai-chat"
     rules = ProviderRules(
         provider="openai-chat", fit_schema=fit_openai, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
     )
@@ -70,12 +69,7 @@ class OpenAiChatCodec(Codec):
         }
         if not body["messages"]:
             body["messages"] = [{"role": "user", "content": content_parts.FILLER_TEXT}]
-        tools = self.format_tools(tool_set)
-        if tools:
-            body["tools"] = tools
-            body.update(_format_choice(request, tool_set.names))
-            if (parallel := request.options.get("parallel")) is not None:
-                body["parallel_tool_calls"] = bool(parallel)
+        body.update(format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=True))
         # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
         max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
         known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
@@ -138,9 +132,9 @@ class OpenAiChatCodec(Codec):
         if calls and finish == "stop":
             finish = "calls"
         message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
-        return ModelReply(
-            message, calls, "refusal" if refusal and not calls else finish, _parse_usage(body.get("usage")), body
-        )
+        if refusal and not calls:
+            finish = "refusal"
+        return ModelReply(message, calls, finish, parse_openai_usage(body.get("usage"), "prompt", "completion"), body)
 
     def _make_state(self, message_body: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
         passthrough: dict[str, Any] = {key: message_body[key] for key in _PASSTHROUGH_KEYS if message_body.get(key)}
@@ -316,19 +310,6 @@ def _iter_attachments(message: Message) -> Iterator[Body]:
             yield from attachments
 
 
-def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
-    choice = request.tool_choice
-    allowed_names = get_allowed_aliases(choice, names)
-    if choice is None:
-        return {}
-    if not allowed_names or choice.mode == "none":
-        return {"tool_choice": choice.mode}
-    tools = [{"type": "function", "function": {"name": name}} for name in allowed_names]
-    if choice.mode == "required" and len(allowed_names) == 1:
-        return {"tool_choice": tools[0]}
-    return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}}
-
-
 def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall:
     function = item["function"]
     arguments = function.get("arguments")
@@ -340,16 +321,6 @@ def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall:
 def _format_call(call: ToolCall, names: ToolNames) -> Body:
     function = {"name": names.get_alias(call.name), "arguments": content_parts.get_arguments_json(call)}
     return {"id": to_wire_id(call.id), "type": "function", "function": function}
-
-
-def _parse_usage(usage: Any) -> Usage:
-    return Usage(
-        count_tokens(usage, "prompt_tokens"),
-        count_tokens(usage, "completion_tokens"),
-        count_tokens(usage, "prompt_tokens_details.cached_tokens"),
-        count_tokens(usage, "prompt_tokens_details.cache_write_tokens"),
-        count_tokens(usage, "completion_tokens_details.reasoning_tokens"),
-    )
 
 
 CODEC: Final = OpenAiChatCodec()
