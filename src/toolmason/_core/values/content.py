@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from pydantic_core import from_json
 
@@ -21,30 +21,33 @@ class Text:
     text: str
 
 
+class _FromFile:
+    __slots__ = ()
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a file. The MIME type is derived from the suffix."""
+        import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
+
+        data = Path(path).read_bytes()
+        mime_type = mimetypes.guess_type(str(path))[0]
+        return cls(**{"data": data} if mime_type is None else {"data": data, "mime_type": mime_type})
+
+
 @dataclass(frozen=True, slots=True)
-class Image:
+class Image(_FromFile):
     """An image in a result or message."""
 
     data: bytes = field(repr=False)
     mime_type: str = "image/png"
 
-    @classmethod
-    def from_file(cls, path: str | Path) -> Image:
-        """Read an image file. The MIME type is derived from the suffix."""
-        return cls(Path(path).read_bytes(), _guess_mime_type(path, "image/png"))
-
 
 @dataclass(frozen=True, slots=True)
-class Audio:
+class Audio(_FromFile):
     """An audio clip in a result or message."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> Audio:
-        """Read an audio file. The MIME type is derived from the suffix."""
-        return cls(Path(path).read_bytes(), _guess_mime_type(path, "audio/wav"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,6 @@ _PART_TYPES: dict[str, type[Content]] = {
     "resource": EmbeddedResource,
 }
 _PART_TYPE_NAMES = {kind: word for word, kind in _PART_TYPES.items()}
-
-
-def _guess_mime_type(path: str | Path, default: str) -> str:
-    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
-
-    return mimetypes.guess_type(str(path))[0] or default
 
 
 def matches_structured(text: str, structured: Any) -> bool:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from toolmason._core.values.definition import ToolDefinition
-from toolmason.models.lexical.similarity import extract_stems, get_properties, get_synonyms
+from toolmason.models.lexical.similarity import Location, extract_stems, get_synonyms, iter_texts
 
 # Standard BM25 parameters k1 and b.
 _K1: Final = 1.2
 _B: Final = 0.75
-# Weight of a word by its location in the definition.
-_NAME_WEIGHT: Final = 3
-_DESCRIPTION_WEIGHT: Final = 2
-_PARAMETER_WEIGHT: Final = 1
+_WEIGHTS: Final[Mapping[Location, int]] = {"name": 3, "description": 2, "parameter": 1, "parameter_text": 1}
+"""Weight of a word by its location in the definition."""
 _SYNONYM_WEIGHT: Final = 0.4
 """Weight of a synonym of a query word."""
 
@@ -64,10 +62,8 @@ class ToolIndex:
 
 def _count_terms(tool: ToolDefinition) -> Counter[str]:
     counts: Counter[str] = Counter()
-    texts = [(tool.name, _NAME_WEIGHT), (tool.description, _DESCRIPTION_WEIGHT)]
-    for name, part in get_properties(tool.input_schema).items():
-        texts += [(name, _PARAMETER_WEIGHT), (str(part.get("description", "")), _PARAMETER_WEIGHT)]
-    for text, weight in texts:
-        for word in extract_stems(text):
-            counts[word] += weight
+    for location, text in iter_texts(tool):
+        if weight := _WEIGHTS.get(location):
+            for word in extract_stems(text):
+                counts[word] += weight
     return counts

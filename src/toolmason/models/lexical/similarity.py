@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.values.definition import ToolDefinition
 
@@ -31,12 +31,16 @@ _SUFFIXES: Final = (
 )
 _MIN_STEM_CHARS: Final = 3
 
-# Weights by location of a word in the definition, tuned on the half of BFCL that the published figures do not use.
-_NAME_WEIGHT: Final = 1.2
-_DESCRIPTION_WEIGHT: Final = 1.0
-_CHOICES_WEIGHT: Final = 0.6
-_PARAMETER_WEIGHT: Final = 0.5
-_PARAMETER_TEXT_WEIGHT: Final = 0.4
+Location: TypeAlias = Literal["name", "description", "parameter", "parameter_text", "choices"]
+"""Location of a string in a tool's definition."""
+_WEIGHTS: Final[Mapping[Location, float]] = {
+    "name": 1.2,
+    "description": 1.0,
+    "choices": 0.6,
+    "parameter": 0.5,
+    "parameter_text": 0.4,
+}
+"""Weight of a word by its location, tuned on the half of BFCL that the published figures do not use."""
 _PARTIAL_WEIGHT: Final = 0.4
 """Weight of a synonym, or of a word that shares only a prefix with one of the tool's words."""
 _SYNONYM_GROUPS: Final = (
@@ -93,19 +97,22 @@ def get_synonyms(word: str) -> frozenset[str]:
 def weigh_stems(tool: ToolDefinition) -> dict[str, float]:
     """Return the stems in a tool's definition, each with its highest weight."""
     weights: dict[str, float] = {}
-
-    def add(text: str, weight: float) -> None:
+    for location, text in iter_texts(tool):
         for word_stem in extract_stems(text):
-            weights[word_stem] = max(weights.get(word_stem, 0.0), weight)
-
-    add(tool.name, _NAME_WEIGHT)
-    add(tool.description, _DESCRIPTION_WEIGHT)
-    for name, part in get_properties(tool.input_schema).items():
-        add(name, _PARAMETER_WEIGHT)
-        add(str(part.get("description", "")), _PARAMETER_TEXT_WEIGHT)
-        choices = part.get("enum")
-        add(" ".join(map(str, choices)) if isinstance(choices, list) else "", _CHOICES_WEIGHT)
+            weights[word_stem] = max(weights.get(word_stem, 0.0), _WEIGHTS[location])
     return weights
+
+
+def iter_texts(tool: ToolDefinition) -> Iterator[tuple[Location, str]]:
+    """Yield the strings of a tool's definition, each with its location."""
+    yield "name", tool.name
+    yield "description", tool.description
+    for name, part in get_properties(tool.input_schema).items():
+        yield "parameter", name
+        yield "parameter_text", str(part.get("description", ""))
+        choices = part.get("enum")
+        if isinstance(choices, list):
+            yield "choices", " ".join(map(str, choices))
 
 
 def get_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
