@@ -55,10 +55,10 @@ def _shapes(path: Path) -> Iterator[tuple[str, int]]:
             lines[token.start[0]].append(token.string)
     for number in sorted(lines):
         shape = " ".join(lines[number])
-        if shape and not re.match(r"(from|import) |[\W]*$|n ,$|s : [sn1] ,$", shape):  # imports, brackets, table rows
+        if shape and not re.match(r"(from|import) |[\W]*$|s : s ,$", shape):  # imports, brackets, tables of texts
             yield shape, number
 
 
 def _is_thin(run: tuple[str, ...]) -> bool:
-    """Return True if most lines of a run say too little to be a repetition: a lone name, a return, a field."""
-    return sum(len(shape.split()) >= 4 for shape in run) < LEAST - 1
+    """Return True if most lines of a run are too short to be a repetition: a lone name, a return."""
+    return sum(len(shape.split()) >= 4 for shape in run) < LEAST // 2
