@@ -329,6 +329,37 @@ async def test_a_driver_that_was_overtaken_writes_nothing_more(runtime, tmp_path
     other.close()
 
 
+async def test_a_call_that_ends_after_its_run_was_taken_over_changes_no_record(runtime, tmp_path):
+    other, begun, proceed = SqliteRuntime(tmp_path / "runs.db"), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        begun.set()
+        await proceed.wait()
+        return "paid"
+
+    def answer(request):
+        return "done" if request.messages[-1].results else [("pay", {})]
+
+    def chat(runtime):
+        return Chat(ScriptedModel([answer] * 2), Toolbox(pay), runtime=runtime)
+
+    sending = asyncio.ensure_future(chat(runtime).send("go", run="r"))
+    await begun.wait()
+    with runtime.file.write_transaction() as db:
+        db.execute("UPDATE runs SET until=0")
+    await chat(other).send("go", run="r")
+    before = other.effects("r")
+
+    proceed.set()
+    with pytest.raises(RunTaken):
+        await sending
+
+    assert other.effects("r") == before
+    other.close()
+
+
 async def test_a_lease_is_renewed_while_a_run_goes_on(tmp_path):
     runtime, other = SqliteRuntime(tmp_path / "runs.db", lease=0.2), SqliteRuntime(tmp_path / "runs.db")
     async with runtime.execute("r"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolmason import Allow, Deny, Edit, ProjectDir, Toolbox, tool
+from toolmason import Allow, Deny, Edit, ProjectDir, Toolbox, ToolContext, tool
 from toolmason.chat.chat import Chat
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel
@@ -63,6 +63,20 @@ async def test_it_goes_on_where_everything_is_decided():
     assert (done.finish, done.text) == ("stop", "Erased a; b stays.")
     assert RAN == ["a"]
     assert check_conversation(done.messages) == []
+
+
+async def test_a_call_that_was_decided_gets_the_context_of_the_chat():
+    @tool(destructive=True)
+    def erase_there(ctx: ToolContext) -> str:
+        """Erase something in a region."""
+        return f"erased in {ctx['region']}"
+
+    chat = Chat(ScriptedModel([[("erase_there", {})], "done"]), Toolbox(erase_there), context={"region": "north"})
+    reply = await chat.send("Erase it.")
+
+    done = await chat.resume(reply, [chat.box.decide(reply.pending[0], Allow())])
+
+    assert [result.text for result in done.results] == ["erased in north"]
 
 
 async def test_an_edit_is_what_runs():

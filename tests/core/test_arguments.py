@@ -240,6 +240,20 @@ async def test_a_number_that_is_not_finite_is_refused(word):
     assert isinstance(result.error, InvalidArguments)
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity"])
+async def test_a_number_that_is_not_finite_is_refused_in_a_nested_model(word):
+    class Point(pydantic.BaseModel):
+        x: float
+
+    @tool
+    async def mark(point: Point) -> float:
+        return point.x
+
+    result = await Toolbox(mark).call("mark", f'{{"point": {{"x": {word}}}}}')
+
+    assert isinstance(result.error, InvalidArguments)
+
+
 @pytest.mark.parametrize("item", ['"x"', '"5"', "true"], ids=["wrong", "repairable", "never right"])
 async def test_a_megabyte_of_wrong_items_does_not_hold_up_the_loop(item):
     """Issue 2: no argument text takes a call over a second; the limit of 4 MiB lets 800,000 wrong items in."""

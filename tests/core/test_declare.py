@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -270,6 +271,20 @@ def test_mutable_defaults_are_copied_for_each_call():
 
     assert [box.call_sync("collect", {"item": n}).value for n in (1, 2)] == [[1], [2]]
     assert collect.__defaults__ == ([],)
+
+
+def test_a_mutable_default_of_another_type_is_copied_for_each_call():
+    @dataclass
+    class Cart:
+        items: list[int]
+
+    def collect(item: int, cart: Cart = Cart([])) -> int:  # noqa: B008 - that it is safe is the test
+        cart.items.append(item)
+        return len(cart.items)
+
+    box = Toolbox(collect)
+
+    assert [box.call_sync("collect", {"item": n}).value for n in (1, 2)] == [1, 1]
 
 
 def test_factories_are_called_for_each_call():

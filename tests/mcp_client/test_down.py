@@ -11,8 +11,10 @@ import pytest
 
 from toolmason import McpServer, Toolbox, tool
 from toolmason.errors import RemoteError
+from toolmason.mcp_client import pool
 from toolmason.mcp_client.lists import list_cache
 from toolmason.mcp_client.lists.list_cache import ListCache
+from toolmason.mcp_client.pool import SessionPool
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -148,6 +150,43 @@ async def test_a_server_that_hung_can_be_asked_at_once(tmp_path, monkeypatch, as
 
     assert before == []
     assert after == ["echo"]
+
+
+async def test_a_server_that_failed_three_times_is_not_asked_again_at_once(monkeypatch):
+    monkeypatch.setattr(pool, "FIRST_RETRY_DELAY", 600.0)
+    box, errors = Toolbox(web(None, required=True)), []
+
+    for _ in range(4):
+        with pytest.raises(RemoteError) as caught:
+            await box.list()
+        errors.append(caught.value)
+    await box.aclose()
+
+    assert ["next attempt in" in error.reason for error in errors] == [False, False, False, True]
+    assert errors[-1].retryable
+
+
+async def test_the_failure_of_an_old_session_leaves_the_new_one_open():
+    class Session:
+        usable, active_requests = True, 0
+
+        async def open(self):
+            """Connect."""
+
+        async def close(self):
+            """Disconnect."""
+
+    async def ignore(session):
+        """Run on each new session."""
+
+    sessions = SessionPool("raw", lambda headers: Session(), ignore)
+    old = await sessions.get_session("ada", {})
+    old.usable = False
+    new = await sessions.get_session("ada", {})
+
+    sessions.evict("ada", old)
+
+    assert await sessions.get_session("ada", {}) is new
 
 
 async def test_a_server_that_never_lists_is_asked_once(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from adversaries.raw_http import TOOL, served
-from toolmason import McpServer, Toolbox, tool
+from toolmason import McpServer, Toolbox, resource, tool
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
@@ -250,6 +250,37 @@ async def test_l4_13_promise_4_after_close_the_next_lookup_connects_again(tmp_pa
     assert kept == ["local"]
     assert result.text == "again"
     assert log.read_text().count("started") == 2
+
+
+async def test_closing_a_view_leaves_the_servers_of_its_toolbox_connected(tmp_path):
+    log = tmp_path / "log"
+    async with Toolbox(raw(env={"RAW_LOG": str(log)})) as box:
+        await box.select("echo").aclose()
+        result = await box.call("echo", {"text": "still here"})
+
+    assert result.text == "still here"
+    assert log.read_text().count("started") == 1
+
+
+async def test_a_new_connection_renews_the_subscriptions_of_the_old_one():
+    @resource("config://app")
+    def config() -> str:
+        """Return the configuration."""
+        return "{}"
+
+    behind, heard = Toolbox(config), asyncio.Queue()
+    box = Toolbox(McpServer.of("shop", behind))
+    await box.list()
+    await box.__gateway__().subscribe(frozenset({"config://app"}))
+    await box.aclose()
+    await box.list()
+    box.watch(heard.put_nowait)
+
+    behind.notify_resource_changed("config://app")
+
+    async with asyncio.timeout(10):
+        assert await heard.get() == "config://app"
+    await box.aclose()
 
 
 async def test_promise_6_nested_schemas_survive_a_missing_description_is_tolerated_is_error_is_honoured():

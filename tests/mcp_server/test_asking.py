@@ -153,6 +153,15 @@ def test_a_state_is_good_for_its_own_request_alone(asking: Running):
     assert elsewhere.json["error"]["code"] == -32602
 
 
+def test_an_approval_that_was_not_asked_for_is_ignored():
+    yes = {"approval": {"action": "accept", "content": {"approve": True}}}
+    with running(shelf()) as server:
+        answer = ask(server, "wipe", arguments={"disk": "a"}, inputResponses=yes).json["result"]
+
+    assert answer["resultType"] == "input_required"
+    assert list(answer["inputRequests"]) == ["approval"]
+
+
 def test_a_prompt_may_ask_as_well(asking: Running):
     first = asking.ask("prompts/get", {"name": "briefed"}, meta=ABLE).json["result"]
     given = {"what": {"action": "accept", "content": {"n": "cats"}}}

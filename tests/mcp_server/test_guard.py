@@ -29,6 +29,13 @@ def test_t1_a_host_or_origin_that_is_there_twice_is_refused_also_when_it_is_know
     assert (first, known, again, others) == (400, None, 400, None)
 
 
+def test_t1_two_origins_are_refused_even_if_each_is_allowed():
+    first, second = (b"origin", b"https://a.example"), (b"origin", b"https://b.example")
+    guard = Guard(allowed_origins=frozenset({"https://a.example", "https://b.example"}))
+
+    assert refused(guard, HOST, first, second) == 400
+
+
 @pytest.mark.parametrize(
     ("hosts", "host", "status"),
     [

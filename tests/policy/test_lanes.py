@@ -89,7 +89,8 @@ async def test_limits_hold_for_single_calls_and_batches_together():
     assert sum(result.ok for result in (*single, *batch)) == 5
 
 
-async def test_a_tool_inside_a_tool_does_not_wait_for_its_own_turn():
+@pytest.mark.parametrize("in_a_run", [False, True], ids=["fast path", "full path"])
+async def test_a_tool_inside_a_tool_does_not_wait_for_its_own_turn(in_a_run):
     @tool(max_concurrency=1)
     async def outer(depth: int) -> int:
         if depth:
@@ -97,7 +98,7 @@ async def test_a_tool_inside_a_tool_does_not_wait_for_its_own_turn():
             return inner.unwrap() + 1
         return 0
 
-    box = Toolbox(outer)
+    box = Toolbox(outer).run() if in_a_run else Toolbox(outer)
 
     assert (await box.call("outer", {"depth": 5})).value == 5
 

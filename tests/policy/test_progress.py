@@ -8,7 +8,7 @@ import time
 import pytest
 
 from policy import process_tools
-from toolmason import Toolbox, ToolContext, tool
+from toolmason import Allow, Toolbox, ToolContext, tool
 from toolmason._core.run.progress import Reporter
 from toolmason.extend import EngineSettings, ProgressReport
 
@@ -60,6 +60,21 @@ async def test_reports_come_in_order_and_before_the_result(source, way):
 
     assert result.text == "done"
     assert seen == [ProgressReport(result.call_id, name, number, 3, f"step {number}") for number in range(3)]
+
+
+async def test_a_call_reports_progress_after_its_approval():
+    @tool(approval=True)
+    async def deploy(ctx: ToolContext) -> str:
+        await ctx.progress(1, 2)
+        return "done"
+
+    box, seen = Toolbox(deploy), []
+    waiting = await box.call("deploy", on_progress=seen.append)
+
+    result = await box.resume(box.decide(waiting.error.request, Allow()), on_progress=seen.append)
+
+    assert result.text == "done"
+    assert [(report.call_id, report.done) for report in seen] == [(waiting.call_id, 1)]
 
 
 async def test_an_async_tool_in_a_process_reports():
