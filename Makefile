@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills clean
+.PHONY: help setup demo test test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ fuzz: $(READY) ## Run the fuzz tests at full size
 
 kills: $(READY) ## Kill a durable run at more than a hundred points, and go on with it
 	@$(BIN)/python -m pytest --full --timeout=3600 $(PYTEST_FLAGS) tests/chat/test_durable.py
+
+mutants: $(READY) ## Break the source in 60 places, one at a time, and check that a test fails
+	@$(BIN)/python tests/judges/mutants.py $(MUTANT_FLAGS)
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
