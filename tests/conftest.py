@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import settings
 
+from fork_server import ForkServer
 from installed import installed, on_path
 
 # A deadline measures the machine, not the code; pytest-timeout bounds a test that hangs.
@@ -32,6 +33,14 @@ def anyio_backend():
 def fuzz_count(request):
     """How many inputs a fuzz test throws: a sample, or the full size under `make fuzz`."""
     return 100_000 if request.config.getoption("full") else 2_000
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Run the command, or a Python program, in a fork of a process that has loaded the package."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,18 @@ def office(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(office):
+def run(office, forks):
     """Run the command in the office; nothing of it is a terminal."""
+
+    def run(*words: str, stdin: str = "", cwd: Path = office, **more: str) -> subprocess.CompletedProcess[str]:
+        return forks.run([COMMAND, *words], cwd=cwd, env=environment(**more), stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def run_new(office):
+    """Run the command in the office, in a new interpreter and with pipes."""
 
     def run(*words: str, stdin: str = "", cwd: Path = office, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -37,12 +47,12 @@ def run(office):
 
 
 @pytest.fixture
-def terminal(office):
+def terminal(office, forks):
     """Start the command in a terminal."""
     opened = []
 
     def start(*words: str, cwd: Path = office, output: Path | None = None, **more: str) -> Terminal:
-        opened.append(Terminal(list(words), cwd, environment(**more), output))
+        opened.append(Terminal(forks, list(words), cwd, environment(**more), output))
         return opened[-1]
 
     yield start

@@ -7,13 +7,13 @@ import os
 import pty
 import re
 import select
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from fork_server import COMMAND, ForkServer
+
 BIN = Path(sys.executable).parent
-COMMAND = str(BIN / "toolmason")
 LISTENING = [
     sys.executable,
     "-c",
@@ -21,13 +21,6 @@ LISTENING = [
     COMMAND,
 ]
 """The command, which hears Ctrl-C also where the tests run in the background, and do not."""
-OWN_TERMINAL = [
-    sys.executable,
-    "-c",
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])",
-    *LISTENING,
-]
-"""The same, in a terminal of its own: the one that Ctrl-C is typed in."""
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 OFFICE = '''
@@ -120,18 +113,12 @@ def environment(**more: str) -> dict[str, str]:
 class Terminal:
     """A command in a real terminal: what it shows, what is typed, how it ends."""
 
-    def __init__(self, words: list[str], cwd: Path, env: dict[str, str], output: Path | None = None) -> None:
+    def __init__(
+        self, forks: ForkServer, words: list[str], cwd: Path, env: dict[str, str], output: Path | None = None
+    ) -> None:
         self._main, side = pty.openpty()
         out = side if output is None else os.open(output, os.O_WRONLY | os.O_CREAT)
-        self._process = subprocess.Popen(
-            [*OWN_TERMINAL, *words],
-            cwd=cwd,
-            env=env,
-            stdin=side,
-            stdout=out,
-            stderr=side,
-            start_new_session=True,
-        )
+        self._process = forks.start([COMMAND, *words], (side, out, side), cwd=cwd, env=env, own_terminal=True)
         for place in {side, out}:
             os.close(place)
         self.shown = ""
@@ -173,7 +160,7 @@ class Terminal:
         while self._process.poll() is None:
             assert time.monotonic() < until, f"still running; shown was:\n{self.text}"
             self.press(3)
-            patience = time.monotonic() + 5
+            patience = time.monotonic() + 1
             while self._process.poll() is None and time.monotonic() < patience:
                 self._read(time.monotonic() + 0.1)
         return self.end()

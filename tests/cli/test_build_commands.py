@@ -6,11 +6,11 @@ import pty
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-TOOLMASON = Path(sys.executable).with_name("toolmason")
+from fork_server import COMMAND
+
 ORDERS = '''
 from toolmason import prompt, tool
 
@@ -37,18 +37,15 @@ def shop(tmp_path):
     return tmp_path
 
 
-def run(folder, *arguments, text=None):
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
-    return subprocess.run(
-        [TOOLMASON, *arguments],
-        cwd=folder,
-        env=environment,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@pytest.fixture
+def run(forks):
+    """Run the command in a folder."""
+
+    def run(folder, *arguments, text=""):
+        environment = {**os.environ, "NO_COLOR": "1"}
+        return forks.run([COMMAND, *map(str, arguments)], cwd=folder, env=environment, stdin=text)
+
+    return run
 
 
 def change(folder, old, new):
@@ -59,7 +56,7 @@ def change(folder, old, new):
 # --- build -----------------------------------------------------------------------------------
 
 
-def test_build_writes_the_manifest_and_says_so(shop):
+def test_build_writes_the_manifest_and_says_so(run, shop):
     first, second = run(shop, "build", "shop"), run(shop, "build", "shop")
 
     assert (first.returncode, first.stdout) == (0, "Wrote _toolmason.json of shop: 2 tools from 1 module.\n")
@@ -67,7 +64,7 @@ def test_build_writes_the_manifest_and_says_so(shop):
     assert [path.name for path in shop.rglob("*.json")] == ["_toolmason.json"]
 
 
-def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(shop):
+def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(run, shop):
     run(shop, "build", "shop")
     fresh = run(shop, "build", "shop", "--check")
     before = (shop / "shop" / "_toolmason.json").read_bytes()
@@ -82,7 +79,7 @@ def test_build_check_fails_on_drift_and_says_which_tool_changed_and_how(shop):
     assert (shop / "shop" / "_toolmason.json").read_bytes() == before
 
 
-def test_build_says_as_json_what_it_did(shop):
+def test_build_says_as_json_what_it_did(run, shop):
     change(shop, "@tool(read_only=True)", "@tool(read_only=True, meta={'x': object()})")
 
     done = run(shop, "build", "shop", "--json")
@@ -93,7 +90,7 @@ def test_build_says_as_json_what_it_did(shop):
     assert report["changes"] == [{"name": "_toolmason.json", "words": "the manifest does not exist yet"}]
 
 
-def test_build_tells_what_is_not_listed(shop):
+def test_build_tells_what_is_not_listed(run, shop):
     (shop / "shop" / "box.py").write_text("from toolmason import Toolbox\nbox = Toolbox()\n", "utf-8")
 
     done = run(shop, "build", "shop")
@@ -101,7 +98,7 @@ def test_build_tells_what_is_not_listed(shop):
     assert done.stderr == "Note: shop.box:box: a Toolbox; the policy for its tools is code and not listed: none\n"
 
 
-def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
+def test_build_takes_a_folder_in_another_place(run, shop, tmp_path_factory):
     done = run(tmp_path_factory.mktemp("else"), "build", str(shop / "shop"))
 
     assert done.returncode == 0
@@ -124,7 +121,7 @@ def test_build_takes_a_folder_in_another_place(shop, tmp_path_factory):
         pytest.param(["list", "no/_toolmason.json"], 3, "No manifest at", id="list of no manifest"),
     ],
 )
-def test_a_wrong_command_ends_with_its_code(shop, arguments, code, words):
+def test_a_wrong_command_ends_with_its_code(run, shop, arguments, code, words):
     done = run(shop, *arguments)
 
     assert done.returncode == code
@@ -132,7 +129,7 @@ def test_a_wrong_command_ends_with_its_code(shop, arguments, code, words):
     assert "Traceback" not in done.stderr
 
 
-def test_two_tools_of_one_name_stop_the_build(shop):
+def test_two_tools_of_one_name_stop_the_build(run, shop):
     (shop / "shop" / "more.py").write_text(ORDERS, "utf-8")
 
     done = run(shop, "build", "shop")
@@ -146,7 +143,7 @@ def test_two_tools_of_one_name_stop_the_build(shop):
 
 
 @pytest.mark.parametrize("target", ["shop", "shop/", "shop/_toolmason.json"])
-def test_a_manifest_is_a_target_to_list_and_call(shop, target):
+def test_a_manifest_is_a_target_to_list_and_call(run, shop, target):
     run(shop, "build", "shop")
 
     listed, called = run(shop, "list", target), run(shop, "call", target, "find", "text=a", "limit=2")
@@ -155,7 +152,7 @@ def test_a_manifest_is_a_target_to_list_and_call(shop, target):
     assert called.stdout == '["a","a"]\n'
 
 
-def test_a_stale_manifest_is_told_on_standard_error(shop):
+def test_a_stale_manifest_is_told_on_standard_error(run, shop):
     run(shop, "build", "shop")
     change(shop, "limit: int = 3", "limit: int = 4")
 
@@ -169,7 +166,7 @@ def test_a_stale_manifest_is_told_on_standard_error(shop):
 # --- lock --------------------------------------------------------------------------------------
 
 
-def test_lock_writes_definitions_and_remembers_its_targets(shop):
+def test_lock_writes_definitions_and_remembers_its_targets(run, shop):
     done = run(shop, "lock", "shop.orders")
 
     lock = json.loads((shop / "toolmason.lock").read_text("utf-8"))
@@ -181,7 +178,7 @@ def test_lock_writes_definitions_and_remembers_its_targets(shop):
     assert run(shop, "lock", "--check").returncode == 0
 
 
-def test_lock_check_fails_and_prints_what_changed(shop):
+def test_lock_check_fails_and_prints_what_changed(run, shop):
     run(shop, "lock", "shop.orders")
     change(shop, "Find orders.", "Find orders, and mail them to me.")
     change(shop, "read_only=True", "read_only=False")
@@ -194,7 +191,7 @@ def test_lock_check_fails_and_prints_what_changed(shop):
     assert "The lock is out of date" in done.stderr
 
 
-def test_lock_keeps_the_pins_of_servers(shop):
+def test_lock_keeps_the_pins_of_servers(run, shop):
     run(shop, "lock", "shop.orders")
     file = shop / "toolmason.lock"
     form = json.loads(file.read_text("utf-8"))
@@ -211,7 +208,7 @@ def test_lock_keeps_the_pins_of_servers(shop):
     assert kept["tools"]["find"]["input_schema"]["properties"]["limit"]["default"] == 4
 
 
-def test_lock_takes_several_targets_and_another_file(shop):
+def test_lock_takes_several_targets_and_another_file(run, shop):
     (shop / "extra.py").write_text(ORDERS.replace("find", "seek").replace("drop", "toss"), "utf-8")
 
     done = run(shop, "lock", "shop.orders", "extra.py", "--file", "my.lock")
@@ -223,7 +220,7 @@ def test_lock_takes_several_targets_and_another_file(shop):
 # --- diff --------------------------------------------------------------------------------------
 
 
-def test_diff_of_equal_lists_is_quiet_and_good(shop):
+def test_diff_of_equal_lists_is_quiet_and_good(run, shop):
     run(shop, "build", "shop")
 
     done = run(shop, "diff", "shop/_toolmason.json", "shop.orders")
@@ -231,7 +228,7 @@ def test_diff_of_equal_lists_is_quiet_and_good(shop):
     assert (done.returncode, done.stdout) == (0, "No tool changed.\n")
 
 
-def test_diff_tells_a_breaking_change_from_a_compatible_one(shop):
+def test_diff_tells_a_breaking_change_from_a_compatible_one(run, shop):
     run(shop, "build", "shop")
     run(shop, "lock", "shop.orders")
     change(shop, "limit: int = 3", "limit: float = 3, page: int = 0")
@@ -251,7 +248,7 @@ def test_diff_tells_a_breaking_change_from_a_compatible_one(shop):
     )
 
 
-def test_diff_reads_a_file_from_standard_input(shop):
+def test_diff_reads_a_file_from_standard_input(run, shop):
     run(shop, "build", "shop")
     old = (shop / "shop" / "_toolmason.json").read_text("utf-8")
     change(shop, "def drop(", "def toss(")
@@ -262,13 +259,13 @@ def test_diff_reads_a_file_from_standard_input(shop):
     assert done.stdout == "breaking  drop  removed\ncompatible  toss  added\n"
 
 
-def test_on_a_terminal_the_changes_are_a_table(shop):
+def test_on_a_terminal_the_changes_are_a_table(run, shop):
     run(shop, "build", "shop")
     change(shop, "text: str", "text: int")
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     environment.pop("NO_COLOR", None)
-    command = [TOOLMASON, "diff", "shop/_toolmason.json", "shop.orders"]
+    command = [COMMAND, "diff", "shop/_toolmason.json", "shop.orders"]
 
     done = subprocess.run(command, cwd=shop, env=environment, stdout=theirs, stderr=theirs, check=False, timeout=60)
     os.close(theirs)

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from cli.sample_tools import COMMAND, LISTENING, environment
+from cli.sample_tools import LISTENING, environment
+from fork_server import COMMAND
 
 # --- dry runs ----------------------------------------------------------------------------------
 

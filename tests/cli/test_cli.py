@@ -3,12 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-BIN = Path(sys.executable).parent
+from fork_server import COMMAND
 
 APP = '''
 from typing import Annotated, Literal
@@ -96,15 +95,12 @@ def project(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def toolmason(project):
+def toolmason(project, forks):
     """Run the command in the project; nothing of it is a terminal."""
 
     def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "COLUMNS": "40", "PYTHONUTF8": "1"}
-        command = [str(BIN / "toolmason"), *words]
-        return subprocess.run(
-            command, cwd=project, input=stdin, capture_output=True, text=True, timeout=30, check=False, env=environ
-        )
+        return forks.run([COMMAND, *words], cwd=project, env=environ, stdin=stdin)
 
     return run
 

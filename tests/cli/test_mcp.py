@@ -1,18 +1,26 @@
 """`toolmason mcp`, and targets that are servers, as a real process."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fork_server import COMMAND
+
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
-COMMAND = str(Path(sys.executable).with_name("toolmason"))
 
 
-def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+@pytest.fixture
+def run(forks):
+    """Run the command in a folder."""
+
+    def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return forks.run([COMMAND, *words], cwd=cwd, env=os.environ)
+
+    return run
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ def place(tmp_path):
 
 
 @pytest.mark.parametrize("words", [("list", "mcp.json"), ("mcp", "list", "--config", "mcp.json")], ids=" ".join)
-def test_the_tools_of_a_configuration_are_listed(place, words):
+def test_the_tools_of_a_configuration_are_listed(run, place, words):
     done = run(*words, cwd=place)
 
     assert (done.returncode, done.stdout) == (0, "echo(text?: string)  -  ~21 tokens  Echo.\n")
@@ -34,20 +42,20 @@ def test_the_tools_of_a_configuration_are_listed(place, words):
     [("call", "mcp.json", "echo", "text=hi"), ("mcp", "call", "echo", "text=hi", "--config", "mcp.json")],
     ids=" ".join,
 )
-def test_a_tool_of_a_server_is_called(place, words):
+def test_a_tool_of_a_server_is_called(run, place, words):
     done = run(*words, cwd=place)
 
     assert (done.returncode, done.stdout) == (0, "hi\n")
 
 
-def test_a_server_can_be_named_by_its_command(place):
+def test_a_server_can_be_named_by_its_command(run, place):
     done = run("mcp", "call", "echo", "text=hi", "--json", "--stdio", f"{sys.executable} {RAW} plain", cwd=place)
 
     assert done.returncode == 0
     assert json.loads(done.stdout)["text"] == "hi"
 
 
-def test_health_tells_who_does_not_answer(place):
+def test_health_tells_who_does_not_answer(run, place):
     well = run("mcp", "health", "--config", "mcp.json", cwd=place)
     ill = run("mcp", "health", "--url", "http://127.0.0.1:9/mcp", "--json", cwd=place)
 
@@ -58,7 +66,7 @@ def test_health_tells_who_does_not_answer(place):
     assert list(json.loads(ill.stdout)["server"]) == ["ok", "latency", "error", "tools", "since", "needs_auth"]
 
 
-def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
+def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(run, place):
     done = run("mcp", "health", "--stdio", f"{sys.executable} {RAW} 'dies at once'", cwd=place)
 
     assert done.returncode == 1
@@ -66,7 +74,7 @@ def test_the_last_words_of_a_server_are_shown_to_whoever_looks_after_it(place):
     assert "Last stderr line: no configuration found" in done.stdout
 
 
-def test_a_list_without_a_server_that_is_down_says_so(place):
+def test_a_list_without_a_server_that_is_down_says_so(run, place):
     entry = {"command": sys.executable, "args": [RAW, "dies at once"]}
     known = json.loads((place / "mcp.json").read_text())["mcpServers"]
     (place / "mcp.json").write_text(json.dumps({"mcpServers": {**known, "down": entry}}))
@@ -78,7 +86,7 @@ def test_a_list_without_a_server_that_is_down_says_so(place):
     assert "Error: Server 'down' does not answer" in done.stderr
 
 
-def test_what_a_server_offers_is_approved_into_the_lock(place):
+def test_what_a_server_offers_is_approved_into_the_lock(run, place):
     first = run("mcp", "lock", "--config", "mcp.json", cwd=place)
     second = run("lock", "mcp.json", "--approve", "raw", cwd=place)
 
@@ -96,7 +104,7 @@ box = Toolbox(raw)
 
 
 @pytest.mark.parametrize("target", ["app.py:box", "app.py:raw", "app.py", "app:box"])
-def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(place, target):
+def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(run, place, target):
     (place / "app.py").write_text(APP)
 
     before = run("list", "app.py:box", cwd=place)
@@ -112,7 +120,7 @@ def test_a_server_in_code_is_approved_by_the_command_that_the_warning_names(plac
     assert after.stderr == ""
 
 
-def test_a_server_that_nothing_names_is_approved_under_a_name(place):
+def test_a_server_that_nothing_names_is_approved_under_a_name(run, place):
     done = run("mcp", "lock", "--stdio", f"{sys.executable} {RAW} plain", "--name", "git", cwd=place)
 
     held = json.loads((place / "toolmason.lock").read_text())
@@ -138,7 +146,7 @@ def test_a_server_that_nothing_names_is_approved_under_a_name(place):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_is_wrong_is_said(place, words, code, said):
+def test_what_is_wrong_is_said(run, place, words, code, said):
     done = run(*words, cwd=place)
 
     assert done.returncode == code, done.stderr
@@ -146,7 +154,7 @@ def test_what_is_wrong_is_said(place, words, code, said):
     assert "Traceback" not in done.stderr
 
 
-def test_a_call_of_a_server_that_is_down_says_so(place):
+def test_a_call_of_a_server_that_is_down_says_so(run, place):
     done = run("mcp", "call", "echo", "text=hi", "--stdio", f"{sys.executable} -c pass", cwd=place)
 
     assert done.returncode == 1

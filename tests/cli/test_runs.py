@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.sample_tools import COMMAND, environment
+from cli.sample_tools import environment
+from fork_server import COMMAND
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.durable.process_identity import get_process_identity
 
@@ -40,18 +41,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def command(folder):
+def command(folder, forks):
     def command(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [COMMAND, *words],
-            cwd=folder,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=environment(),
-        )
+        return forks.run([COMMAND, *words], cwd=folder, env=environment(), stdin=stdin)
 
     return command
 

@@ -3,8 +3,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from house.source import ROOT
+from toolmason.chat.durable.journal import SqliteRuntime
+
+RAW = Path(__file__).parents[1] / "adversaries" / "raw_stdio.py"
+SHOP = f"{ROOT / 'examples' / 'shop.py'}:box"
 
 PROGRAM = """
 import json, sys
@@ -43,13 +50,49 @@ def test_the_root_loads_nothing_until_a_name_is_used():
     assert done.stdout.split() == ["False", "False"]
 
 
-@pytest.mark.parametrize("name", ["chat", "converters", "errors", "extend", "mcp", "models", "providers", "testing"])
-def test_a_public_module_is_there_without_an_import_of_its_own(name):
-    program = f"import toolmason\nprint(toolmason.{name}.__name__)"
+MODULES = ["chat", "converters", "errors", "extend", "mcp", "models", "providers", "testing"]
+
+
+def test_a_public_module_is_there_without_an_import_of_its_own():
+    # One fork for each name, because each name needs an interpreter that has imported none of the others.
+    program = (
+        "import os\nimport toolmason\n"
+        f"for name in {MODULES}:\n"
+        "    if os.fork() == 0:\n"
+        "        print(getattr(toolmason, name).__name__)\n"
+        "        break\n"
+        "    os.wait()\n"
+    )
 
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == f"toolmason.{name}"
+    assert done.stdout.split() == [f"toolmason.{name}" for name in MODULES]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["build", "package"],
+        ["lock", "office:box", "--file", "new.lock"],
+        ["new", "project"],
+        ["run", SHOP, "What is the price of 3 TEA-01?", "--model", "offline", "--durable", "new.db"],
+        ["runs", "list", "made.db"],
+        ["mcp", "list", "--stdio", f"{sys.executable} {RAW} plain"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_imports_what_it_needs(run_new, office, tmp_path, words):
+    """The other tests run commands in a process that has loaded everything."""
+    (tmp_path / "office.py").symlink_to(office / "office.py")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    journal = SqliteRuntime(tmp_path / "made.db")
+    journal.add_facts("r", {"command": {"target": SHOP, "model": "offline", "prompt": "Price of 3 TEA-01?"}})
+    journal.close()
+
+    done = run_new(*words, cwd=tmp_path)
+
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_name_that_the_root_does_not_have_is_an_attribute_error():

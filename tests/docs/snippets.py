@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -17,12 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
 
+from fork_server import COMMAND, ForkServer
+
 FENCE = re.compile(
     r"^ *(?P<fence>`{3,})(?P<language>python|console)\b[^\n]*\n(?P<body>.*?)^ *(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
 FILE_NAME = re.compile(r"# (?P<name>[\w./-]+\.py)\s*\Z")
 ANYTHING = "..."
+OF_A_SHELL = re.compile(r"[|&;<>()$`*?~#]")
+"""Characters that mean something to a shell outside of quotes."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def missing_lines(shown: Sequence[str], output: str) -> list[str]:
     return [line for line in shown if line != ANYTHING and not any(line in candidate for candidate in actual)]
 
 
-def run_page(page: Path, folder: Path) -> None:
+def run_page(page: Path, folder: Path, forks: ForkServer) -> None:
     """Run the blocks of a page in order, with one namespace and `folder` as the working directory.
 
     Raises:
@@ -78,7 +83,7 @@ def run_page(page: Path, folder: Path) -> None:
                 if block.language == "python":
                     _run_python(block, page, folder, module, runner)
                 else:
-                    _run_console(block, page, folder)
+                    _run_console(block, page, folder, forks)
     finally:
         _forget_modules_of(folder)
         del sys.modules[module.__name__]
@@ -100,7 +105,7 @@ def _run_python(block: Block, page: Path, folder: Path, module: ModuleType, runn
         run()
 
 
-def _run_console(block: Block, page: Path, folder: Path) -> None:
+def _run_console(block: Block, page: Path, folder: Path, forks: ForkServer) -> None:
     code = 0
     for command in commands_of(block):
         where = f"{page.name}:{block.line}: $ {command.text}"
@@ -109,18 +114,22 @@ def _run_console(block: Block, page: Path, folder: Path) -> None:
             code = 0
         elif command.text.partition(" ")[0] == "toolmason":
             assert code == 0, f"{where}\nthe command before it ended with exit code {code}"
-            code, output = _run_command(command.text, folder)
+            code, output = _run_command(command.text, folder, forks)
             missing = missing_lines(command.shown, output)
             assert not missing, f"{where}\nnot in the output: {missing}\nthe output:\n{output}"
     # A command may fail on purpose; the page then shows `$ echo $?` and the code below it.
     assert code == 0, f"{page.name}:{block.line}: the last command ended with exit code {code}"
 
 
-def _run_command(text: str, folder: Path) -> tuple[int, str]:
+def _run_command(text: str, folder: Path, forks: ForkServer) -> tuple[int, str]:
     scripts = str(Path(sys.executable).parent)
     path = os.pathsep.join([scripts, os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
-    # A page shows a line for a shell, pipes and quotes included.
+    if not OF_A_SHELL.search(re.sub(r"'[^']*'", "", text)):
+        _, *words = shlex.split(text)
+        ended = forks.run([COMMAND, *words], cwd=folder, env=environment, joined=True)
+        return ended.returncode, ended.stdout
+    # A page may show a line that only a shell understands, with a pipe for example.
     done = subprocess.run(  # noqa: S602 - the line comes from our own page
         text,
         shell=True,

@@ -1,6 +1,6 @@
 """Every example is short, and runs as it is."""
 
-import subprocess
+import os
 import sys
 
 import pytest
@@ -15,8 +15,8 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_the_example_runs(example):
-    done = subprocess.run([sys.executable, str(example)], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_example_runs(example, forks):
+    done = forks.run([sys.executable, str(example)], cwd=ROOT, env=os.environ)
 
     assert done.returncode == 0, done.stderr
 

@@ -27,17 +27,21 @@ def folder(tmp_path, monkeypatch):
     logging.getLogger("toolmason").setLevel(logging.NOTSET)
 
 
-def run_text(folder, text):
-    page = folder / "page.md"
-    page.write_text(text, "utf-8")
-    run_page(page, folder)
+@pytest.fixture
+def run_text(folder, forks):
+    def run(text):
+        page = folder / "page.md"
+        page.write_text(text, "utf-8")
+        run_page(page, folder, forks)
+
+    return run
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_page_runs(page, folder):
+def test_the_page_runs(page, folder, forks):
     assert page.is_file(), f"{page.name} is missing: a repository without it has no page to run"
 
-    run_page(page, folder)
+    run_page(page, folder, forks)
 
 
 def test_the_readme_shows_code_and_a_command():
@@ -46,22 +50,21 @@ def test_the_readme_shows_code_and_a_command():
     assert languages == {"python", "console"}
 
 
-def test_blocks_share_one_namespace_and_may_await(folder):
+def test_blocks_share_one_namespace_and_may_await(run_text):
     run_text(
-        folder,
         "```python\nimport asyncio\nx = await asyncio.sleep(0, 20)\n```\ntext\n```python\nassert x + 1 == 21\n```\n",
     )
 
 
-def test_a_block_with_a_file_name_can_be_imported(folder):
-    run_text(folder, "```python\n# weather.py\ncity = 'Prague'\n```\n```python\nimport weather\nweather.city\n```\n")
+def test_a_block_with_a_file_name_can_be_imported(run_text, folder):
+    run_text("```python\n# weather.py\ncity = 'Prague'\n```\n```python\nimport weather\nweather.city\n```\n")
 
     assert (folder / "weather.py").read_text("utf-8").endswith("city = 'Prague'\n")
 
 
-def test_a_failing_block_fails_at_its_line_of_the_page(folder):
+def test_a_failing_block_fails_at_its_line_of_the_page(run_text):
     with pytest.raises(ZeroDivisionError) as caught:
-        run_text(folder, "# Title\n\n```python\nx = 1\nx / 0\n```\n")
+        run_text("# Title\n\n```python\nx = 1\nx / 0\n```\n")
 
     assert caught.traceback[-1].lineno + 1 == 5
     assert caught.traceback[-1].path.name == "page.md"
@@ -96,15 +99,15 @@ def test_shown_lines_are_looked_up_in_order(shown, missing):
     assert missing_lines(shown, "a 1\nb 2\nc 3\n") == missing
 
 
-def test_a_command_that_fails_is_seen(folder):
+def test_a_command_that_fails_is_seen(run_text):
     with pytest.raises(AssertionError, match="exit code 2"):
-        run_text(folder, "```console\n$ toolmason no-such-command\n```\n")
+        run_text("```console\n$ toolmason no-such-command\n```\n")
 
 
-def test_a_command_may_fail_where_the_page_shows_its_exit_code(folder):
-    run_text(folder, "```console\n$ toolmason no-such-command\n...\n$ echo $?\n2\n```\n")
+def test_a_command_may_fail_where_the_page_shows_its_exit_code(run_text):
+    run_text("```console\n$ toolmason no-such-command\n...\n$ echo $?\n2\n```\n")
 
 
-def test_output_that_the_page_invents_is_seen(folder):
+def test_output_that_the_page_invents_is_seen(run_text):
     with pytest.raises(AssertionError, match="not in the output"):
-        run_text(folder, "```console\n$ toolmason --help\nno such line at all\n```\n")
+        run_text("```console\n$ toolmason --help\nno such line at all\n```\n")

@@ -1,0 +1,272 @@
+"""The command and other programs in forks of one process that has loaded the package.
+
+A new interpreter spends about a second on imports, a fork some milliseconds. A fork is a process too: it has its own
+streams, folder, environment, modules, signals and exit code. A test about the start of the interpreter needs a new one.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+COMMAND = str(Path(sys.executable).with_name("toolmason"))
+"""The installed script; a fork with this as its first word calls the command's `main()`."""
+
+LOADED_LATER = [
+    "rich.console",
+    "rich.json",
+    "rich.progress",
+    "rich.table",
+    "sqlite3",
+]
+"""Modules that the commands import when they need them."""
+
+
+# --- the tests' side -----------------------------------------------------------------------------
+
+
+class Forked:
+    """A program that runs in a fork."""
+
+    def __init__(self, reply: socket.socket) -> None:
+        self._reply = reply.makefile("r", encoding="ascii")
+        self._socket = reply
+        self.pid = int(self._reply.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None if the program is still running."""
+        if self.returncode is None and select.select([self._socket], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float = 60) -> int:
+        """Wait for the end of the program; return its exit code, negative if a signal ended it."""
+        if self.returncode is None:
+            if not select.select([self._socket], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout)
+            self.returncode = int(self._reply.readline())
+            self._reply.close()
+            self._socket.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The process that forks, and the way to it."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
+
+    def start(
+        self,
+        words: Sequence[str],
+        streams: tuple[int, int, int],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str],
+        own_terminal: bool = False,
+    ) -> Forked:
+        """Start a program: the command, or `sys.executable` with a script and its arguments."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"+"], [theirs.fileno(), *streams])
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "own_terminal": own_terminal}
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        return Forked(ours)
+
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str],
+        stdin: str = "",
+        timeout: float = 60,
+        joined: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end, as `subprocess.run` with captured text does.
+
+        If `joined`, standard error goes where standard output goes.
+        """
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            given.write(stdin.encode())
+            given.seek(0)
+            streams = (given.fileno(), out.fileno(), out.fileno() if joined else errors.fileno())
+            process = self.start(words, streams, cwd=cwd, env=env)
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            return subprocess.CompletedProcess(list(words), code, _read_text(out), _read_text(errors))
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait(60)
+
+
+def _read_text(file: Any) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n")
+
+
+# --- the server's side ---------------------------------------------------------------------------
+
+
+def load() -> None:
+    """Import the package and what the command imports, so that a fork finds it loaded."""
+    import toolmason
+
+    names = [module.name for module in pkgutil.walk_packages(toolmason.__path__, "toolmason.")]
+    for name in [*names, *LOADED_LATER]:
+        with contextlib.suppress(ImportError):  # an extra that is not installed
+            importlib.import_module(name)
+    assert threading.active_count() == 1, "a fork copies only one thread"
+    gc.collect()
+    gc.freeze()  # so that a collection in a fork does not copy every page
+
+
+def serve(control: socket.socket) -> dict[str, Any]:
+    """Fork for every request, until the tests end; return the request in the fork."""
+    running: dict[int, socket.socket] = {}
+    wake, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.set_wakeup_fd(woken.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            wake.recv(4096)
+            _report_ends(running)
+        if control in ready:
+            data, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+            if not data:
+                sys.exit()
+            reply = socket.socket(fileno=descriptors[0])
+            pid = os.fork()
+            if pid == 0:
+                for other in (control, wake, woken, *running.values()):
+                    other.close()
+                signal.set_wakeup_fd(-1)
+                return _take(reply, descriptors[1:])
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            reply.sendall(f"{pid}\n".encode())
+            running[pid] = reply
+
+
+def _report_ends(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with running.pop(pid) as reply, contextlib.suppress(OSError):  # the test may be over
+            reply.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _take(reply: socket.socket, streams: Sequence[int]) -> dict[str, Any]:
+    """Read the request, and make this fork the process that it describes."""
+    with reply, reply.makefile("r", encoding="utf-8") as lines:
+        request: dict[str, Any] = json.loads(lines.readline())
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["own_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    _open_streams()
+    return request
+
+
+def _open_streams() -> None:
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    encoding, errors = encoding or "utf-8", errors or "surrogateescape"
+    sys.stdin = sys.__stdin__ = open(0, encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115 - it stays open
+    sys.stdout = sys.__stdout__ = _open_for_writing(1, encoding, errors)
+    sys.stderr = sys.__stderr__ = _open_for_writing(2, encoding, "backslashreplace")
+
+
+def _open_for_writing(number: int, encoding: str, errors: str) -> io.TextIOWrapper:
+    stream = open(number, "w", encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115 - it stays open
+    stream.reconfigure(line_buffering=number == 2 or stream.isatty())
+    return stream
+
+
+def run(words: list[str]) -> None:
+    """Run a program as the interpreter would."""
+    program, *arguments = words
+    script = Path(COMMAND) if program == COMMAND else Path(arguments[0])
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    sys.path[:0] = [str(script.parent.resolve()), *folders]
+    # A source that is changed within a second would be taken for the one that was compiled before.
+    sys.dont_write_bytecode = True
+    if program == COMMAND:
+        sys.argv = words
+        from toolmason.cli.main import main
+
+        main()
+    else:
+        sys.argv = arguments
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def end(code: int) -> None:
+    """Do what an interpreter does at its end, except for clearing the modules: that takes as long as loading them."""
+    threading._shutdown()  # noqa: SLF001 - waits for threads and ends the pools' ones, as at any end
+    atexit._run_exitfuncs()  # noqa: SLF001 - the same for functions
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    load()
+    asked = serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        run(asked["words"])
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+        end(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    except BaseException:  # noqa: BLE001 - an interpreter ends with a traceback, whatever it is
+        sys.excepthook(*sys.exc_info())
+        end(1)
+    end(0)
