@@ -92,17 +92,21 @@ class ForkServer:
     def start(
         self,
         words: Sequence[str],
-        streams: tuple[int, int, int],
+        streams: tuple[int, int, int] | None = None,
         *,
-        cwd: str | Path,
-        env: Mapping[str, str],
+        cwd: str | Path = "",
+        env: Mapping[str, str] = os.environ,
         own_terminal: bool = False,
     ) -> Forked:
-        """Start a program: the command, or `sys.executable` with a script and its arguments."""
+        """Start a program: the command, or `sys.executable` with a script or `-m` and a module.
+
+        By default it reads nothing, and writes and runs where the test does.
+        """
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._control, [b"+"], [theirs.fileno(), *streams])
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "own_terminal": own_terminal}
+        with theirs, Path(os.devnull).open() as nothing:
+            socket.send_fds(self._control, [b"+"], [theirs.fileno(), *(streams or (nothing.fileno(), 1, 2))])
+        folder = str(cwd or Path.cwd())
+        request = {"words": list(words), "cwd": folder, "env": dict(env), "own_terminal": own_terminal}
         ours.sendall(json.dumps(request).encode() + b"\n")
         return Forked(ours)
 
@@ -110,8 +114,8 @@ class ForkServer:
         self,
         words: Sequence[str],
         *,
-        cwd: str | Path,
-        env: Mapping[str, str],
+        cwd: str | Path = "",
+        env: Mapping[str, str] = os.environ,
         stdin: str = "",
         timeout: float = 60,
         joined: bool = False,
@@ -232,9 +236,10 @@ def _open_for_writing(number: int, encoding: str, errors: str) -> io.TextIOWrapp
 def run(words: list[str]) -> None:
     """Run a program as the interpreter would."""
     program, *arguments = words
-    script = Path(COMMAND) if program == COMMAND else Path(arguments[0])
+    is_module = arguments[:1] == ["-m"]
+    script = Path(COMMAND if program == COMMAND else arguments[0])
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    sys.path[:0] = [str(script.parent.resolve()), *folders]
+    sys.path[:0] = [str(Path.cwd() if is_module else script.parent.resolve()), *folders]
     # A source that is changed within a second would be taken for the one that was compiled before.
     sys.dont_write_bytecode = True
     if program == COMMAND:
@@ -242,6 +247,9 @@ def run(words: list[str]) -> None:
         from toolmason.cli.main import main
 
         main()
+    elif is_module:
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = arguments
         runpy.run_path(str(script), run_name="__main__")

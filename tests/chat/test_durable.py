@@ -2,13 +2,13 @@
 
 import asyncio
 import random
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from fork_server import Forked, ForkServer
 from toolmason import Message
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.chat.memory import SqliteMemory
@@ -19,8 +19,12 @@ STEPS, POINTS = 6, 205
 """How many turns with calls the run takes, and about how many things happen in it."""
 
 
-def start(folder: Path, point: int = 0) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, PROGRAM, str(folder), str(point)])
+@pytest.fixture
+def start(forks: ForkServer):
+    def start(folder: Path, point: int = 0) -> Forked:
+        return forks.start([sys.executable, PROGRAM, str(folder), str(point)])
+
+    return start
 
 
 def lines(folder: Path, word: str) -> list[str]:
@@ -55,7 +59,7 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.mark.fuzz
-def test_a_run_that_is_killed_goes_on_and_does_nothing_twice_that_it_must_not(tmp_path, seed):
+def test_a_run_that_is_killed_goes_on_and_does_nothing_twice_that_it_must_not(start, tmp_path, seed):
     chance = random.Random(seed)  # noqa: S311 - the seed is the test
     settled: dict[str, int] = {}
     kills = 0
@@ -85,7 +89,7 @@ def test_a_run_that_is_killed_goes_on_and_does_nothing_twice_that_it_must_not(tm
     assert lines(tmp_path, "after")[-1] == "after You said ['go', 'and now?']"
 
 
-def test_two_processes_at_one_run_make_every_call_once(tmp_path):
+def test_two_processes_at_one_run_make_every_call_once(start, tmp_path):
     both = [start(tmp_path), start(tmp_path)]
 
     codes = [process.wait(60) for process in both]
@@ -97,7 +101,7 @@ def test_two_processes_at_one_run_make_every_call_once(tmp_path):
     assert len(set(lines(tmp_path, "finish"))) == 1
 
 
-def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(tmp_path):
+def test_one_that_waits_goes_on_as_soon_as_the_other_is_killed(start, tmp_path):
     first = start(tmp_path, POINTS // 2)
     second = start(tmp_path)
 

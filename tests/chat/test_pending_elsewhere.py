@@ -1,7 +1,6 @@
 """Approval that waits in one process and comes in another: forged in every way, and then as it should be."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,11 +9,14 @@ import pytest
 PROGRAM = str(Path(__file__).with_name("approval_run.py"))
 
 
-def run(folder, what, kind="-"):
-    done = subprocess.run(
-        [sys.executable, PROGRAM, str(folder), what, kind], capture_output=True, text=True, check=True, timeout=60
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture
+def run(forks):
+    def run(folder, what, kind="-"):
+        done = forks.run([sys.executable, PROGRAM, str(folder), what, kind])
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
 
 
 def ran(folder):
@@ -23,7 +25,7 @@ def ran(folder):
 
 
 @pytest.fixture(params=["memory", "journal"])
-def paused(tmp_path, request):
+def paused(run, tmp_path, request):
     if request.param == "journal":
         (tmp_path / "durable").touch()
     run(tmp_path, "pause")
@@ -46,7 +48,7 @@ FORGERIES = {
 }
 
 
-def test_no_forged_decision_runs_anything_and_the_real_one_still_does(paused):
+def test_no_forged_decision_runs_anything_and_the_real_one_still_does(run, paused):
     file = paused / "decisions.json"
     genuine = file.read_text()
     forged = [json.loads(genuine)[0] for _ in FORGERIES]
@@ -67,21 +69,21 @@ def test_no_forged_decision_runs_anything_and_the_real_one_still_does(paused):
     assert ran(paused) == ["a"]
 
 
-def test_a_decision_under_another_key_is_none(paused):
+def test_a_decision_under_another_key_is_none(run, paused):
     [answer] = run(paused, "resume", "another key")
 
     assert (answer["finish"], ran(paused)) == ("pending", [])
 
 
 @pytest.mark.parametrize("kind", ["another tool", "another user"])
-def test_what_was_allowed_for_something_else_is_refused(paused, kind):
+def test_what_was_allowed_for_something_else_is_refused(run, paused, kind):
     [answer] = run(paused, "resume", kind)
 
     assert "was not allowed to run" in answer["text"]
     assert ran(paused) == []
 
 
-def test_a_request_that_was_changed_in_the_file_cannot_be_decided_about(paused):
+def test_a_request_that_was_changed_in_the_file_cannot_be_decided_about(run, paused):
     saved = json.loads((paused / "saved.json").read_text())
     saved["pending"][0]["arguments"]["name"] = "everything"
     (paused / "saved.json").write_text(json.dumps(saved))
@@ -91,7 +93,7 @@ def test_a_request_that_was_changed_in_the_file_cannot_be_decided_about(paused):
     assert "the request was changed" in answer["raised"]
 
 
-def test_what_the_saved_conversation_says_is_not_what_runs(paused):
+def test_what_the_saved_conversation_says_is_not_what_runs(run, paused):
     saved = json.loads((paused / "saved.json").read_text())
     saved["messages"][1]["calls"][0]["arguments"] = {"name": "everything"}
     (paused / "saved.json").write_text(json.dumps(saved))
@@ -101,7 +103,7 @@ def test_what_the_saved_conversation_says_is_not_what_runs(paused):
     assert "everything" not in ran(paused)
 
 
-def test_with_a_journal_a_decision_is_good_once_in_all_processes(tmp_path):
+def test_with_a_journal_a_decision_is_good_once_in_all_processes(run, tmp_path):
     (tmp_path / "durable").touch()
     run(tmp_path, "pause")
 
