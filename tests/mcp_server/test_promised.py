@@ -119,12 +119,11 @@ def test_parts_that_are_not_what_was_promised_are_not_called_data():
 async def test_data_of_a_server_behind_us_are_passed_on_also_where_its_text_is_cut(name: str):
     behind = Toolbox(data, row)
     front = Toolbox(McpServer.of("behind", behind), settings=EngineSettings(result_bytes=500))
-    async with front:
-        with running(front) as server:
-            async with Client(server.url) as client:
-                listed = [entry.name for entry in (await client.list_tools()).tools if entry.name.endswith(name)]
+    with running(front) as server:
+        async with Client(server.url) as client:
+            listed = [entry.name for entry in (await client.list_tools()).tools if entry.name.endswith(name)]
 
-                result = await client.call_tool(listed[0], {"size": 500})
+            result = await client.call_tool(listed[0], {"size": 500})
 
     assert result.is_error is False
     assert len(result.structured_content["numbers" if name == "data" else "result"]) == 500
