@@ -18,14 +18,15 @@ def run(pytester):
         **{"shop/__init__": "", "shop/good": GOOD, "shop/bad": BAD, "test_own": "def test_own(): ...\n"}
     )
 
-    def call(*words):
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-v", *words)
+    def call(*words, how="inprocess"):
+        return getattr(pytester, f"runpytest_{how}")("-p", "no:cacheprovider", "-v", *words)
 
     return call
 
 
-def test_each_tool_is_a_test_and_fails_with_its_findings(run):
-    result = run("--toolmason-check", "shop")
+@pytest.mark.parametrize("how", ["inprocess", "subprocess"])
+def test_each_tool_is_a_test_and_fails_with_its_findings(run, how):
+    result = run("--toolmason-check", "shop", how=how)
 
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*shop/bad.py::order FAILED*", "*shop/good.py::quote PASSED*"])
