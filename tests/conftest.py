@@ -44,9 +44,9 @@ def forks():
 
 
 @pytest.fixture(scope="session")
-def distributions(tmp_path_factory):
+def distributions():
     """The sample distributions of tests/plugins, each really installed into a folder of its own."""
-    return installed(tmp_path_factory.mktemp("distributions"))
+    return installed()
 
 
 @pytest.fixture
