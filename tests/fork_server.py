@@ -24,6 +24,7 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 COMMAND = str(Path(sys.executable).with_name("toolmason"))
@@ -98,7 +99,7 @@ class ForkServer:
         env: Mapping[str, str] = os.environ,
         own_terminal: bool = False,
     ) -> Forked:
-        """Start a program: the command, or `sys.executable` with a script or `-m` and a module.
+        """Start a program: the command, or `sys.executable` with a script, `-c` and code, or `-m` and a module.
 
         By default it reads nothing, and writes and runs where the test does.
         """
@@ -236,10 +237,10 @@ def _open_for_writing(number: int, encoding: str, errors: str) -> io.TextIOWrapp
 def run(words: list[str]) -> None:
     """Run a program as the interpreter would."""
     program, *arguments = words
-    is_module = arguments[:1] == ["-m"]
+    option = arguments[0] if program == sys.executable and arguments[0] in ("-c", "-m") else None
     script = Path(COMMAND if program == COMMAND else arguments[0])
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    sys.path[:0] = [str(Path.cwd() if is_module else script.parent.resolve()), *folders]
+    sys.path[:0] = [str(Path.cwd() if option else script.parent.resolve()), *folders]
     # A source that is changed within a second would be taken for the one that was compiled before.
     sys.dont_write_bytecode = True
     if program == COMMAND:
@@ -247,9 +248,13 @@ def run(words: list[str]) -> None:
         from toolmason.cli.main import main
 
         main()
-    elif is_module:
+    elif option == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif option == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(arguments[1], "<string>", "exec"), vars(module))  # noqa: S102 - the test wrote it
     else:
         sys.argv = arguments
         runpy.run_path(str(script), run_name="__main__")

@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from fork_server import COMMAND
 
 PLUGIN = '''
 from toolmason import tool
@@ -77,8 +80,21 @@ def pip(*arguments, **options):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False, **options)
 
 
-def wheel_of(folder, into):
-    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", into, folder)
+@pytest.fixture
+def build_wheel(forks):
+    """Build a wheel as pip does: call the hook of the back end (PEP 517) in its own process, in the project's folder."""
+
+    def build(folder, into):
+        text = (folder / "pyproject.toml").read_text("utf-8")
+        backend = tomllib.loads(text)["build-system"]["build-backend"]
+        code = f"import sys\nfrom {backend} import build_wheel\nbuild_wheel(sys.argv[1])"
+        into.mkdir()
+        return forks.run([sys.executable, "-c", code, str(into)], cwd=folder)
+
+    return build
+
+
+def wheel_in(done, into):
     assert done.returncode == 0, done.stdout + done.stderr
     [wheel] = Path(into).glob("*.whl")
     return wheel
@@ -100,7 +116,8 @@ def manifest_in(wheel):
 )
 def test_an_installed_plugin_is_listed_from_the_manifest_that_its_wheel_carries(tmp_path, backend, target):
     folder = project(tmp_path / "project", BACKENDS[backend])
-    wheel = wheel_of(folder, tmp_path / "dist")
+    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "dist", folder)
+    wheel = wheel_in(done, tmp_path / "dist")
     installed = tmp_path / "installed"
     done = pip("install", "--no-deps", "--no-index", "--target", installed, wheel)
     assert done.returncode == 0, done.stderr
@@ -145,14 +162,14 @@ print(called.value, sorted(name for name in sys.modules if name.startswith("parc
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_build_leaves_out_the_modules_that_the_settings_name(tmp_path, backend):
+def test_a_build_leaves_out_the_modules_that_the_settings_name(build_wheel, tmp_path, backend):
     table = {
         "hatch": 'exclude = ["parcels.broken"]\n',
         "setuptools": '\n[tool.toolmason.build]\nexclude = ["parcels.broken"]\n',
     }
     folder = project(tmp_path / "project", BACKENDS[backend] + table[backend], broken="import no_such_module\n")
 
-    wheel = wheel_of(folder, tmp_path / "dist")
+    wheel = wheel_in(build_wheel(folder, tmp_path / "dist"), tmp_path / "dist")
 
     assert [tool["name"] for tool in manifest_in(wheel)["tools"]] == ["count_parcels"]
 
@@ -160,10 +177,10 @@ def test_a_build_leaves_out_the_modules_that_the_settings_name(tmp_path, backend
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(tmp_path, backend):
+def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(build_wheel, tmp_path, backend):
     folder = project(tmp_path / "project", BACKENDS[backend], broken="import no_such_module\n")
 
-    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "dist", folder)
+    done = build_wheel(folder, tmp_path / "dist")
 
     assert done.returncode != 0
     assert "'parcels.broken': loading failed" in done.stdout + done.stderr
@@ -172,16 +189,16 @@ def test_a_package_that_cannot_be_imported_stops_the_build_and_says_what_to_do(t
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path):
+def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(build_wheel, forks, tmp_path):
     folder = project(tmp_path / "project", HATCH)
     package = folder / "src" / "parcels"
-    command = [Path(sys.executable).with_name("toolmason"), "build", package]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    built = forks.run([COMMAND, "build", str(package)], cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
 
-    wheel = wheel_of(folder, tmp_path / "dist")
+    wheel = wheel_in(build_wheel(folder, tmp_path / "dist"), tmp_path / "dist")
     fresh = manifest_in(wheel)
     (package / "tools.py").write_text(PLUGIN.replace("Brno", "Most"), "utf-8")
-    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "other", folder)
+    done = build_wheel(folder, tmp_path / "other")
 
     assert fresh["package"] == "parcels"
     assert done.returncode != 0
@@ -203,10 +220,10 @@ def test_a_manifest_in_the_source_is_packed_once_and_must_be_up_to_date(tmp_path
         ),
     ],
 )
-def test_settings_that_make_no_sense_stop_the_build(tmp_path, settings, words):
+def test_settings_that_make_no_sense_stop_the_build(build_wheel, tmp_path, settings, words):
     folder = project(tmp_path / "project", settings)
 
-    done = pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path / "dist", folder)
+    done = build_wheel(folder, tmp_path / "dist")
 
     assert done.returncode != 0
     assert words in done.stdout + done.stderr
