@@ -82,7 +82,7 @@ def pip(*arguments, **options):
 
 @pytest.fixture
 def build_wheel(forks):
-    """Build a wheel as pip does: call the hook of the back end (PEP 517) in its own process, in the project's folder."""
+    """Build a wheel as pip does: call the hook of the back end (PEP 517) in its own process, in the project."""
 
     def build(folder, into):
         text = (folder / "pyproject.toml").read_text("utf-8")
