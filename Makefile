@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 CODE := $(wildcard src packages tests examples benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills mutants clean
+.PHONY: help setup demo test cover test-providers local-eval search-eval check house format bench conformance test-servers soak load clients fuzz kills mutants clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +29,13 @@ $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 demo: $(READY) ## List the tools of an example, call one, and let the local model call some
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
-test: $(READY) ## Run the tests, with branch coverage
-	@$(BIN)/python -m pytest --cov -n auto --maxprocesses 4 $(PYTEST_FLAGS)
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
+
+test: $(READY) ## Run the tests
+	@$(PYTEST) $(PYTEST_FLAGS)
+
+cover: $(READY) ## Run the tests with branch coverage, and with more fuzz and property inputs
+	@$(PYTEST) --cov --thorough $(PYTEST_FLAGS)
 
 # Programs and data of others, beside the environment: a simulator of every provider, llama.cpp, and the BFCL corpus.
 JUDGES := $(VENV)/judges

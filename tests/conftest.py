@@ -12,16 +12,24 @@ from fork_server import ForkServer
 from installed import installed, on_path
 
 # A deadline measures the machine, not the code; pytest-timeout bounds a test that hangs.
-settings.register_profile("sample", deadline=None, max_examples=100, derandomize=True)
+settings.register_profile("sample", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=100, derandomize=True)
 settings.register_profile("full", deadline=None, max_examples=5_000)
+FUZZ_COUNTS = {"sample": 200, "thorough": 2_000, "full": 100_000}
 
 
 def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="run fuzz and property tests at the size of `make cover`")
     parser.addoption("--full", action="store_true", help="run fuzz and property tests at full size")
 
 
+def size_of(config):
+    """How much fuzz and property tests throw: `sample`, `thorough` or `full`."""
+    return next((size for size in ("full", "thorough") if config.getoption(size)), "sample")
+
+
 def pytest_configure(config):
-    settings.load_profile("full" if config.getoption("full") else "sample")
+    settings.load_profile(size_of(config))
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +39,8 @@ def anyio_backend():
 
 @pytest.fixture(scope="session")
 def fuzz_count(request):
-    """How many inputs a fuzz test throws: a sample, or the full size under `make fuzz`."""
-    return 100_000 if request.config.getoption("full") else 2_000
+    """How many inputs a fuzz test throws: a sample, more under `make cover`, the full size under `make fuzz`."""
+    return FUZZ_COUNTS[size_of(request.config)]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.judges import objections
@@ -233,7 +233,6 @@ MESSAGES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(MESSAGES, max_size=6))
 def test_any_transcript_becomes_a_valid_request_for_every_provider(messages):
     tools = box()

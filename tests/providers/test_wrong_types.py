@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.recordings import STREAMS
@@ -159,7 +159,6 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("kind", CHATS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 async def test_several_places_of_anything(kind, data):
     events = events_of(kind)
     for _ in range(data.draw(st.integers(1, 3))):
