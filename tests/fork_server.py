@@ -25,7 +25,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 COMMAND = str(Path(sys.executable).with_name("toolmason"))
 """The installed script; a fork with this as its first word calls the command's `main()`."""
@@ -51,6 +51,9 @@ class Forked:
         self._socket = reply
         self.pid = int(self._reply.readline())
         self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
 
     def poll(self) -> int | None:
         """Return the exit code, or None if the program is still running."""
@@ -110,6 +113,19 @@ class ForkServer:
         request = {"words": list(words), "cwd": folder, "env": dict(env), "own_terminal": own_terminal}
         ours.sendall(json.dumps(request).encode() + b"\n")
         return Forked(ours)
+
+    def open(self, words: Sequence[str], *, cwd: str | Path = "", env: Mapping[str, str] = os.environ) -> Forked:
+        """Start a program with a pipe at each stream."""
+        (stdin, inlet), (outlet, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        process = self.start(words, (stdin, stdout, stderr), cwd=cwd, env=env)
+        for side in (stdin, stdout, stderr):
+            os.close(side)
+        process.stdin, process.stdout, process.stderr = (
+            os.fdopen(inlet, "wb"),
+            os.fdopen(outlet, "rb"),
+            os.fdopen(errors, "rb"),
+        )
+        return process
 
     def run(
         self,

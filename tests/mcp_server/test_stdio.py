@@ -6,26 +6,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fork_server import Forked, ForkServer
 from mcp_server.sample_server import ENVELOPE
 
 SERVER = Path(__file__).with_name("stdio_server.py")
 
 
 class Process:
-    def __init__(self, grace: str = "4") -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SERVER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"GRACE": grace, "PATH": ""},
-        )
+    def __init__(self, process: Forked | subprocess.Popen[bytes]) -> None:
+        self.process = process
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -57,8 +52,8 @@ class Process:
 
 
 @contextmanager
-def started(grace: str = "4") -> Iterator[Process]:
-    found = Process(grace)
+def using(process: Forked | subprocess.Popen[bytes]) -> Iterator[Process]:
+    found = Process(process)
     try:
         yield found
     finally:
@@ -72,19 +67,42 @@ def started(grace: str = "4") -> Iterator[Process]:
                     stream.close()
 
 
+@pytest.fixture
+def started(forks: ForkServer):
+    """Start the server in a fork."""
+
+    def start(grace: str = "4") -> AbstractContextManager[Process]:
+        return using(forks.open([sys.executable, str(SERVER)], env={"GRACE": grace, "PATH": ""}))
+
+    return start
+
+
+@pytest.fixture
+def started_new():
+    """Start the server in a new interpreter, because a fork ends in another way."""
+
+    def start(grace: str = "4") -> AbstractContextManager[Process]:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return using(
+            subprocess.Popen([sys.executable, str(SERVER)], env={"GRACE": grace, "PATH": ""}, **pipes),
+        )
+
+    return start
+
+
 def line(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def test_a_stateless_client_calls_without_a_handshake():
-    with started() as server:
+def test_a_stateless_client_calls_without_a_handshake(started_new):
+    with started_new() as server:
         server.call(1, "echo", text="hi")
 
         assert server.read()["result"]["content"] == [{"type": "text", "text": "hi"}]
         assert server.end() == 0
 
 
-def test_a_client_with_a_handshake_lists_and_calls():
+def test_a_client_with_a_handshake_lists_and_calls(started):
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     with started() as server:
         server.write(line({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))
@@ -103,7 +121,7 @@ def test_a_client_with_a_handshake_lists_and_calls():
     assert code == 0
 
 
-def test_f56_nothing_but_the_protocol_is_on_standard_output():
+def test_f56_nothing_but_the_protocol_is_on_standard_output(started):
     with started() as server:
         server.call(1, "noisy")
         found = server.read()
@@ -129,7 +147,7 @@ def test_f56_nothing_but_the_protocol_is_on_standard_output():
     ],
     ids=["surrogate", "10,000 deep", "250 deep", "cut off", "not UTF-8", "batch", "text", "object id", "bool id"],
 )
-def test_f16s_f21s_a_line_that_cannot_be_read_is_answered(raw: bytes, asked: Any):
+def test_f16s_f21s_a_line_that_cannot_be_read_is_answered(started, raw: bytes, asked: Any):
     with started() as server:
         server.write(raw + b"\n")
         answer = server.read()
@@ -140,7 +158,7 @@ def test_f16s_f21s_a_line_that_cannot_be_read_is_answered(raw: bytes, asked: Any
         assert server.read()["id"] == "after"
 
 
-def test_f55_a_line_over_the_cap_is_refused_and_skipped():
+def test_f55_a_line_over_the_cap_is_refused_and_skipped(started):
     with started() as server:
         threading.Thread(target=lambda: server.write(b"x" * (17 << 20) + b"\n"), daemon=True).start()
         refused = server.read()
@@ -150,7 +168,7 @@ def test_f55_a_line_over_the_cap_is_refused_and_skipped():
         assert server.read()["id"] == "after"
 
 
-def test_f53_an_id_that_is_under_way_is_refused():
+def test_f53_an_id_that_is_under_way_is_refused(started):
     with started() as server:
         server.call(1, "nap", seconds=0.5)
         server.call(1, "echo", text="second")
@@ -161,7 +179,7 @@ def test_f53_an_id_that_is_under_way_is_refused():
     assert answered["result"]["content"][0]["text"] == "awake"
 
 
-def test_f52_a_cancelled_call_is_not_answered():
+def test_f52_a_cancelled_call_is_not_answered(started):
     with started() as server:
         server.call(1, "nap", seconds=30)
         server.write(line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
@@ -172,7 +190,7 @@ def test_f52_a_cancelled_call_is_not_answered():
 
 
 @pytest.mark.parametrize("kind", ["exit", "interrupt", "base"])
-def test_f28_whatever_a_tool_raises_the_process_lives(kind: str):
+def test_f28_whatever_a_tool_raises_the_process_lives(started, kind: str):
     with started() as server:
         server.call(1, "leave", kind=kind)
         server.call(2, "echo", text="alive")
@@ -182,7 +200,7 @@ def test_f28_whatever_a_tool_raises_the_process_lives(kind: str):
     assert answers == {1: True, 2: False}
 
 
-def test_f26_a_lone_surrogate_from_a_tool_does_not_end_the_process():
+def test_f26_a_lone_surrogate_from_a_tool_does_not_end_the_process(started):
     with started() as server:
         server.call(1, "surrogate")
         server.call(2, "echo", text="alive")
@@ -190,7 +208,7 @@ def test_f26_a_lone_surrogate_from_a_tool_does_not_end_the_process():
         assert {server.read()["id"], server.read()["id"]} == {1, 2}
 
 
-def test_f38_stuck_tools_leave_the_server_able_to_hear():
+def test_f38_stuck_tools_leave_the_server_able_to_hear(started):
     with started("0.2") as server:
         for number in range(60):
             server.call(number, "stuck")
@@ -199,8 +217,8 @@ def test_f38_stuck_tools_leave_the_server_able_to_hear():
         assert server.read()["id"] == "heard"
 
 
-def test_f39_the_end_of_input_ends_the_process_though_a_tool_is_stuck():
-    with started("0.3") as server:
+def test_f39_the_end_of_input_ends_the_process_though_a_tool_is_stuck(started_new):
+    with started_new("0.3") as server:
         server.call(1, "stuck")
         server.call(2, "echo", text="x")
         server.read()
@@ -208,8 +226,8 @@ def test_f39_the_end_of_input_ends_the_process_though_a_tool_is_stuck():
         assert server.end() == 0
 
 
-def test_f39b_sigterm_answers_what_was_taken_in_and_exits():
-    with started() as server:
+def test_f39b_sigterm_answers_what_was_taken_in_and_exits(started_new):
+    with started_new() as server:
         server.call(1, "nap", seconds=0.5)
         server.call(2, "echo", text="x")
         first = server.read()
@@ -220,7 +238,7 @@ def test_f39b_sigterm_answers_what_was_taken_in_and_exits():
         assert server.process.wait(10) == 0
 
 
-def test_f54_many_pipelined_calls_are_each_answered_once():
+def test_f54_many_pipelined_calls_are_each_answered_once(started):
     with started() as server:
         count = 5000
 
@@ -234,7 +252,7 @@ def test_f54_many_pipelined_calls_are_each_answered_once():
     assert sorted(found) == list(range(count))
 
 
-def test_a_question_of_a_stateless_call_comes_as_its_result():
+def test_a_question_of_a_stateless_call_comes_as_its_result(started):
     able = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
     with started() as server:
         server.ask(1, "tools/call", name="ask", arguments={}, _meta=able)
