@@ -1,9 +1,6 @@
 """An official SDK's client can take the place of our own connection."""
 
-import anthropic
-import openai
 import pytest
-from google import genai
 
 from models.server import answer, provider, stream
 from models.test_transport import ANSWERS, BUSY, all_of
@@ -21,15 +18,22 @@ async def clients_are_closed():
     yield
     while CLIENTS:
         client = CLIENTS.pop()
-        await (client.aio.aclose() if isinstance(client, genai.Client) else client.close())
+        await (client.aio.aclose() if hasattr(client, "aio") else client.close())
 
 
 def client_for(kind, url):
+    # Each takes about a second to import, and most test processes need none of them.
     if kind == "gemini":
+        from google import genai
+
         made = genai.Client(api_key="k", http_options={"base_url": url, "api_version": "v1beta"})
     elif kind == "anthropic":
+        import anthropic
+
         made = anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
     else:
+        import openai
+
         made = openai.AsyncOpenAI(api_key="k", base_url=url, max_retries=0)
     CLIENTS.append(made)
     return made
@@ -65,6 +69,8 @@ async def test_an_error_of_the_sdk_is_ours(kind):
 
 
 async def test_azure_has_the_deployment_in_the_address():
+    import openai
+
     with provider(answer(ANSWERS["openai-chat"])) as server:
         client = openai.AsyncAzureOpenAI(api_key="k", azure_endpoint=server.url, api_version="2024-10-21")
         reply = await model("openai-chat:gpt-5", client=client).respond(ModelRequest("hi"))
@@ -83,15 +89,18 @@ async def test_a_beta_is_asked_for_where_the_body_needs_it():
 
 
 async def test_a_sync_client_is_an_error():
+    import openai
+
     with pytest.raises(ConfigError, match="Pass AsyncOpenAI"):
         model("openai:m", client=openai.OpenAI(api_key="k"))
 
 
-class Mine(openai.AsyncOpenAI):
-    """A client as applications make them: with their own way to sign in."""
-
-
 async def test_a_client_of_a_class_of_ones_own_is_taken():
+    import openai
+
+    class Mine(openai.AsyncOpenAI):
+        """A client as applications make them: with their own way to sign in."""
+
     with provider(stream(STREAMS["openai"])) as server:
         CLIENTS.append(Mine(api_key="k", base_url=server.url, max_retries=0))
         events = await all_of(model("openai:m", client=CLIENTS[-1]).stream(ModelRequest("hi", box())))

@@ -2,10 +2,7 @@
 
 import traceback
 
-import anthropic
-import openai
 import pytest
-from google import genai
 
 from models.server import answer, provider, stream
 from models.test_transport import all_of
@@ -73,6 +70,10 @@ async def test_no_stream_shows_the_key(kind):
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("status", [200, 401])
 async def test_an_sdks_client_does_not_show_its_key(kind, streamed, status):
+    import anthropic
+    import openai
+    from google import genai
+
     with provider(answer({"error": {"message": f"bad key {KEY}", "code": 401, "status": KEY}}, status)) as server:
         if kind == "gemini":
             client = genai.Client(api_key=KEY, http_options={"base_url": server.url, "api_version": "v1beta"})

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from google.ai.generativelanguage_v1beta.types import GenerateContentRequest
-from google.genai import types as genai
-from google.protobuf import json_format
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.warnings import TypedDictExtraConfigWarning
 from pydantic_core import from_json, to_json, to_jsonable_python
@@ -88,6 +85,9 @@ def documented(provider: str, body: Mapping[str, Any]) -> list[str]:
 
 def by_proto(body: Mapping[str, Any]) -> list[str]:
     """Return what Google's protos object to."""
+    from google.ai.generativelanguage_v1beta.types import GenerateContentRequest
+    from google.protobuf import json_format
+
     try:
         json_format.ParseDict({"model": "models/gemini-3", **body}, GenerateContentRequest.pb()())
     except json_format.ParseError as error:
@@ -95,21 +95,31 @@ def by_proto(body: Mapping[str, Any]) -> list[str]:
     return []
 
 
+@lru_cache
+def genai_adapters() -> dict[str, TypeAdapter[Any]]:
+    """Return what google-genai takes under each key of a body."""
+    from google.genai import types as genai
+
+    kinds = {
+        "contents": list[genai.Content],
+        "tools": list[genai.Tool],
+        "toolConfig": genai.ToolConfig | None,
+        "systemInstruction": genai.Content | None,
+        "generationConfig": genai.GenerationConfig | None,
+    }
+    return {name: TypeAdapter(kind) for name, kind in kinds.items()}
+
+
 def by_genai(body: Mapping[str, Any]) -> list[str]:
     """Return what the types of google-genai, which forbid what they do not know, object to."""
     found = []
-    parts = {
-        "contents": (list[genai.Content], body.get("contents", [])),
-        "tools": (list[genai.Tool], body.get("tools", [])),
-        "toolConfig": (genai.ToolConfig | None, body.get("toolConfig")),
-        "systemInstruction": (genai.Content | None, body.get("systemInstruction")),
-        "generationConfig": (genai.GenerationConfig | None, body.get("generationConfig")),
-    }
-    for name, (kind, value) in parts.items():
+    parts = genai_adapters()
+    lists: dict[str, Any] = {"contents": [], "tools": []}
+    for name, judge in parts.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                TypeAdapter(kind).validate_json(to_json(value))
+                judge.validate_json(to_json(body.get(name, lists.get(name))))
         except UserWarning as warning:  # an enum of theirs warns of a value that it does not know
             found.append(f"{name}: {warning}")
         except ValidationError as error:

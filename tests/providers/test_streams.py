@@ -3,11 +3,8 @@
 import json
 import random
 
-import anthropic
 import httpx2
-import openai
 import pytest
-from google import genai
 
 from providers.recordings import ARGUMENTS, STREAMS, chat, sse
 from providers.samples import CHATS
@@ -202,6 +199,8 @@ def answering(content):
 
 
 async def by_openai(content):
+    import openai
+
     async with (
         openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
         client.responses.stream(model="gpt-5", input="x") as stream,
@@ -212,6 +211,8 @@ async def by_openai(content):
 
 
 async def by_openai_chat(content):
+    import openai
+
     async with (
         openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
         client.chat.completions.stream(model="gpt-5", messages=[]) as stream,
@@ -221,6 +222,8 @@ async def by_openai_chat(content):
 
 
 async def by_anthropic(content):
+    import anthropic
+
     async with (
         anthropic.AsyncAnthropic(api_key="k", http_client=httpx2.AsyncClient(transport=answering(content))) as client,
         client.messages.stream(model="claude", max_tokens=1, messages=[]) as stream,
@@ -231,6 +234,8 @@ async def by_anthropic(content):
 
 
 async def by_gemini(content):
+    from google import genai
+
     options = genai.types.HttpOptions(httpx_async_client=httpx2.AsyncClient(transport=answering(content)))
     client = genai.Client(api_key="k", http_options=options)
     text, calls = "", []
