@@ -29,7 +29,10 @@ $(READY): pyproject.toml $(wildcard packages/*/pyproject.toml)
 demo: $(READY) ## List the tools of an example, call one, and let the local model call some
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
+# Without compiled files every test process and every child compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+# Each process begins with a part of its own, so that most fixtures of a module are made by one process.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test: $(READY) ## Run the tests
 	@$(PYTEST) $(PYTEST_FLAGS)
