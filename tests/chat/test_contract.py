@@ -195,11 +195,12 @@ def children():
 async def test_a_server_that_is_given_for_one_request_ends_with_it(word):
     source = FakeMcpServer({"add": "3"})
     chat = Chat(ScriptedModel([ASKED, "Three."]), ())
+    before = children()
 
     reply = await chat.send("1 + 2?", **{word: [source]})
 
     assert reply.results[0].ok
-    assert children() == []
+    assert children() == before
 
 
 def test_a_tool_that_the_provider_cannot_run_is_refused_when_the_chat_is_built():

@@ -4,6 +4,7 @@ A block that must not run is marked `text`.
 """
 
 import logging
+import sys
 
 import pytest
 
@@ -21,6 +22,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # A source that is changed within a second would be taken for the one that was compiled before.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     # A page may set the level of the logger, as its reader would; the next test must not feel it.
     monkeypatch.setattr(logging.getLogger("toolmason"), "level", logging.NOTSET)
     yield tmp_path
