@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,11 +66,19 @@ _COMPILED = [(re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in
 def findings(paths: Iterable[Path] | None = None) -> Iterator[str]:
     """Yield each place that is not plain, as `file:line: phrase (advice)`."""
     for path in paths or tracked():
-        text = path.read_text("utf-8")
-        pieces = _python(text) if path.suffix == ".py" else _markdown(text)
-        for line, piece, is_docstring in pieces:
-            for found, advice in _check(piece, is_docstring=is_docstring):
-                yield f"{path.relative_to(ROOT)}:{line}: {found!r} ({advice})"
+        for line, found, advice in _places(path.read_text("utf-8"), is_python=path.suffix == ".py"):
+            yield f"{path.relative_to(ROOT)}:{line}: {found!r} ({advice})"
+
+
+@cache
+def _places(text: str, *, is_python: bool) -> list[tuple[int, str, str]]:
+    """Return the line of each place, its phrase and the advice; two tests read every file."""
+    pieces = _python(text) if is_python else _markdown(text)
+    return [
+        (line, found, advice)
+        for line, piece, is_docstring in pieces
+        for found, advice in _check(piece, is_docstring=is_docstring)
+    ]
 
 
 def tracked() -> list[Path]:

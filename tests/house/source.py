@@ -7,6 +7,7 @@ Not here: the limits themselves (the tests beside this file).
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +33,9 @@ def parse(name: str, text: str, *, is_package: bool = False) -> Module:
     return Module(name, text, ast.parse(text), is_package)
 
 
+@cache
 def read_package(folder: Path) -> dict[str, Module]:
-    """Read every module under a package's folder, by dotted name."""
+    """Read every module under a package's folder, by dotted name; do not change it, it is read once."""
     modules = {}
     for path in sorted(folder.rglob("*.py")):
         parts = [folder.name, *path.relative_to(folder).with_suffix("").parts]
