@@ -65,6 +65,12 @@ def with_installed(distributions):
 
 
 @pytest.fixture
+def short_termination(monkeypatch):
+    """Kill a server on standard streams soon, if it does not end when it should: for servers that never do."""
+    monkeypatch.setattr("toolmason.mcp_client.transport.stdio.TERMINATE_SECONDS", 0.2)
+
+
+@pytest.fixture
 def make_package(tmp_path, monkeypatch):
     """Write a package that can be imported while the test lasts: `make_package("shop", orders="source")`."""
     monkeypatch.syspath_prepend(str(tmp_path))

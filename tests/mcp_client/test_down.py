@@ -16,7 +16,7 @@ from toolmason.mcp_client.lists import list_cache
 from toolmason.mcp_client.lists.list_cache import ListCache
 from toolmason.mcp_client.pool import SessionPool
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("short_termination")]
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 

@@ -65,6 +65,7 @@ async def test_f02_f03_a_server_that_never_answers_costs_its_time_out_and_can_be
     assert [tool.name for tool in listed] == ["echo"]
 
 
+@pytest.mark.usefixtures("short_termination")
 async def test_f04_a_server_that_never_starts_costs_its_connect_timeout():
     box = Toolbox(raw("never starts", connect_timeout=0.3, required=True))
 
@@ -124,6 +125,7 @@ async def test_f08_a_line_without_an_end_is_cut_off_at_the_cap():
     assert result.error.code == "remote_error"
 
 
+@pytest.mark.usefixtures("short_termination")
 @pytest.mark.parametrize("case", ["stubborn", "grandchild"])
 async def test_f11_f12_nothing_that_a_server_started_survives_it(case, tmp_path):
     log = tmp_path / "log"
@@ -205,6 +207,7 @@ async def test_f40_t20_a_flood_of_progress_does_not_keep_the_result():
     assert result.text == "hello"
 
 
+@pytest.mark.usefixtures("short_termination")
 async def test_f41_one_server_that_never_starts_does_not_hold_up_the_others(caplog):
     servers = [
         raw("plain", name="one"),

@@ -547,6 +547,7 @@ serve(Toolbox(ask, hold))
 """
 
 
+@pytest.mark.usefixtures("short_termination")
 async def test_over_stdio_a_question_goes_through_only_while_it_is_clear_whose_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
