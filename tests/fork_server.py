@@ -49,7 +49,9 @@ class Forked:
     def __init__(self, reply: socket.socket) -> None:
         self._reply = reply.makefile("r", encoding="ascii")
         self._socket = reply
-        self.pid = int(self._reply.readline())
+        started = self._reply.readline()
+        assert started, "The fork server has ended. Its standard error says why."
+        self.pid = int(started)
         self.returncode: int | None = None
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
@@ -85,11 +87,9 @@ class ForkServer:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         with theirs:
-            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
             self._process = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env=environment,
                 stdin=subprocess.DEVNULL,
             )
 
