@@ -260,6 +260,7 @@ def test_diff_reads_a_file_from_standard_input(run, shop):
 
 
 def test_on_a_terminal_the_changes_are_a_table(run, shop):
+    # A new interpreter: it shows that `diff` imports what it needs.
     run(shop, "build", "shop")
     change(shop, "text: str", "text: int")
     ours, theirs = pty.openpty()
@@ -292,6 +293,7 @@ def _read(descriptor):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_imports_no_tool_machinery_and_no_sdk(arguments):
+    # A new interpreter: its imports are under test.
     code = textwrap.dedent(
         f"""
         import sys

@@ -238,6 +238,7 @@ def test_a_target_that_cannot_be_loaded_is_told_without_a_traceback(run, tmp_pat
 
 
 # --- signals and pipes -------------------------------------------------------------------------
+# New interpreters: how the process ends, and a pipe that its reader closes, are under test.
 
 
 @pytest.mark.parametrize("name", ["slow", "stuck"])

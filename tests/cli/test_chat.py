@@ -103,6 +103,9 @@ def test_a_model_that_is_none_is_said(run, name):
     assert "Traceback" not in done.stderr
 
 
+# New interpreters: they show that `chat` imports what it needs, and how it takes a signal.
+
+
 def test_a_conversation_in_a_terminal():
     parent, child = pty.openpty()
     process = subprocess.Popen([COMMAND, "chat", SHOP, *OFFLINE], stdin=child, stdout=child, stderr=child, env=PLAIN)

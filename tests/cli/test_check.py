@@ -100,6 +100,7 @@ def test_text_has_a_place_a_code_and_a_hint(check):
 
 
 def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):
+    # New interpreters: a pipe and a terminal are under test.
     command = [str(BIN / "toolmason"), "check", "sample/definitions.py", "--select", "TM103"]
     environ = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     piped = subprocess.run(command, cwd=project, capture_output=True, check=False, env=environ)

@@ -121,6 +121,7 @@ def test_bash_itself_completes_with_the_script(run, office, tmp_path):
         _toolmason_completion toolmason
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
+    # A new interpreter: bash starts it.
     path = os.pathsep.join([str(BIN), os.environ["PATH"]])
 
     done = subprocess.run(

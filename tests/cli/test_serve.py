@@ -31,6 +31,9 @@ TOKEN = "a-token-of-many-letters"  # noqa: S105 - of a test
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
+# New interpreters: the start and the end of the server, and its pipes, are under test.
+
+
 @contextmanager
 def served(folder: Path, *words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     (folder / "desk.py").write_text(DESK, "utf-8")
