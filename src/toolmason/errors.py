@@ -314,8 +314,10 @@ class LimitExceeded(ToolCallError):
 
     code = "limit_exceeded"
 
-    def __init__(self, tool: str, limit: str, advice: str, *, retryable: bool = False) -> None:
+    def __init__(self, tool: str, limit: str, advice: str, *, retryable: bool = False, ends_run: bool = False) -> None:
         self.limit = limit
+        self.ends_run = ends_run
+        """True if no other call of the run can succeed either."""
         super().__init__(f"{tool} was not run: the {limit} has been reached. {advice}", tool=tool, retryable=retryable)
 
 

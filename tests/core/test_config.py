@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolmason import Chat, Config, Limits, Toolbox, ToolContext, ToolError, tool
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import ConfigError
 
 
@@ -223,7 +224,7 @@ async def test_a_toolbox_that_was_given_no_config_still_injects_one():
 def test_limits_of_the_configuration_hold_for_runs_that_name_none():
     box = Toolbox(fail, config={"limits": {"steps": 3, "seconds": "none"}})
 
-    assert box.limits == Limits(steps=3)
+    assert get_state(box).policy.limits == Limits(steps=3)
     assert Chat("offline", box).policy.limits == Limits(steps=3)
     assert Chat("offline", [fail], config={"limits.calls": "7"}).policy.limits == Limits(calls=7)
     assert Chat("offline", box, limits=Limits(steps=9)).policy.limits == Limits(steps=9)

@@ -117,10 +117,10 @@ async def test_a_decision_on_a_listed_tool_can_be_taken_in_another_process(shop)
     key = "a-key-of-sixteen-bytes"
     first = Toolbox.from_manifest("shop", approve="all", approval_key=key)
     request = (await first.call("drop", {"order": "7"})).error.request
-    decision = first.decide(request, Allow())
+    decision = first.approvals.decide(request, Allow())
     forget("shop")
 
-    result = await Toolbox.from_manifest("shop", approve="all", approval_key=key).resume(decision)
+    result = await Toolbox.from_manifest("shop", approve="all", approval_key=key).approvals.resume(decision)
 
     assert result.value == "dropped 7"
 

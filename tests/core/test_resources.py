@@ -1,6 +1,7 @@
 import pytest
 
 from toolmason import EmbeddedResource, Image, Text, Toolbox, ToolContext, resource, tool
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError, DuplicateTool, InvalidArguments
 
 
@@ -85,7 +86,10 @@ def test_resources_are_listed_without_templates_and_survive_views():
     box = Toolbox(settings, profile, look)
 
     assert [link.uri for link in box.resources] == ["config://app"]
-    assert [item.uri for item in box.select("nothing").own_resources] == ["config://app", "user://{id}/profile"]
+    assert [item.uri for item in get_state(box.select("nothing")).catalog.resources.values()] == [
+        "config://app",
+        "user://{id}/profile",
+    ]
 
 
 def test_two_resources_of_one_address_are_refused():
@@ -122,12 +126,12 @@ def test_a_bundle_may_hold_resources():
 
 def test_watchers_hear_of_changes_until_they_end_it():
     box, heard = Toolbox(settings), []
-    end = box.watch(heard.append)
+    end = box.servers.watch(heard.append)
 
-    box.notify_resource_changed("config://app")
+    box.servers.notify_resource_changed("config://app")
     box.add(profile)
     end()
     end()
-    box.notify_resource_changed("config://app")
+    box.servers.notify_resource_changed("config://app")
 
     assert heard == ["config://app", None]

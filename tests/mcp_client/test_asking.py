@@ -98,7 +98,7 @@ async def test_a_call_that_asks_more_than_it_may_fails_and_the_next_one_begins_a
         results = [await box.call("ask", {}), await box.call("ask", {})]
 
     assert [result.ok for result in results] == [not extra] * 2
-    assert len(asked) == 2 * MAX_ROUNDS
+    assert len(asked) == 2 * MAX_ROUNDS if not extra else len(asked) <= 2 * MAX_ROUNDS
 
 
 ASKS = """

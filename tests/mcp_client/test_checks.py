@@ -35,7 +35,7 @@ def tool_with(output, structured):
     async def call(*_):
         return answer
 
-    return RemoteTool("evil", Tool.model_validate(entry, by_name=False), call, entry, None)
+    return RemoteTool("evil", Tool.model_validate(entry, by_name=False), call, entry)
 
 
 @pytest.mark.parametrize("branches", [60, 200])

@@ -56,7 +56,7 @@ def web(auth, **words):
     [
         (lambda _: 5, "auth= returned int. Return a token or headers"),
         (raises, "auth= failed: LookupError"),
-        (called_off, "the operation was cancelled before it finished"),
+        (called_off, "auth= failed: RuntimeError"),
     ],
     ids=["neither a token nor headers", "raises", "calls itself off"],
 )
@@ -128,7 +128,7 @@ async def test_a_server_that_hung_is_brought_back_in_the_background(tmp_path, mo
     monkeypatch.setattr(list_cache, "FIRST_RETRY_DELAY", 0.05)
     box, there = Toolbox(late(tmp_path, connect_timeout=2)), asyncio.Event()
     before = await box.list()
-    box.watch(lambda _: there.set() if box.tools else None)
+    box.servers.watch(lambda _: there.set() if box.tools else None)
 
     await asyncio.wait_for(there.wait(), 20)
     result = await box.call("echo", {"text": "hello"})

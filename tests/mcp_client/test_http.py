@@ -12,6 +12,8 @@ import pytest
 from adversaries.raw_http import served
 from mcp_server.sample_server import Running
 from toolmason import McpServer, Toolbox, resource
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.mcp_client import pool
 
 
@@ -197,7 +199,7 @@ async def test_identities_that_are_not_seen_any_more_give_their_connection_back(
         async with Toolbox(at(server, auth=lambda context: context.get("token"))) as box:
             for number in range(10):
                 await echoed(box, context={"token": f"t{number}"})
-            links = box._remotes.sources[0].pool.sessions  # noqa: SLF001 - what must stay small is inside
+            links = box._state.remotes.sources[0].pool.sessions  # noqa: SLF001 - what must stay small is inside
             again = await echoed(box, context={"token": "t0"})
             held = len(links)
 
@@ -299,13 +301,13 @@ async def test_whoever_hears_of_a_resource_hears_of_it_again_after_the_stream_wa
     server.start()
     async with Toolbox(McpServer.http("web", server.url, timeout=5)) as box, asyncio.timeout(30):
         await box.list()
-        box.watch(heard.append)
-        await box.__gateway__().subscribe(frozenset({"config://app"}))
+        box.servers.watch(heard.append)
+        await Gateway(get_state(box).remotes).subscribe(frozenset({"config://app"}))
         while cutting.streams < 2:  # noqa: ASYNC110 - a server in another thread has no event of ours
             await asyncio.sleep(0.02)
         missed = heard.count("config://app")
         while heard.count("config://app") == missed:
-            behind.notify_resource_changed("config://app")
+            behind.servers.notify_resource_changed("config://app")
             await asyncio.sleep(0.05)
     await asyncio.to_thread(server.stop)
 

@@ -12,6 +12,8 @@ from mcp.server import Server
 
 from mcp_server.sample_server import Running
 from toolmason import McpServer, Sequential, Toolbox, ToolContext, asgi_app, prompt, resource, tool
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError, RemoteError
 from toolmason.mcp_client import connection
 
@@ -102,7 +104,8 @@ async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
         his = await box.call("pay", context={"token": "bob"})
         shown = [tool.name for tool in box.tools]
         listed = {
-            name: [tool.name for tool in await box.for_identity({"token": name}).list()] for name in ("alice", "bob")
+            name: [tool.name for tool in await box.with_policy(context={"token": name}).list()]
+            for name in ("alice", "bob")
         }
 
     assert hers.text == "paid"
@@ -113,7 +116,7 @@ async def test_what_one_identity_was_shown_is_shown_to_no_other(office):
 
 async def test_a_view_for_somebody_calls_in_that_name(office):
     async with Toolbox(at(office), context={"tenant": "acme"}) as box:
-        view = box.for_identity({"token": "alice"})
+        view = box.with_policy(context={"token": "alice"})
         result = await view.call("who")
         found = await view.resolve("pay")
         await view.refresh()
@@ -208,7 +211,7 @@ async def test_a_token_that_the_server_refuses_keeps_nobody_else_out(office, cap
 
 async def test_a_call_in_the_name_of_the_toolbox_fetches_no_second_list(office):
     async with Toolbox(at(office), context={"token": "bob"}) as box:
-        source = box._remotes.sources[0]  # noqa: SLF001 - what must stay empty is inside
+        source = box._state.remotes.sources[0]  # noqa: SLF001 - what must stay empty is inside
         unknown = await box.call("nope", context={"token": "bob", "tenant": "acme"})
         held = len(source._identity_caches)  # noqa: SLF001 - as above
 
@@ -222,7 +225,7 @@ async def test_lists_of_identities_that_are_not_seen_any_more_are_let_go(office,
     async with Toolbox(at(office), eager=False) as box:
         for name in ("alice", "bob", "carol"):
             await box.call("who", context={"token": name})
-        source = box._remotes.sources[0]  # noqa: SLF001 - what must stay small is inside
+        source = box._state.remotes.sources[0]  # noqa: SLF001 - what must stay small is inside
         held = len(source._identity_caches)  # noqa: SLF001 - as above
         again = await box.call("pay", context={"token": "alice"})
 
@@ -244,7 +247,7 @@ async def test_a_toolbox_within_a_toolbox_lists_in_the_name_of_a_call(office):
 async def test_a_call_goes_by_the_list_that_it_waited_for_whoever_clears_it_meanwhile():
     async with Toolbox(McpServer.of("shop", Toolbox(add)), eager=False) as box:
         soon = asyncio.get_running_loop().call_soon
-        box.watch(lambda _: soon(box.clear_cache) if box.tools else None)
+        box.servers.watch(lambda _: soon(box.clear_cache) if box.tools else None)
 
         one = await box.call("add", {"a": 1})
         found = await box.resolve("add")
@@ -270,13 +273,13 @@ async def test_a_batch_goes_by_the_list_that_it_began_with():
 
 async def test_a_view_for_somebody_looks_after_the_same_server(office, caplog):
     async with Toolbox(at(office), context={"token": "alice"}) as box:
-        view = box.for_identity({"tenant": "acme"})
+        view = box.with_policy(context={"tenant": "acme"})
         await view.list()
-        behind = view.__gateway__()
+        behind = Gateway(get_state(view).remotes)
         behind.forward_server_requests()
         await behind.subscribe(frozenset({"shop://hours"}))
         health = await view.health()
-        again = await view.for_identity({"token": "bob"}).call("who")
+        again = await view.with_policy(context={"token": "bob"}).call("who")
         await view.aclose()
         after = await box.call("who")
 

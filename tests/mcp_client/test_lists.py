@@ -8,6 +8,8 @@ from mcp.shared.exceptions import MCPError
 
 from adversaries.raw_http import served
 from toolmason import McpServer, Toolbox, ToolCall
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError
 
 
@@ -155,7 +157,7 @@ async def test_t4_one_bad_prompt_or_resource_is_left_out_and_the_others_are_used
         async with Toolbox(McpServer.http("raw", server.url)) as box:
             prompts = [prompt.name for prompt in box.prompts]
             resources = [link.uri for link in box.resources]
-            templates = [entry["uriTemplate"] for entry in box.__gateway__().templates]
+            templates = [entry["uriTemplate"] for entry in Gateway(get_state(box).remotes).templates]
 
     assert (prompts, resources, templates) == (["good"], ["note://good"], ["note://{name}"])
     assert [caplog.text.count(f"ignoring {what} ") for what in ("prompt", "resource", "resource template")] == [1, 2, 1]

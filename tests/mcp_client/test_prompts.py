@@ -60,7 +60,7 @@ async def test_every_prompt_of_a_server_can_have_its_full_name():
 async def test_a_name_of_a_prompt_stays_with_the_server_that_had_it():
     async with Toolbox(*servers()) as box:
         before = [prompt.name for prompt in box.prompts]
-        box._remotes.sources[0].clear_cache()  # noqa: SLF001 - one server that goes away
+        box._state.remotes.sources[0].clear_cache()  # noqa: SLF001 - one server that goes away
         names = [prompt.name for prompt in box.prompts]
 
     assert before == ["b__hello", "hello"]

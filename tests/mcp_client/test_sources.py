@@ -14,6 +14,8 @@ from mcp.server.mcpserver import MCPServer
 
 from adversaries.raw_http import TOOL, served
 from toolmason import McpServer, Toolbox, resource, tool
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
@@ -271,12 +273,12 @@ async def test_a_new_connection_renews_the_subscriptions_of_the_old_one():
     behind, heard = Toolbox(config), asyncio.Queue()
     box = Toolbox(McpServer.of("shop", behind))
     await box.list()
-    await box.__gateway__().subscribe(frozenset({"config://app"}))
+    await Gateway(get_state(box).remotes).subscribe(frozenset({"config://app"}))
     await box.aclose()
     await box.list()
-    box.watch(heard.put_nowait)
+    box.servers.watch(heard.put_nowait)
 
-    behind.notify_resource_changed("config://app")
+    behind.servers.notify_resource_changed("config://app")
 
     async with asyncio.timeout(10):
         assert await heard.get() == "config://app"

@@ -252,7 +252,7 @@ async def test_cancelled_calls_leave_nothing_behind(tmp_path):
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         assert (await box.health())["raw"].ok
-        link = box._remotes.sources[0].pool.sessions[""]  # noqa: SLF001 - what must be empty is inside
+        link = box._state.remotes.sources[0].pool.sessions[""]  # noqa: SLF001 - what must be empty is inside
         assert link.sanitizer.pending == {}
 
     assert log.read_text().count("notifications/cancelled") == 50

@@ -242,7 +242,7 @@ async def test_clients_hear_of_a_resource_that_was_touched():
         Client(box.__mcp_server__()) as client,
         client.listen(resource_subscriptions=["config://app"]) as changes,
     ):
-        box.notify_resource_changed("config://app")
+        box.servers.notify_resource_changed("config://app")
         async with asyncio.timeout(5):
             heard = await anext(aiter(changes))
 

@@ -72,7 +72,7 @@ async def test_after_the_end_nobody_is_told():
     box = Toolbox()
     told, ear = Subscriptions(ToolboxLists(box)), Ear()
     told.add_session("one", ear)
-    box.notify_resource_changed("a://b")
+    box.servers.notify_resource_changed("a://b")
     told.close()
     told.close()
 

@@ -271,7 +271,7 @@ async def test_changes_behind_are_told_in_front(legacy: bool, mode: str):
         async with client_of(outer, mode, message_handler=note_down) as client:
             names = {entry.name for entry in (await client.list_tools()).tools}
             async with listening(client, mode):
-                box.notify_resource_changed("config://app")
+                box.servers.notify_resource_changed("config://app")
                 async with asyncio.timeout(10):
                     touched = await heard.get()
                 box.add(tool(name="newcomer")(lambda: "hello"))

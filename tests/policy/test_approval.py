@@ -335,7 +335,9 @@ async def test_a_request_is_json_also_where_the_arguments_are_not():
     request = (await box.call("book", {"day": dt.date(2026, 1, 2)})).error.request
 
     assert json.loads(json.dumps(request.to_dict()))["arguments"] == {"day": "2026-01-02"}
-    assert (await box.resume(through_json(box.decide(through_json(request), Allow())))).text == "2026-01-02"
+    assert (
+        await box.approvals.resume(through_json(box.approvals.decide(through_json(request), Allow())))
+    ).text == "2026-01-02"
 
 
 @pytest.mark.parametrize(
@@ -352,7 +354,7 @@ async def test_a_preview_is_shown_and_never_runs_the_tool(preview, shown):
     box = Toolbox(noting(ran, approval=True, preview=preview))
 
     assert (await pending(box, context={"user": "ann"})).preview == shown
-    assert await box.preview("delete", {"path": "a"}, context={"user": "ann"}) == shown
+    assert (await box.approvals.dry_run("delete", {"path": "a"}, context={"user": "ann"})).preview == shown
     assert ran == []
 
 
@@ -362,13 +364,13 @@ async def test_a_preview_may_be_async_and_has_a_sync_face():
 
     box = Toolbox(noting([], preview=preview))
 
-    assert await box.preview("delete", '{"path": "a"}') == "a"
-    assert await asyncio.to_thread(box.preview_sync, "delete", {"path": "b"}) == "b"
+    assert (await box.approvals.dry_run("delete", '{"path": "a"}')).preview == "a"
+    assert (await asyncio.to_thread(box.approvals.dry_run_sync, "delete", {"path": "b"})).preview == "b"
 
 
 async def test_a_preview_refuses_arguments_that_do_not_fit():
     with pytest.raises(InvalidArguments):
-        await Toolbox(noting([], preview=str)).preview("delete", {})
+        await Toolbox(noting([], preview=str)).approvals.dry_run("delete", {})
 
 
 # --- decisions that come later -------------------------------------------------------------------
@@ -377,9 +379,9 @@ async def test_a_preview_refuses_arguments_that_do_not_fit():
 async def test_a_decision_lets_the_call_run_once():
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = through_json(box.decide(through_json(await pending(box)), Allow()))
+    decision = through_json(box.approvals.decide(through_json(await pending(box)), Allow()))
 
-    first, second = await box.resume(decision), await box.resume(decision)
+    first, second = await box.approvals.resume(decision), await box.approvals.resume(decision)
 
     assert (first.ok, first.text) == (True, "delete a")
     assert "already used" in second.error.reason
@@ -389,9 +391,9 @@ async def test_a_decision_lets_the_call_run_once():
 async def test_a_decision_that_is_used_twice_at_once_runs_once():
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
 
-    results = await asyncio.gather(*[box.resume(decision) for _ in range(10)])
+    results = await asyncio.gather(*[box.approvals.resume(decision) for _ in range(10)])
 
     assert sum(result.ok for result in results) == 1
     assert ran == ["a"]
@@ -402,8 +404,8 @@ async def test_two_decisions_on_one_request_are_good_for_one_run():
     box = Toolbox(noting(ran, approval=True))
     request = await pending(box)
 
-    await box.resume(box.decide(request, Allow()))
-    await box.resume(box.decide(request, Edit({"path": "b"})))
+    await box.approvals.resume(box.approvals.decide(request, Allow()))
+    await box.approvals.resume(box.approvals.decide(request, Edit({"path": "b"})))
 
     assert ran == ["a"]
 
@@ -412,9 +414,9 @@ async def test_a_decision_can_edit_or_deny():
     ran = []
     box = Toolbox(noting(ran, approval=True))
 
-    edited = await box.resume(through_json(box.decide(await pending(box), Edit({"path": "b"}))))
-    denied = await box.resume(through_json(box.decide(await pending(box), Deny("never"))))
-    misfit = await box.resume(box.decide(await pending(box), Edit({})))
+    edited = await box.approvals.resume(through_json(box.approvals.decide(await pending(box), Edit({"path": "b"}))))
+    denied = await box.approvals.resume(through_json(box.approvals.decide(await pending(box), Deny("never"))))
+    misfit = await box.approvals.resume(box.approvals.decide(await pending(box), Edit({})))
 
     assert edited.text == "delete b"
     assert (denied.error.code, denied.error.reason) == ("approval_denied", "never")
@@ -424,9 +426,9 @@ async def test_a_decision_can_edit_or_deny():
 
 async def test_a_decision_has_a_sync_face():
     box = Toolbox(noting([], approval=True))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
 
-    assert (await asyncio.to_thread(box.resume_sync, decision)).ok
+    assert (await asyncio.to_thread(box.approvals.resume_sync, decision)).ok
 
 
 CHANGED_REQUESTS = {
@@ -451,8 +453,8 @@ async def test_a_request_that_was_changed_is_refused(field):
     changed = replace(request, **{field: CHANGED_REQUESTS[field]})
 
     with pytest.raises(ApprovalDenied):
-        box.decide(changed, Allow())
-    result = await box.resume(replace(box.decide(request, Allow()), request=changed))
+        box.approvals.decide(changed, Allow())
+    result = await box.approvals.resume(replace(box.approvals.decide(request, Allow()), request=changed))
 
     assert isinstance(result.error, ApprovalDenied)
     assert ran == []
@@ -466,9 +468,9 @@ async def test_a_request_that_was_changed_is_refused(field):
 async def test_a_decision_that_was_changed_is_refused(change):
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = replace(box.decide(await pending(box), Deny("no")), **change)
+    decision = replace(box.approvals.decide(await pending(box), Deny("no")), **change)
 
-    result = await box.resume(decision)
+    result = await box.approvals.resume(decision)
 
     assert "changed after it was signed" in result.error.reason
     assert ran == []
@@ -477,29 +479,29 @@ async def test_a_decision_that_was_changed_is_refused(change):
 async def test_the_arguments_of_an_edit_cannot_be_changed():
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = replace(box.decide(await pending(box), Edit({"path": "b"})), arguments={"path": "/etc"})
+    decision = replace(box.approvals.decide(await pending(box), Edit({"path": "b"})), arguments={"path": "/etc"})
 
-    assert isinstance((await box.resume(decision)).error, ApprovalDenied)
+    assert isinstance((await box.approvals.resume(decision)).error, ApprovalDenied)
     assert ran == []
 
 
 async def test_a_tool_that_was_swapped_needs_a_new_decision():
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
     other = Tool.from_function(leaves_a_file, name="delete", approval=True)
 
     box.add(other, replace=True)
-    result = await box.resume(decision)
+    result = await box.approvals.resume(decision)
 
     assert "the tool has changed" in result.error.reason
 
 
 async def test_a_tool_that_is_gone_does_not_run():
     box = Toolbox(noting([], approval=True))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
 
-    result = await box.select("no_such").resume(decision)
+    result = await box.select("no_such").approvals.resume(decision)
 
     assert result.error.code == "unknown_tool"
 
@@ -509,10 +511,10 @@ async def test_a_tool_that_is_gone_does_not_run():
 async def test_a_decision_is_for_the_identity_that_asked(key, other):
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = box.decide(await pending(box, context={key: "a"}), Allow())
+    decision = box.approvals.decide(await pending(box, context={key: "a"}), Allow())
 
-    refused = await box.resume(decision, context=other and {key: other})
-    granted = await box.resume(decision, context={key: "a"})
+    refused = await box.approvals.resume(decision, context=other and {key: other})
+    granted = await box.approvals.resume(decision, context={key: "a"})
 
     assert "another identity" in refused.error.reason
     assert granted.ok
@@ -522,10 +524,10 @@ async def test_a_decision_is_for_the_identity_that_asked(key, other):
 async def test_a_decision_that_comes_too_late_is_refused(monkeypatch):
     ran = []
     box = Toolbox(noting(ran, approval=True), settings=EngineSettings(approval_seconds=60))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
 
     monkeypatch.setattr(approval, "time", SimpleNamespace(time=lambda: decision.request.expires + 1))
-    result = await box.resume(decision)
+    result = await box.approvals.resume(decision)
 
     assert "expired" in result.error.reason
     assert ran == []
@@ -537,8 +539,8 @@ async def test_another_toolbox_has_another_key():
     request = await pending(box)
 
     with pytest.raises(ApprovalDenied):
-        other.decide(request, Allow())
-    result = await other.resume(box.decide(request, Allow()))
+        other.approvals.decide(request, Allow())
+    result = await other.approvals.resume(box.approvals.decide(request, Allow()))
 
     assert isinstance(result.error, ApprovalDenied)
     assert ran == []
@@ -563,9 +565,9 @@ box = Toolbox(remove, approval_key=sys.argv[2])
 if sys.argv[1] == "ask":
     print(json.dumps(box.call_sync("remove", {"path": "a"}).error.request.to_dict()))
 elif sys.argv[1] == "decide":
-    print(json.dumps(box.decide(ApprovalRequest.from_dict(json.load(sys.stdin)), Allow()).to_dict()))
+    print(json.dumps(box.approvals.decide(ApprovalRequest.from_dict(json.load(sys.stdin)), Allow()).to_dict()))
 else:
-    result = box.resume_sync(Decision.from_dict(json.load(sys.stdin)))
+    result = box.approvals.resume_sync(Decision.from_dict(json.load(sys.stdin)))
     print(result.text)
 """
 

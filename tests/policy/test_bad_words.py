@@ -62,13 +62,13 @@ def test_limits_are_numbers(words):
 
 async def decided(box):
     result = await box.call("drop", {"table": "a"})
-    return box.decide(result.error.request, Allow())
+    return box.approvals.decide(result.error.request, Allow())
 
 
 async def test_a_decision_may_be_resumed_as_the_data_it_was_written_as():
     box = Toolbox(drop, approve="all")
 
-    result = await box.resume(json.loads(json.dumps((await decided(box)).to_dict())))
+    result = await box.approvals.resume(json.loads(json.dumps((await decided(box)).to_dict())))
 
     assert result.text == "dropped a"
 
@@ -89,7 +89,7 @@ async def test_a_decision_that_cannot_be_read_runs_nothing_and_says_where(change
     data = (await decided(box)).to_dict()
     change(data)
 
-    result = await box.resume(data)
+    result = await box.approvals.resume(data)
 
     assert result.error.code == "approval_denied"
     assert f"the decision is invalid: {where}" in result.error.message
@@ -99,7 +99,7 @@ async def test_a_decision_that_cannot_be_read_runs_nothing_and_says_where(change
 
 @pytest.mark.parametrize("data", [7, None, "x", [], {}])
 async def test_what_is_no_decision_at_all_is_refused(box, data):
-    result = await box.resume(data)
+    result = await box.approvals.resume(data)
 
     assert result.error.code == "approval_denied"
     with pytest.raises(ApprovalDenied, match="the request is invalid"):

@@ -29,7 +29,7 @@ def box(ran):
 
 
 async def test_a_dry_run_shows_what_the_tool_would_get_and_runs_nothing(box, ran):
-    plan = await box.dry_run("REMOVE", '{"path": "a", "times": "3"}')
+    plan = await box.approvals.dry_run("REMOVE", '{"path": "a", "times": "3"}')
 
     assert (plan.name, dict(plan.arguments)) == ("remove", {"path": "a", "times": 3})
     assert plan.preview == "remove a (3)"
@@ -51,30 +51,30 @@ async def test_a_dry_run_shows_what_the_tool_would_get_and_runs_nothing(box, ran
 async def test_a_dry_run_asks_the_gate(box, ran, rule, name, arguments, needed):
     ruled = Toolbox(box, approve=rule, context={"allowance": 10})
 
-    assert (await ruled.dry_run(name, arguments)).needs_approval is needed
+    assert (await ruled.approvals.dry_run(name, arguments)).needs_approval is needed
     assert ran == []
 
 
 async def test_a_dry_run_in_a_run_follows_the_rule_of_the_run(box):
     with box.run() as run:
-        assert (await run.dry_run("remove", {"path": "a"})).needs_approval
+        assert (await run.approvals.dry_run("remove", {"path": "a"})).needs_approval
 
 
 async def test_a_dry_run_takes_the_context_of_the_call(box):
-    plan = await box.dry_run("pay", {"amount": 50}, context={"allowance": 100})
+    plan = await box.approvals.dry_run("pay", {"amount": 50}, context={"allowance": 100})
 
     assert not plan.needs_approval
 
 
 def test_a_dry_run_works_from_code_that_is_not_async(box):
-    assert box.dry_run_sync("look").arguments == {}
+    assert box.approvals.dry_run_sync("look").arguments == {}
 
 
 async def test_a_dry_run_of_what_does_not_fit_raises(box):
     with pytest.raises(InvalidArguments):
-        await box.dry_run("remove", {"times": "many"})
+        await box.approvals.dry_run("remove", {"times": "many"})
     with pytest.raises(UnknownTool):
-        await box.dry_run("remov")
+        await box.approvals.dry_run("remov")
 
 
 async def test_a_dry_run_that_agrees_with_the_call_uses_up_nothing():
@@ -84,7 +84,7 @@ async def test_a_dry_run_that_agrees_with_the_call_uses_up_nothing():
 
     box = Toolbox(once, config=Config(environ={}))
 
-    await box.dry_run("once")
+    await box.approvals.dry_run("once")
 
     assert (await box.call("once")).text == "ran"
 
@@ -106,8 +106,8 @@ async def test_a_call_that_is_resumed_reports_progress_and_keeps_its_time_limit(
     box = Toolbox(work)
     quick, long = await box.call_all([("work", {}), ("work", {"forever": True})])
 
-    done = await box.resume(box.decide(quick.error.request, Allow()), on_progress=reports.append)
-    late = await box.resume(box.decide(long.error.request, Allow()), timeout=0.05)
+    done = await box.approvals.resume(box.approvals.decide(quick.error.request, Allow()), on_progress=reports.append)
+    late = await box.approvals.resume(box.approvals.decide(long.error.request, Allow()), timeout=0.05)
 
     assert done.text == "done"
     assert [report.message for report in reports] == ["half"]

@@ -1,6 +1,7 @@
 """Hooks around every call: order, changed calls, short circuits, failures; and what no hook can go round."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -297,11 +298,11 @@ async def test_a_hook_that_returns_no_result_is_an_error_that_says_so(wrong):
     assert f"returned {type(wrong).__name__}, not a ToolResult" in result.error.message
 
 
-async def test_a_hook_that_is_not_async_is_an_error_result():
+async def test_a_hook_that_is_not_async_runs_in_a_thread():
     box = Toolbox(double)
-    box.use(lambda call, call_next: ToolResult(call.id, call.name, text="x"))
+    box.use(lambda call, call_next: ToolResult(call.id, call.name, text=threading.current_thread().name))
 
-    assert isinstance((await box.call("double", {"n": 1})).error, ExecutionError)
+    assert (await box.call("double", {"n": 1})).text == "toolmason-tool"
 
 
 async def test_an_abort_passes_through_a_hook():

@@ -246,7 +246,7 @@ async def test_a_middleware_cannot_put_other_arguments_past_the_gate():
 async def test_a_middleware_cannot_use_a_decision_for_other_arguments_or_twice():
     ran = []
     box = Toolbox(noting(ran, approval=True))
-    decision = box.decide(await pending(box), Allow())
+    decision = box.approvals.decide(await pending(box), Allow())
 
     async def greedy(call, following):
         swapped = await following(replace(call, arguments={"path": "/etc"}))
@@ -256,7 +256,7 @@ async def test_a_middleware_cannot_use_a_decision_for_other_arguments_or_twice()
 
     box.use(greedy)
 
-    assert (await box.resume(decision)).ok
+    assert (await box.approvals.resume(decision)).ok
     assert ran == ["a"]
 
 
@@ -275,12 +275,12 @@ async def test_a_decision_counts_also_where_nobody_would_have_asked(verdict):
     """A run asks about what destroys, a call does not: the decision on the run's request comes back to the box."""
     ran = []
     box = Toolbox(noting(ran, destructive=True))
-    decision = box.decide(await pending(box.run()), verdict)
+    decision = box.approvals.decide(await pending(box.run()), verdict)
 
     if verdict == Allow():
-        assert (await box.resume(decision)).ok
+        assert (await box.approvals.resume(decision)).ok
         ran.clear()
-    result = await box.resume(decision)
+    result = await box.approvals.resume(decision)
 
     assert isinstance(result.error, ApprovalDenied)
     assert ran == []
@@ -290,9 +290,9 @@ async def test_a_decision_counts_also_where_nobody_would_have_asked(verdict):
 async def test_a_forged_decision_does_not_run_where_nobody_would_have_asked(forged):
     ran = []
     box = Toolbox(noting(ran, destructive=True))
-    decision = replace(box.decide(await pending(box.run()), Deny()), **forged)
+    decision = replace(box.approvals.decide(await pending(box.run()), Deny()), **forged)
 
-    result = await box.resume(decision)
+    result = await box.approvals.resume(decision)
 
     assert isinstance(decision, Decision)
     assert isinstance(result.error, ApprovalDenied)

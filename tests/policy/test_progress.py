@@ -71,7 +71,7 @@ async def test_a_call_reports_progress_after_its_approval():
     box, seen = Toolbox(deploy), []
     waiting = await box.call("deploy", on_progress=seen.append)
 
-    result = await box.resume(box.decide(waiting.error.request, Allow()), on_progress=seen.append)
+    result = await box.approvals.resume(box.approvals.decide(waiting.error.request, Allow()), on_progress=seen.append)
 
     assert result.text == "done"
     assert [(report.call_id, report.done) for report in seen] == [(waiting.call_id, 1)]

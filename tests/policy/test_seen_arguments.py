@@ -31,7 +31,7 @@ async def test_what_a_model_adds_inside_and_nobody_reads_is_not_shown():
     box = Toolbox(send, approver=look)
 
     result = await box.call("send", '{"transfer": {"to": "mallory", "amount": 1, "dry_run": true}}')
-    plan = await box.dry_run("send", {"transfer": {"to": "mallory"}})
+    plan = await box.approvals.dry_run("send", {"transfer": {"to": "mallory"}})
 
     assert result.text == "1000 to mallory"
     assert seen == [{"note": "none", "transfer": {"to": "mallory", "amt": 1000}}]

@@ -67,7 +67,7 @@ async def check() -> None:
         assert_type(discover(App()), Toolbox)
     assert_type(scan("package", strict=True), Toolbox)
     box = Toolbox("name", resolvers=[StaticResolver(triple), EntryPointResolver(), ImportResolver("a:b")])
-    assert_type(await box.dry_run("name"), DryRun)
+    assert_type(await box.approvals.dry_run("name"), DryRun)
     config = Config.find()
     assert_type(config.servers, tuple[ServerSettings, ...])
     assert_type(config.engine, EngineSettings | None)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolmason._core.call.approval import Decision
+from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import ModelReply
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.results import ToolResult
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.reply import Reply
@@ -29,13 +30,15 @@ def verify_decisions(box: Toolbox, decisions: Iterable[Decision | Mapping[str, A
     given_decisions: Iterable[Any] = [decisions] if isinstance(decisions, Decision) else decisions
     for given in given_decisions:
         if not isinstance(given, Decision | Mapping):
-            raise ConfigError(f"{given!r:.80} is not a decision. Pass one from `box.decide(request, Allow())`.")
+            raise ConfigError(
+                f"{given!r:.80} is not a decision. Pass one from `box.approvals.decide(request, Allow())`."
+            )
         try:
             decision = given if isinstance(given, Decision) else Decision.from_dict(given)
         except ApprovalDenied:
             _log.warning("ignored a damaged decision")
             continue
-        if box.verify(decision):
+        if box.approvals.verify(decision):
             verified[decision.request.id] = decision
         else:
             _log.warning(
@@ -79,4 +82,4 @@ class ResumedRun:
         run.results = earlier_results
         for call in run.calls:
             if call.id in results_by_call:
-                run.plan.box.record_earlier_call(call, results_by_call[call.id])
+                restore_call(get_state(run.plan.box), call, results_by_call[call.id])

@@ -21,25 +21,23 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
     """Return the toolbox of a chat."""
     if not isinstance(tools, Toolbox):
         return Toolbox(*_to_sequence(tools), approver=approver, config=config)
-    box = tools if approver is None else tools.approved_by(approver)
     if config is None:
-        return box
+        return tools if approver is None else tools.with_policy(approver=approver)
     # Native tools of the toolbox override those from the settings, which apply to every chat.
-    known_names = {item.name for item in box.native}
+    known_names = {item.name for item in tools.native}
     configured = make_native_tools(config if isinstance(config, Config) else Config(config))
     added = [item for item in configured if item.name not in known_names]
-    box = box.configured(config)
+    box = tools.with_policy(approver=approver, config=config)
     return box | Toolbox(*added) if added else box
 
 
 class RequestTools:
-    """Tools of one request."""
+    """Tools of one request. They run under the policy of the chat's toolbox, as if they had been added to it."""
 
-    def __init__(self, box: Toolbox, toolbox_options: tuple[Any, Any], tools: Any = None, added: Any = None) -> None:
+    def __init__(self, box: Toolbox, tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes created for this request, to be closed with it."""
         self._chat_toolbox = box
-        self._toolbox_options = toolbox_options
         self._names = [item for item in _to_sequence(tools) if isinstance(item, str)]
         self.box = self._select(tools)
         if added is not None:
@@ -48,20 +46,17 @@ class RequestTools:
     def _select(self, tools: Any) -> Toolbox:
         if tools is None:
             return self._chat_toolbox
-        if isinstance(tools, Toolbox):
-            return make_toolbox(tools, *self._toolbox_options)
+        # An empty pattern matches no tool.
+        selected = self._chat_toolbox.select(*(map(glob.escape, self._names) if self._names else ("",)))
         sources = [item for item in _to_sequence(tools) if not isinstance(item, str)]
-        if not self._names:
-            box = make_toolbox(sources, *self._toolbox_options)
-            self.owned_toolboxes.append(box)
-            return box
-        selected = self._chat_toolbox.select(*map(glob.escape, self._names))
         return selected | self._wrap_sources(sources) if sources else selected
 
     def _wrap_sources(self, sources: Any) -> Toolbox:
         if isinstance(sources, Toolbox):
             return sources
-        self.owned_toolboxes.append(Toolbox(*_to_sequence(sources)))
+        if len(sequence := _to_sequence(sources)) == 1 and isinstance(sequence[0], Toolbox):
+            return sequence[0]
+        self.owned_toolboxes.append(Toolbox(*sequence))
         return self.owned_toolboxes[-1]
 
     async def prepare(self, context: ToolContext[Any] | None) -> Toolbox:
@@ -71,7 +66,7 @@ class RequestTools:
             ConfigError: the chat has no tool with a given name.
         """
         if context is not None and self.box.servers:
-            self.box = self.box.for_identity(context)
+            self.box = self.box.with_policy(context=context)
         await self.box.list()
         if missing := [name for name in self._names if name not in self.box]:
             known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"

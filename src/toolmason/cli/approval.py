@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from toolmason._core.call.approval import Allow, ApprovalRequest, ApprovalVerdict, Deny, Edit
-from toolmason._core.call.approval_text import format_arguments
+from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import escape_hidden
 from toolmason.cli.output import print_error
@@ -35,7 +35,7 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
             continue
         try:
             edited = _edit_arguments(arguments)
-            plan = box.dry_run_sync(request.tool, edited)
+            plan = box.approvals.dry_run_sync(request.tool, edited)
         except (TypeError, ValueError, ToolCallError) as error:
             print_error(str(error))
             continue

@@ -21,8 +21,9 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec
 from toolmason._core.load.plugins import make_instance
+from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.discover import discover
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.build.manifest.package_manifest import prepend_to_sys_path
 from toolmason.cli.main import NOT_FOUND
 from toolmason.errors import ConfigError, UnknownTool
@@ -117,7 +118,7 @@ def load_servers(target: str) -> list[McpServer]:
     candidates = vars(found).values() if isinstance(found, ModuleType) else (found,)
     servers: dict[str, McpServer] = {}
     for candidate in candidates:
-        sources = candidate.__gateway__().server_specs if isinstance(candidate, Toolbox) else (candidate,)
+        sources = Gateway(get_state(candidate).remotes).server_specs if isinstance(candidate, Toolbox) else (candidate,)
         servers.update({source.name: source for source in sources if isinstance(source, McpServer)})
     return list(servers.values())
 

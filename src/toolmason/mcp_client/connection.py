@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
 
+from toolmason._core.call.call_policy import CallPolicy
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
 from toolmason._core.define.mcp_client import UpstreamCaller, as_upstream_caller
 from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
+from toolmason._core.values.policy import Inherit
 from toolmason.errors import RemoteError, ToolmasonError
 from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, to_embedded_resource
 from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, ping
@@ -40,6 +42,8 @@ class Connection:
     def __init__(self, server: ServerSpec, handlers: ServerRequestHandlers) -> None:
         self.server, self.handlers = server, handlers
         self.name, self.required = server.name, server.required
+        # A server is like a toolbox of its tools: its time-out holds beside that of the toolbox.
+        self._policies = () if isinstance(server.timeout, Inherit) else (CallPolicy(timeout=server.timeout),)
         self._has_identities = has_identities(server)
         self.list_cache = ListCache(server, self._fetch, self._notify)
         self.pool = SessionPool(server.name, self._make_session, self._on_session_open)
@@ -269,16 +273,19 @@ class Connection:
         return await self._run_with_retry("list", self._fetch_lists, headers, retry_safe=True)
 
     async def _fetch_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
-        seconds = self.server.timeout
+        seconds = self.server.list_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await fetch_lists(
+                lists = await fetch_lists(
                     client, self.server, session.sanitizer.definitions, self.call, self._fetch_prompt
                 )
         except TimeoutError:
             # Not retried immediately: that would take as long again.
             reason = f"no response within timeout={seconds:g} s"
             raise RemoteError(self.name, "list", reason, stderr=session.last_stderr_line, retryable=True) from None
+        for tool in lists.tools:
+            tool.policies = self._policies
+        return lists
 
     async def _fetch_prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
         request = PromptRequest(name, arguments, self._get_caller(context))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.execute import call_user_function
+from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.server_options import ServerSpec
 
@@ -31,9 +32,7 @@ async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Ma
     deadline = asyncio.timeout(server.connect_timeout)
     try:
         async with deadline:
-            # A sync function may read a file or call a service, which must not block the event loop.
-            credentials = auth(context) if _is_async(auth) else await asyncio.to_thread(auth, context)
-            credentials = await credentials if inspect.isawaitable(credentials) else credentials
+            credentials = await call_user_function(auth, context, settings=EngineSettings())
     except Exception as error:
         timed_out = isinstance(error, TimeoutError) and deadline.expired()
         timeout_reason = f"no response within connect_timeout={server.connect_timeout:g} s"
@@ -47,10 +46,6 @@ async def make_auth_headers(server: ServerSpec, context: ToolContext[Any]) -> Ma
         return {str(name): str(value) for name, value in credentials.items()}
     reason = f"auth= returned {type(credentials).__name__}. Return a token or headers"
     raise RemoteError(server.name, "authorize", reason)
-
-
-def _is_async(auth: Any) -> bool:
-    return inspect.iscoroutinefunction(auth) or inspect.iscoroutinefunction(type(auth).__call__)
 
 
 def make_identity_key(headers: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from typing_extensions import TypedDict
 
 from toolmason._core.define.context import ToolContext
+from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout
 from toolmason.errors import DefinitionError
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
@@ -23,7 +24,7 @@ class ServerOptions(TypedDict, total=False):
 
     required: bool
     connect_timeout: float
-    timeout: float | None
+    timeout: Timeout
     task_wait: float | None
     cache_ttl: float
     serve_stale: bool
@@ -56,8 +57,8 @@ class ServerSpec:
     required: bool = False
     """True if the toolbox cannot start without this server."""
     connect_timeout: float = 10.0
-    timeout: float | None = 60.0
-    """Seconds for one call, unless the tool or the call sets its own timeout."""
+    timeout: Timeout = INHERIT
+    """Seconds for one call. The strictest of this and the toolbox's own holds; if neither is set, 60."""
     task_wait: float | None = None
     """Seconds to wait for a task before the call is reported as pending; `None` waits until the call's timeout."""
     cache_ttl: float = 600.0
@@ -78,12 +79,17 @@ class ServerSpec:
     """`"legacy"`: use the handshake from before 2026, for a server that sends requests during a call."""
     description: str | None = None
 
+    @property
+    def list_seconds(self) -> float | None:
+        """Seconds for fetching the lists."""
+        return EngineSettings().call_timeout if isinstance(self.timeout, Inherit) else self.timeout
+
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - see NAME_RULE
             raise DefinitionError(f"Invalid server name {self.name!r}. Use {NAME_RULE}.")
         for option in ("connect_timeout", "timeout"):
             seconds = getattr(self, option)
-            if seconds is not None and not seconds > 0:
+            if seconds is not None and seconds is not INHERIT and not seconds > 0:
                 raise DefinitionError(f"Server {self.name!r}: {option}={seconds!r} must be positive.")
         if not self.cache_ttl >= 0:
             raise DefinitionError(f"Server {self.name!r}: cache_ttl={self.cache_ttl!r} must be 0 or more seconds.")

@@ -12,11 +12,11 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolmason._core.call.approval import Allow, ApprovalRequest
-from toolmason._core.call.approval_text import format_arguments
-from toolmason._core.call.failures import make_error_fields
+from toolmason._core.call.failures import make_error_result as make_redacted_result
 from toolmason._core.call.long_results import reset_result_owner, set_result_owner
 from toolmason._core.define.context import CLIENT_KEY
 from toolmason._core.run.progress import OnProgress, ProgressReport
+from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
@@ -174,7 +174,7 @@ class CallHandler:
             MCPError: the tool aborted the run.
         """
         if isinstance(raised, ToolCallError):
-            return make_error_result(make_error_fields(raised, "redact")["text"])
+            return make_error_result(make_redacted_result(raised, "redact").text)
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
 
     def make_unwritable_result(self, name: str) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class CallHandler:
             if isinstance(result.error, UnknownTool) and result.attempts == 0 and result.error.name not in self.box:
                 raise MCPError(INVALID_PARAMS, str(result.error))
             if self.redact and (traits is None or not traits.sets_on_error):
-                return make_error_result(make_error_fields(result.error, "redact")["text"])
+                return make_error_result(make_redacted_result(result.error, "redact").text)
         is_structured = traits is not None and traits.structured
         encoded = encode_call_result(result, structured=is_structured)
         is_missing = is_structured and "structuredContent" not in encoded and not encoded["isError"]
@@ -217,9 +217,9 @@ class CallHandler:
         if not agreed:
             denied = ApprovalDenied(request.tool, "the user declined")
             return ToolResult(result.call_id, result.name, attempts=0, error=denied)
-        decision = self.box.decide(request, Allow())
+        decision = self.box.approvals.decide(request, Allow())
         try:
-            return await self.box.resume(decision, context=dict(context), on_progress=progress)
+            return await self.box.approvals.resume(decision, context=dict(context), on_progress=progress)
         except (NeedsInput, ContinuesAsTask):
             # The same call continues in another round, with the same approval.
             info.client.answers[APPROVAL_KEY] = approval_answer

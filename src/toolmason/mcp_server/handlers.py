@@ -28,6 +28,8 @@ from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILIT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
 from toolmason.mcp_client.remote_errors import is_from_server
@@ -145,7 +147,7 @@ class Handlers:
         if ref.type == "ref/prompt":
             found = [item for item in self.box.prompts if item.name == ref.name and item.entry is None]
         else:
-            found = [item for item in self.box.own_resources if item.uri == str(ref.uri)]
+            found = [item for item in get_state(self.box).catalog.resources.values() if item.uri == str(ref.uri)]
         if not found and (upstream_result := await self._complete_upstream(ctx)) is not None:
             return upstream_result
         values = find_completions(found[0].input_schema, argument.name, argument.value) if found else []
@@ -156,7 +158,7 @@ class Handlers:
         request = {key: value for key, value in ctx.params.items() if key != "_meta"}
         context = ToolContext[Any](**self._make_context(self._make_request_info(ctx, "completion")))
         try:
-            found = await self.box.__gateway__().complete(request, context)
+            found = await Gateway(get_state(self.box).remotes).complete(request, context)
         except RemoteError as error:
             raise _make_error(error, "The completion") from None
         return None if found is None else without_hop_fields(found)
@@ -197,7 +199,7 @@ class Handlers:
         return {"contents": [encode_contents(part) for part in found if isinstance(part, EmbeddedResource)]}
 
     def _owns(self, uri: str) -> bool:
-        return any(item.match_uri(uri) is not None for item in self.box.own_resources)
+        return any(item.match_uri(uri) is not None for item in get_state(self.box).catalog.resources.values())
 
     async def subscribe(self, ctx: Any, params: Any) -> Any:
         """Handle `resources/subscribe`."""

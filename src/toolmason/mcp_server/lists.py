@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.define.tool import Tool
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason.mcp_server.encode import (
     get_mcp_options,
@@ -71,8 +72,8 @@ class ToolboxLists:
         self.tools = list(map(make_tool_entry, tools))
         self.traits = {tool.name: _make_traits(tool, entry) for tool, entry in zip(tools, self.tools, strict=True)}
         self.prompts = list(map(make_prompt_entry, self.box.prompts))
-        gateway = self.box.__gateway__()
-        own_resources = {item.uri: item for item in self.box.own_resources}
+        gateway = Gateway(get_state(self.box).remotes)
+        own_resources = {item.uri: item for item in get_state(self.box).catalog.resources.values()}
         listed = {uri: dict(entry) for uri, entry in gateway.resources.items() if uri not in own_resources}
         self.resources = [listed.get(link.uri) or make_resource_entry(link) for link in self.box.resources]
         self.templates = [make_template_entry(item) for item in own_resources.values() if item.parameters]

@@ -14,7 +14,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
 from typing_extensions import override
 
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.mcp_server.call_tool import CallHandler
 from toolmason.mcp_server.handlers import TTL_MS, Handlers
 from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
@@ -52,14 +53,14 @@ def make_server(
     `private`: the lists may depend on the caller. `key`: signs the state that clients carry between rounds.
     `redact`: redact error messages, unless a tool sets its own `on_error`.
     """
-    box.__gateway__().forward_server_requests()
+    Gateway(get_state(box).remotes).forward_server_requests()
     lists = ToolboxLists(box, page_size)
     signer = StateSigner() if key is None else StateSigner(key)
     handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
     listen_handler = ListenHandler(handlers.subscriptions.bus)
     server = ToolboxServer(
-        box.name or "toolmason",
+        get_state(box).policy.name or "toolmason",
         version=_get_version(),
         cache_hints={
             "tools/list": hint,

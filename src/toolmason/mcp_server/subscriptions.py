@@ -20,6 +20,8 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import ToolmasonError
 from toolmason.mcp_server.lists import ToolboxLists
 
@@ -61,7 +63,7 @@ class Subscriptions:
         if self._stop_watching is None:
             self._loop = asyncio.get_running_loop()
             self._last_snapshot = self.lists.take_snapshot()
-            self._stop_watching = self.lists.box.watch(self._on_change)
+            self._stop_watching = self.lists.box.servers.watch(self._on_change)
 
     def close(self) -> None:
         """Stop watching the toolbox."""
@@ -160,9 +162,9 @@ class Subscriptions:
 
     async def sync_upstream(self) -> None:
         """Subscribe, on the upstream servers, to exactly the resources that clients listen to."""
-        own_uris = {item.uri for item in self.lists.box.own_resources}
+        own_uris = {item.uri for item in get_state(self.lists.box).catalog.resources.values()}
         wanted_uris = {uri for uri, listeners in self.subscribers.items() if listeners} | {*self._listened_uris}
-        await self.lists.box.__gateway__().subscribe(frozenset(wanted_uris - own_uris))
+        await Gateway(get_state(self.lists.box).remotes).subscribe(frozenset(wanted_uris - own_uris))
 
     @asynccontextmanager
     async def listen(self, uris: Iterable[str]) -> AsyncGenerator[None]:

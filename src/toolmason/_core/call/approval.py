@@ -9,6 +9,7 @@ import inspect
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -18,11 +19,16 @@ from pydantic_core import to_json, to_jsonable_python
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
+from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import ToolOptions, canonicalize
+from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import ApprovalDenied, ConfigError, clip
 
 MAX_EDIT_ROUNDS: Final = 5
 """Maximum number of times one call may be edited and checked again before it is denied."""
+
+MAX_USED_DECISIONS: Final = 100_000
+"""Number of used decisions that a process remembers."""
 
 ApprovalRule: TypeAlias = Literal["destructive", "writes", "all"] | None
 
@@ -69,6 +75,8 @@ class ApprovalRequest:
     """Identity the call is made for: the context's `user`, `tenant` and `session_id`."""
     expires: float | None = None
     """Expiry time, in seconds since the epoch."""
+    issued: float = 0.0
+    """Time of the request, in seconds since the epoch."""
     signature: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,9 +137,43 @@ def _parse(value_type: type[_T], data: Any, label: str) -> _T:
 Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalVerdict | Awaitable[ApprovalVerdict]]
 
 
-_lock = threading.Lock()
-_consumed: set[str] = set()
-"""Signatures of requests whose decision was used. They are unique across keys and requests."""
+class _UsedDecisions:
+    """Requests whose decision was used. Bounded: requests that are older than a forgotten one are refused."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
+        """Requests by signature, which is unique across keys."""
+        self._issued_until = 0.0
+        """Issue time of the newest forgotten request that has not expired."""
+
+    def add(self, request: ApprovalRequest) -> None:
+        """Record the decision on a request as used.
+
+        Raises:
+            ApprovalDenied: it was already used, or is too old to tell.
+        """
+        now = time.time()
+        with self._lock:
+            if request.signature in self._requests:
+                raise ApprovalDenied(request.tool, "the decision was already used")
+            if request.issued < self._issued_until:
+                raise ApprovalDenied(request.tool, "the request is too old: its decision may have been used")
+            self._requests[request.signature] = request
+            while len(self._requests) > 1:
+                oldest = next(iter(self._requests.values()))
+                is_expired = oldest.expires is not None and oldest.expires < now
+                if not is_expired and len(self._requests) <= MAX_USED_DECISIONS:
+                    break
+                del self._requests[oldest.signature]
+                if not is_expired:
+                    self._issued_until = max(self._issued_until, oldest.issued)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+
+USED_DECISIONS: Final = _UsedDecisions()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -180,10 +222,7 @@ class ApprovalSigner:
             raise ApprovalDenied(request.tool, "it was approved for another identity")
         if request.tool != tool.name or canonicalize(dict(request.arguments)) != canonicalize(arguments):
             raise ApprovalDenied(request.tool, "it was approved for another call")
-        with _lock:
-            if request.signature in _consumed:
-                raise ApprovalDenied(request.tool, "the decision was already used")
-            _consumed.add(request.signature)
+        USED_DECISIONS.add(request)
         return _to_verdict(decision)
 
     def verify(self, decision: Decision) -> bool:
@@ -241,16 +280,15 @@ def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
     return bool(options.destructive) if rule == "destructive" else not options.read_only
 
 
-async def needs_approval(tool: Tool, rule: ApprovalRule, arguments: dict[str, Any], context: ToolContext[Any]) -> bool:
-    """Return True if a call needs a decision. A predicate that fails counts as True."""
-    if rule_requires_approval(rule, tool.options):
-        return True
+async def predicate_requires_approval(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext[Any], settings: EngineSettings
+) -> bool:
+    """Return the tool's own `approval=` for a call. A predicate that fails counts as True."""
     own_rule = tool.options.approval
     if isinstance(own_rule, bool):
         return own_rule
     try:
-        answer = own_rule(deepcopy(arguments), context)
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+        return bool(await call_user_function(own_rule, deepcopy(arguments), context, settings=settings))
     except (Exception, SystemExit):  # noqa: BLE001 - if the predicate fails, ask
         return True
 
@@ -261,25 +299,25 @@ def get_identity(context: ToolContext[Any]) -> str | None:
     return to_json(identity).decode() if identity else None
 
 
-async def make_preview(tool: Tool, arguments: dict[str, Any], context: ToolContext[Any]) -> str | None:
+async def make_preview(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext[Any], settings: EngineSettings
+) -> str | None:
     """Return the text of the tool's `preview` function, or None if it has none. Never runs the tool."""
     preview = tool.options.preview
     if preview is None:
         return None
     try:
         takes_context = len(inspect.signature(preview).parameters) > 1
-        copied = deepcopy(arguments)
-        text = preview(copied, context) if takes_context else preview(copied)
-        return str(await text if inspect.isawaitable(text) else text)
+        given = (deepcopy(arguments), context) if takes_context else (deepcopy(arguments),)
+        return str(await call_user_function(preview, *given, settings=settings))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken preview must not decide anything
         return f"(the preview failed: {type(error).__name__})"
 
 
-async def request_verdict(approver: Approver, request: ApprovalRequest) -> ApprovalVerdict:
+async def request_verdict(approver: Approver, request: ApprovalRequest, settings: EngineSettings) -> ApprovalVerdict:
     """Ask the approver for a verdict. A failure or an invalid answer counts as a denial."""
     try:
-        answer = approver(request)
-        verdict: Any = await answer if inspect.isawaitable(answer) else answer
+        verdict: Any = await call_user_function(approver, request, settings=settings)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - if the approver fails, deny
         return Deny(f"the approver failed: {type(error).__name__}")
     if isinstance(verdict, bool):

@@ -8,14 +8,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
+from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.route import Route
 from toolmason._core.run import eager_task
 from toolmason._core.values.policy import Parallel, Sequential, Strategy
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult
-from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, ToolTimeout, clip
+from toolmason.errors import DefinitionError, ToolCallError, ToolCancelled, clip
 
-RunOne: TypeAlias = Callable[[ToolCall, float | None], Coroutine[Any, Any, ToolResult]]
-"""Runs one call of a batch. The number is the batch deadline, or `None`."""
+RunOne: TypeAlias = Callable[[ToolCall, Deadline | None], Coroutine[Any, Any, ToolResult]]
+"""Runs one call of a batch, until the end of the batch."""
 
 CALL_NUMBERS: Final = itertools.count(1)
 """Numbers for calls without an ID."""
@@ -58,13 +59,19 @@ class Batch:
     """Calls of one turn, with their results in call order."""
 
     def __init__(
-        self, calls: Sequence[ToolCall], results: list[ToolResult], max_parallel: int, seconds: float | None
+        self,
+        calls: Sequence[ToolCall],
+        results: list[ToolResult],
+        max_parallel: int,
+        seconds: float | None,
+        limit: str = "batch timeout",
     ) -> None:
         self.calls = calls
         self.results = results
         """List that receives the results. Complete when the batch ends, even if it was cancelled."""
         self.max_parallel = max_parallel
         self.seconds = seconds
+        self.limit = limit
         self._results_by_index: dict[int, ToolResult] = {}
         self._running: dict[asyncio.Future[Any], int] = {}
         self._waiter: asyncio.Future[None] | None = None
@@ -73,12 +80,15 @@ class Batch:
     async def run(self, run_one: RunOne, barriers: Sequence[bool]) -> list[ToolResult]:
         """Run every call. A barrier runs alone, after all calls before it and before all calls after it."""
         loop = asyncio.get_running_loop()
-        deadline = None if self.seconds is None else monotonic() + self.seconds
+        deadline = None
+        if self.seconds is not None:
+            deadline = Deadline(monotonic() + self.seconds, self.seconds, self.limit)
         try:
             for index, call in enumerate(self.calls):
                 await self._wait_until_running(0 if barriers[index] else self.max_parallel - 1)
-                if deadline is not None and monotonic() >= deadline:
-                    self._results_by_index[index] = self._make_timeout_result(call)
+                if deadline is not None and monotonic() >= deadline.at:
+                    error = deadline.make_error(call.name)
+                    self._results_by_index[index] = ToolResult(call.id, call.name, error=error, attempts=0)
                     continue
                 self._start(index, eager_task.start(run_one(call, deadline), loop))
                 if barriers[index]:
@@ -90,10 +100,6 @@ class Batch:
         finally:
             self.results[:] = [self._get_result(index) for index in range(len(self.calls))]
         return self.results
-
-    def _make_timeout_result(self, call: ToolCall) -> ToolResult:
-        error = ToolTimeout(call.name, self.seconds or 0.0, limit="batch timeout")
-        return ToolResult(call.id, call.name, error=error, attempts=0)
 
     def _start(self, index: int, started: eager_task.StartResult) -> None:
         task, result, error = started

@@ -1,4 +1,4 @@
-"""Convert a failure to the error that a result carries, and decide how much of it the model sees."""
+"""Convert a failure to the result of a call, and decide how much of it the model sees."""
 
 from __future__ import annotations
 
@@ -6,15 +6,36 @@ import asyncio
 import copy
 import logging
 import os
-from typing import Any
+import threading
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
+from toolmason._core.call.deadlines import Deadline
+from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
+from toolmason._core.call.route import Route
+from toolmason._core.run.execute import (
+    NEVER_CANCELLED,
+    Cancellation,
+    DeadlinePassed,
+    RaisedInThread,
+    await_with_timeout,
+    call_user_function,
+)
 from toolmason._core.values.content import Text
-from toolmason._core.values.policy import OnError
-from toolmason._core.values.results import ToolResult
-from toolmason.errors import ExecutionError, RemoteError, ResultError, ToolCallError, ToolError
+from toolmason._core.values.policy import EngineSettings, OnError
+from toolmason._core.values.results import ResultFields, ToolResult, make_result, replace_result
+from toolmason.errors import (
+    Abort,
+    ExecutionError,
+    RemoteError,
+    ResultError,
+    ToolCallError,
+    ToolCancelled,
+    ToolError,
+    ToolTimeout,
+)
 
 _log = logging.getLogger("toolmason")
 
@@ -36,37 +57,45 @@ def to_call_error(tool: str, error: BaseException) -> ToolCallError:
     return ExecutionError(tool, error, retryable=isinstance(error, TimeoutError | ConnectionError))
 
 
-def make_error_fields(error: ToolCallError, policy: OnError) -> dict[str, Any]:
-    """Return the fields of a failed result, according to the `on_error` policy.
+async def make_failed_result(error: ToolCallError, on_error: OnError, settings: EngineSettings) -> ToolResult:
+    """Return the result for an error, without the fields of its call. `on_error` may be a function, sync or async.
 
     Raises:
-        ToolCallError: the policy is `"raise"`.
+        ToolCallError: `on_error` is `"raise"`.
+        Exception: any exception of the function.
     """
-    if policy == "message":
-        return {"error": error, **_get_extra_fields(error)}
-    if policy == "raise":
-        raise error
-    if policy == "redact":
-        return {"error": error, "text": to_json(_redact(error)).decode(), **_get_extra_fields(error)}
-    replacement = policy(error)
+    if not callable(on_error):
+        return make_error_result(error, on_error)
+    replacement = await call_user_function(on_error, error, settings=settings)
     if isinstance(replacement, ToolResult):
-        return {
-            "error": replacement.error,
-            "text": replacement.text,
-            "content": replacement.content,
-            "value": replacement.value,
-        }
-    return {"error": error, "text": str(replacement) or NO_OUTPUT}
+        return replace_result(replacement)
+    return make_result({"error": error, "text": str(replacement) or NO_OUTPUT})
 
 
-def _get_extra_fields(error: ToolCallError) -> dict[str, Any]:
+def make_error_result(error: ToolCallError, on_error: Literal["message", "redact", "raise"]) -> ToolResult:
+    """Return the result for an error, without the fields of its call.
+
+    Raises:
+        ToolCallError: `on_error` is `"raise"`.
+    """
+    if on_error == "raise":
+        raise error
+    fields = _get_attached_fields(error)
+    fields["error"] = error
+    if on_error == "redact":
+        fields["text"] = to_json(_redact(error)).decode()
+    return make_result(fields)
+
+
+def _get_attached_fields(error: ToolCallError) -> ResultFields:
     """Return the data and content parts that a tool attached to its error."""
     if not isinstance(error, ToolError) or not error.result_fields:
         return {}
-    extra = dict(error.result_fields)
-    if parts := extra.pop("content", ()):
-        extra["content"] = (Text(to_json(error.to_model()).decode()), *parts)
-    return extra
+    attached: Any = dict(error.result_fields)
+    if parts := attached.pop("content", ()):
+        attached["content"] = (Text(to_json(error.to_model()).decode()), *parts)
+    fields: ResultFields = attached
+    return fields
 
 
 def _redact(error: ToolCallError) -> dict[str, Any]:
@@ -81,3 +110,112 @@ def _redact(error: ToolCallError) -> dict[str, Any]:
         )
         payload["error"]["id"] = error_id
     return payload
+
+
+class Stop(Exception):
+    """The engine ends a call with an error, as opposed to an exception of the tool."""
+
+    def __init__(self, error: ToolCallError) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def make_failure(
+    route: Route,
+    error: BaseException,
+    *,
+    has_run: bool,
+    seconds: float | None = None,
+    deadline: Deadline | None = None,
+    cancellation: Cancellation = NEVER_CANCELLED,
+) -> ToolResult:
+    """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
+    if not has_run and isinstance(error, ToolCallError):
+        # Drop the traceback: it only shows engine code, and keeping its frames alive doubles the cost of a refusal.
+        error.__traceback__ = error.__context__ = None
+        call_error: ToolCallError = error
+    elif isinstance(error, Stop):
+        call_error = error.error
+    else:
+        call_error = _to_call_error(route, error, seconds, deadline, cancellation)
+    if callable(route.on_error):
+        result = await _apply_error_function(route, call_error)
+    else:
+        result = make_error_result(call_error, route.on_error)
+    if not has_run:
+        result.__dict__["attempts"] = 0
+    return _truncate_failure(result, route)
+
+
+def _to_call_error(
+    route: Route,
+    error: BaseException,
+    seconds: float | None,
+    deadline: Deadline | None,
+    cancellation: Cancellation,
+) -> ToolCallError:
+    if isinstance(error, RaisedInThread):
+        error = error.error
+    elif isinstance(error, asyncio.CancelledError) and cancellation.cancelled and not _is_cancelled():
+        return ToolCancelled(route.name)
+    elif _must_propagate(error, route):
+        raise error
+    if isinstance(error, DeadlinePassed):
+        retryable = route.tool.options.repeatable
+        if deadline is not None and deadline.is_over:
+            return deadline.make_error(route.name, retryable=retryable)
+        return ToolTimeout(route.name, error.seconds if seconds is None else seconds, retryable=retryable)
+    if not isinstance(error, ToolError | ResultError):
+        # Log only type and location: the message may hold data that must not be logged.
+        _log.info("%s failed: %s%s", route.name, type(error).__name__, _format_location(error))
+    return to_call_error(route.name, error)
+
+
+async def _apply_error_function(route: Route, error: ToolCallError) -> ToolResult:
+    """Return the result that `on_error=` makes of an error, within the time-out of a call."""
+    work = make_failed_result(error, route.on_error, route.settings)
+    try:
+        result: ToolResult = await await_with_timeout(work, route.timeout, route.name, route.settings.cancel_grace)
+    except DeadlinePassed:
+        _log.warning("%s: its on_error= function did not finish in time", route.name)
+        return make_error_result(error, "redact")
+    return result
+
+
+def _truncate_failure(result: ToolResult, route: Route) -> ToolResult:
+    """Truncate an error message that exceeds the result limit."""
+    error = result.error
+    max_chars = route.max_result_bytes // 4
+    if error is None or len(error.message) <= max_chars or "text" in vars(result):
+        return result
+    payload = error.to_model()
+    payload["error"]["message"] = truncate_middle(error.message, max(80, max_chars - 400))
+    return replace_result(result, text=to_json(payload).decode())
+
+
+def _format_location(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def _is_cancelled() -> bool:
+    """Return True if the current task is being cancelled by its owner."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _must_propagate(error: BaseException, route: Route) -> bool:
+    if isinstance(error, Abort):
+        return True
+    if isinstance(error, GeneratorExit):
+        # Raised by the tool, or because the coroutine is closed; then no loop is running.
+        return asyncio._get_running_loop() is None  # noqa: SLF001 - the public function raises instead
+    if isinstance(error, KeyboardInterrupt):
+        # Ctrl-C arrives in the main thread. Elsewhere, a tool raised it.
+        return threading.current_thread() is threading.main_thread()
+    if isinstance(error, asyncio.CancelledError):
+        # A tool that raises CancelledError has failed. A cancelled task must end.
+        return _is_cancelled()
+    return isinstance(error, route.rethrow)

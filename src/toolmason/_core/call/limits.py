@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 
+from toolmason._core.call.deadlines import Deadline
+from toolmason._core.call.long_results import ResultStore
+from toolmason._core.run.execute import Cancellation
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.policy import Limits, Rate
-from toolmason._core.values.results import ToolResult
-from toolmason.errors import LimitExceeded
+from toolmason._core.values.results import Arguments, ToolResult
+from toolmason.errors import LimitExceeded, ToolCancelled
 
 REPEATS_BEFORE_CACHED: Final = 2
 """Number of identical calls with the same result after which the next one is answered from the cache."""
 REPEATS_BEFORE_REFUSED: Final = 3
 """Number of identical calls after which the next one is refused."""
+_MAX_KEY_CHARS: Final = 256
+"""Maximum length of arguments that are kept to recognize a repeated call; of longer ones, a hash is kept."""
 
 
 class RateLimiter:
@@ -73,10 +76,37 @@ def _to_text(value: Any) -> str:
     return (value if isinstance(value, str) else repr(value)).encode("utf-8", "backslashreplace").decode()
 
 
-def fingerprint_result(result: ToolResult) -> str:
-    """Return a hash of a result that covers truncated text in full, and image and audio data."""
-    data = [getattr(part, "data", None) for part in result.content]
-    return fingerprint(result.full_text_digest or result.text, [item for item in data if item is not None])
+def make_call_key(name: str, arguments: Arguments) -> Hashable:
+    """Return a key that is equal for calls of one tool with equal arguments, whatever the order of their names."""
+    values: Any = arguments
+    # Check for a string first: checking one against Mapping costs more than everything else here.
+    if type(values) is str or not isinstance(values, Mapping | None):
+        text = values if isinstance(values, str) else bytes(values)
+        try:
+            values = from_json(text) if text.strip() else {}
+        except ValueError:
+            return name, _shorten(str(text.strip()))
+    values = {} if values is None else values
+    if type(values) is dict and _SCALAR_TYPES.issuperset(types := [*map(type, values.values())]):
+        # The usual case. The types tell 1 from True.
+        return name, frozenset(zip(values, types, values.values(), strict=True))
+    return name, _shorten(to_json(canonicalize(to_json_like(values))).decode())
+
+
+_SCALAR_TYPES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_KEY_CHARS else fingerprint("", text)
+
+
+def is_same_result(first: ToolResult, second: ToolResult) -> bool:
+    """Return True if the model reads the same in both: the same text, before truncation, images and audio data."""
+    if (first.full_text_digest or first.text) != (second.full_text_digest or second.text):
+        return False
+    return [getattr(part, "data", None) for part in first.content] == [
+        getattr(part, "data", None) for part in second.content
+    ]
 
 
 def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
@@ -88,8 +118,6 @@ def make_max_calls_error(tool: str, max_calls: int) -> LimitExceeded:
 class RepeatedCall:
     """Last result of a call, and the number of times it was repeated."""
 
-    digest: str
-    """Fingerprint of the result."""
     times: int
     result: ToolResult
 
@@ -99,13 +127,29 @@ class RunState:
     """Counters and results of one run, shared by every view of the run's toolbox."""
 
     limits: Limits
+    store: ResultStore | None = None
+    """Store of the run's long results; None for that of the toolbox."""
     call_counter: Iterator[int] = field(default_factory=itertools.count)
     tool_counters: dict[Hashable, Iterator[int]] = field(default_factory=dict)
-    repeats: dict[str, RepeatedCall] = field(default_factory=dict)
-    tasks: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
-    cancelled: bool = False
-    started: float = field(default_factory=time.monotonic)
+    repeats: dict[Hashable, RepeatedCall] = field(default_factory=dict)
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    deadline: Deadline | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if (seconds := self.limits.seconds) is not None:
+            self.deadline = Deadline(time.monotonic() + seconds, seconds, "run timeout")
+
+    def admit(self, tool: str, max_calls: int | None, key: Hashable) -> None:
+        """Count one call, unless the run is cancelled.
+
+        Raises:
+            ToolCancelled: the run is cancelled.
+            LimitExceeded: the tool or the run has used up its calls.
+        """
+        if self.cancellation.cancelled:
+            raise ToolCancelled(tool)
+        self.count(tool, max_calls, key)
 
     def count(self, tool: str, max_calls: int | None, key: Hashable = None) -> None:
         """Count one call of a tool. `key` identifies the tool, which may have several names.
@@ -116,61 +160,39 @@ class RunState:
         tool_limit = self.limits.per_tool if max_calls is None else max_calls
         run_limit = self.limits.calls
         # next() is atomic across threads. A refused call also uses up its number.
-        if tool_limit is not None and next(self.get_counter(tool if key is None else key)) >= tool_limit:
-            raise make_max_calls_error(tool, tool_limit)
+        if tool_limit is not None:
+            counter = self.tool_counters.get(tool if key is None else key)
+            if counter is None:
+                counter = self.tool_counters.setdefault(tool if key is None else key, itertools.count())
+            if next(counter) >= tool_limit:
+                raise make_max_calls_error(tool, tool_limit)
         if run_limit is not None and next(self.call_counter) >= run_limit:
-            raise LimitExceeded(tool, f"max_calls of {run_limit} for this run", "Answer with what you have.")
+            limit = f"max_calls of {run_limit} for this run"
+            raise LimitExceeded(tool, limit, "Answer with what you have.", ends_run=True)
 
-    def get_counter(self, key: Hashable) -> Iterator[int]:
-        """Return the call counter of a tool."""
-        found = self.tool_counters.get(key)
-        return self.tool_counters.setdefault(key, itertools.count()) if found is None else found
-
-    def get_remaining_seconds(self) -> float | None:
-        """Return the remaining seconds of the run, or None if it has no limit."""
-        if self.limits.seconds is None:
-            return None
-        return self.limits.seconds - (time.monotonic() - self.started)
-
-    @contextmanager
-    def track_task(self, loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> Generator[None]:
-        """Register a task, so that `cancel` can stop it."""
-        self.tasks[task] = loop
-        try:
-            yield
-        finally:
-            self.tasks.pop(task, None)
-
-    def cancel(self) -> None:
-        """Cancel running calls and refuse new ones. Thread-safe."""
-        self.cancelled = True
-        for task, loop in list(self.tasks.items()):
-            loop.call_soon_threadsafe(task.cancel)
-
-    def find_repeat(self, key: str, tool: str) -> ToolResult | None:
+    def find_repeat(self, key: Hashable, tool: str) -> ToolResult | None:
         """Return the cached result of a call that was made twice with the same result, or None.
 
         Raises:
             LimitExceeded: the call was already answered from the cache.
         """
+        repeat = self.repeats.get(key)
+        if repeat is None or repeat.times < REPEATS_BEFORE_CACHED:
+            return None
         with self.lock:
-            repeat = self.repeats.get(key)
-            if repeat is None or repeat.times < REPEATS_BEFORE_CACHED:
-                return None
             repeat.times += 1
             if repeat.times > REPEATS_BEFORE_REFUSED:
                 raise LimitExceeded(
                     tool, f"limit of {REPEATS_BEFORE_REFUSED} identical calls", "Use the result you already have."
                 )
-            return repeat.result
+        return repeat.result
 
-    def record_result(self, key: str, result: ToolResult) -> int:
+    def record_result(self, key: Hashable, result: ToolResult) -> int:
         """Record the result of a call. Return the number of consecutive identical results."""
-        digest = fingerprint_result(result)
         with self.lock:
             repeat = self.repeats.get(key)
-            if repeat is None or repeat.digest != digest:
-                self.repeats[key] = RepeatedCall(digest, 1, result)
+            if repeat is None or not is_same_result(repeat.result, result):
+                self.repeats[key] = RepeatedCall(1, result)
                 return 1
             repeat.times += 1
             return repeat.times

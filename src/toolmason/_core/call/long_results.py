@@ -9,13 +9,14 @@ import threading
 from collections import OrderedDict
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.define.decorators import Declaration, Param
 from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolOptions
+from toolmason._core.values.results import ToolResult, replace_result
 from toolmason.errors import ToolError
 
 _MAX_READ_CHARS: Final = 64 * 1024
@@ -106,21 +107,25 @@ def truncate_middle(text: str, limit: int) -> str:
     return f"{text[:half]} […{len(text) - 2 * half} characters…] {text[-half:]}"
 
 
-def truncate_result(fields: dict[str, Any], limit: int, store: ResultStore) -> dict[str, Any]:
-    """Truncate the text of a result to `limit` bytes and store the full text."""
-    text = fields["text"]
+def truncate_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
+    """Return a result with its text truncated to `limit` bytes, and store the full text."""
+    text = result.text
     size = len(text.encode())
     if size <= limit:
-        return fields
+        return result
     handle = store.save(text)
     truncated = truncate(text, limit, handle)
-    other_parts = tuple(part for part in fields.get("content", ()) if getattr(part, "text", None) is None)
+    other_parts = tuple(part for part in result.content if getattr(part, "text", None) is None)
     from hashlib import sha256  # noqa: PLC0415 - 4 ms at start-up, needed only for long results
 
-    digest = sha256(text.encode()).hexdigest()
-    meta = {**fields.get("meta", {}), "handle": handle, "bytes": size}
-    parts = (Text(truncated), *other_parts)
-    return {**fields, "text": truncated, "content": parts, "structured": None, "meta": meta, "full_text_digest": digest}
+    return replace_result(
+        result,
+        text=truncated,
+        content=(Text(truncated), *other_parts),
+        structured=None,
+        meta={**result.meta, "handle": handle, "bytes": size},
+        full_text_digest=sha256(text.encode()).hexdigest(),
+    )
 
 
 def _trim_to_lines(text: str, *, from_end: bool) -> str:

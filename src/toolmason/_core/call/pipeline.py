@@ -1,216 +1,279 @@
-"""Run one call on the fast path: bind, run with deadline and retries, render.
+"""Run a call: bind, gates, slots, run with deadline and retries, render, record.
 
-Every call gets exactly one result.
+Every call gets exactly one result. The runner of a tool is composed once, of the steps that the tool needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from asyncio import get_running_loop
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from logging import DEBUG
 from time import monotonic, perf_counter
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
-from pydantic_core import to_json
-
-from toolmason._core.call.failures import make_error_fields, to_call_error
-from toolmason._core.call.long_results import truncate_middle
+from toolmason._core.call.approval_gate import ApprovalGate
+from toolmason._core.call.call_policy import Middleware, NextCall
+from toolmason._core.call.current_call import CurrentCall, log_call
+from toolmason._core.call.deadlines import get_earlier
+from toolmason._core.call.failures import make_failure
+from toolmason._core.call.gates import copy_arguments, record_new_result
+from toolmason._core.call.limits import RunState, make_call_key
+from toolmason._core.call.long_results import ResultStore, truncate_result
 from toolmason._core.call.render import NeedsIteration, read_items
-from toolmason._core.call.route import Route, cap_timeout
-from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
 from toolmason._core.run import eager_task
 from toolmason._core.run.execute import (
+    NEVER_CANCELLED,
     Attempt,
+    Cancellation,
     DeadlinePassed,
-    RaisedInThread,
     ThreadAbandoned,
     await_task,
     await_with_timeout,
+    call_user_function,
     run_attempt,
     run_in_thread,
 )
-from toolmason._core.run.progress import OnProgress, Reporter
-from toolmason._core.values.policy import INHERIT, Inherit, Retry, Timeout
-from toolmason._core.values.results import Arguments, ToolCall, ToolResult, set_result_fields
-from toolmason.errors import Abort, InvalidArguments, LimitExceeded, ResultError, ToolError, ToolTimeout
+from toolmason._core.values.policy import INHERIT, Inherit, Retry
+from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
+from toolmason.errors import Abort, ToolCallError, ToolError, ToolTimeout
 
 _log = logging.getLogger("toolmason")
 
-
-@dataclass(slots=True, eq=False, repr=False)
-class CallOptions:
-    """Options of one call besides its arguments."""
-
-    context: ToolContext[Any] | None = None
-    timeout: Timeout = INHERIT
-    retry: Retry | Inherit | None = INHERIT
-    batch_deadline: float | None = None
-    """Deadline of the batch, on the clock of `time.monotonic()`."""
-    batch_timeout: float = 0.0
-    """Total seconds of the batch or run."""
-    limit_name: str = "batch timeout"
-    """Name of that limit in error messages."""
-    on_progress: OnProgress | None = None
-
-
-CLOCK_SLACK: Final = 0.005
-"""Seconds a timer may fire early. Its deadline counts as passed."""
-
-CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
-"""Runs a call, given its ID, arguments and options."""
-
 NO_OPTIONS: Final = CallOptions()
-NO_TIMEOUT: Final = CallOptions(timeout=None)
 
 
-def make_runner(route: Route) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
-    """Return a runner for the fast path of a tool."""
-    name, bind, render, function, is_async = route.name, route.bind, route.render, route.plain_function, route.is_async
-    max_chars, default_timeout, runs_on, new = route.max_text_chars, route.timeout, route.runs_on, object.__new__
-    settings = route.policy.settings
-    is_plain = function is not None and runs_on != "process" and route.retry is None
+def compose_runners(route: Route) -> Route:
+    """Set the runners of a route: with the steps that its tool needs, and with those of a run."""
+    options = route.tool.options
+    is_plain = route.plain_function is not None and not route.semaphores and options.lock is None
+    is_plain = is_plain and options.rate is None
+    for in_run in (False, True):
+        runner = _make_runner(route, in_run=in_run)
+        is_counted = options.max_calls is not None and not in_run
+        if is_plain and not is_counted and not get_approval_steps(route.tool, route.chain, in_run=in_run):
+            runner = _make_plain_runner(route, runner)
+        if in_run:
+            route.run_runner = runner
+        else:
+            route.runner = runner
+    route.full_runner = _make_runner(route, in_run=True)
+    return route
 
-    async def run_call(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        """Run one call through every step. Raise only exceptions that must propagate, or with `on_error="raise"`."""
+
+# --- the plain call ----------------------------------------------------------------------------
+
+
+def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # noqa: C901, PLR0915 - one function: each layer costs a tenth of the whole
+    """Return the runner of a tool that needs nothing but its arguments: bind, run, render, and record in a run.
+
+    `run_steps` takes the calls that need more: with a deadline or a retry, or repeated.
+    """
+    name, bind, render, root = route.name, route.bind, route.render, route.root
+    function = cast("Any", route.plain_function)
+    default_timeout, timeouts, runs_on = route.timeout, route.timeouts, route.runs_on
+    max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
+    grace, is_async, tool_options = route.settings.cancel_grace, route.tool.kind == "async", route.tool.options
+    return_direct, max_calls = tool_options.return_direct, tool_options.max_calls
+    detects_repeats = tool_options.repeats == "detect"
+
+    async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+        if options.deadline is not None or options.retry is not INHERIT:
+            return await run_steps(call_id, arguments, options)
+        run = options.run
+        if run is not None:
+            key = make_call_key(name, arguments) if detects_repeats else None
+            if run.deadline is not None or key in run.repeats:
+                return await run_steps(call_id, arguments, options)
         started = perf_counter()
         repairs: Any = ()
-        state = None
+        has_run = False
         try:
             values, repairs = bind(arguments)
-        except BaseException as error:  # noqa: BLE001 - a user-defined validator may raise anything
-            fields = make_bind_failure(route, error, options)
-        else:
+            if run is not None:
+                run.admit(name, max_calls, root)
+            has_run = True
+            seconds = default_timeout if options.timeout is INHERIT else timeouts.get_seconds(options.timeout)
+            if runs_on == "thread":
+                value = await _run_plain_in_thread(route, values, seconds, _get_cancellation(run))
+            else:
+                value = function(**values)
+                if is_async or hasattr(value, "__await__"):
+                    if seconds is None and run is None:
+                        value = await value
+                    else:
+                        task, value, failure = eager_task.start(value, get_running_loop())
+                        if task is not None:
+                            value = await await_task(task, seconds, name, grace, _get_cancellation(run))
+                        elif failure is not None:
+                            raise failure  # noqa: TRY301 - handled below with all other failures
             try:
-                seconds = default_timeout if options.timeout is INHERIT else options.timeout
-                if function is None or not is_plain or options.batch_deadline or options.retry is not INHERIT:
-                    state = CallState(ToolCall(call_id, name, arguments), report=make_reporter(options, call_id, route))
-                    value, values = await run_attempts(route, values, options, state)
-                elif runs_on == "thread":
-                    value = await _run_plain_in_thread(route, values, seconds)
-                else:
-                    value = function(**values)
-                    if is_async or hasattr(value, "__await__"):
-                        if seconds is None:
-                            value = await value
-                        else:
-                            task, value, failure = eager_task.start(value, get_running_loop())
-                            if task is not None:
-                                value = await await_task(task, cap_timeout(seconds, settings), *route.cancel_grace)
-                            elif failure is not None:
-                                raise failure  # noqa: TRY301 - handled below with all other failures
-                try:
-                    fields = render(value, values)
-                except NeedsIteration:
-                    fields = render(await read_iterator(route, value, options), values)
-                if len(fields["text"]) > max_chars:
-                    fields = route.truncate(fields)
-                if route.return_direct:
-                    fields["return_direct"] = True
-            except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-                fields = make_failure(route, error, options)
+                result = render(value, values)
+            except NeedsIteration:
+                result = render(await _read_iterator(route, value, seconds, _get_cancellation(run)), values)
+            if len(result.text) > max_chars:
+                result = truncate_result(result, max_bytes, _get_store(route, run))
+            if return_direct:
+                result.__dict__["return_direct"] = True
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
+            result = await make_failure(route, error, has_run=has_run, cancellation=_get_cancellation(run))
+        fields = result.__dict__
         if repairs:
             fields["repairs"] = repairs
-        if state is not None:
-            fields["attempts"] = state.attempt
-            if state.report is not None:
-                state.report.close()
         fields["call_id"] = call_id
         fields["name"] = name
         fields["duration"] = perf_counter() - started
         if _log.isEnabledFor(DEBUG):
-            _log_call(route, call_id, fields)
-        result = new(ToolResult)
-        set_result_fields(result, fields)
-        return result
+            log_call(result)
+        return result if run is None or key is None else record_new_result(run, key, result)
 
-    return run_call
+    return run_plain
 
 
-async def _run_plain_in_thread(route: Route, values: dict[str, Any], seconds: float | None) -> Any:
+def _get_cancellation(run: RunState | None) -> Cancellation:
+    """Return the cancellation of the run that a call belongs to."""
+    return NEVER_CANCELLED if run is None else run.cancellation
+
+
+def _get_store(route: Route, run: RunState | None) -> ResultStore:
+    """Return the store for a long result: of the run, if the call belongs to one."""
+    return route.store if run is None or run.store is None else run.store
+
+
+async def _run_plain_in_thread(
+    route: Route, values: dict[str, Any], seconds: float | None, cancellation: Cancellation
+) -> Any:
     """Run a function that needs no context in a thread."""
-    settings = route.policy.settings
-    function = cast("Callable[..., Any]", route.plain_function)
+    loop = get_running_loop()
+    ends = None if seconds is None else loop.time() + seconds
+    work = partial(cast("Any", route.plain_function), **values)
     try:
-        value = await run_in_thread(
-            partial(function, **values), cap_timeout(seconds, settings), settings, get_running_loop()
-        )
+        value = await run_in_thread(work, seconds, route.settings, loop, cancellation)
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
-    return await await_with_timeout(value, seconds, *route.cancel_grace) if hasattr(value, "__await__") else value
+    if not hasattr(value, "__await__"):
+        return value
+    remaining = None if ends is None else max(0.0, ends - loop.time())
+    return await await_with_timeout(value, remaining, route.name, route.settings.cancel_grace, cancellation)
 
 
-async def read_iterator(route: Route, value: Any, call_options: CallOptions) -> list[Any]:
-    """Exhaust a returned iterator in a thread, within the timeout of the call."""
-    settings = route.policy.settings
-    seconds = _get_attempt_timeout(route, call_options)
+async def _read_iterator(route: Route, value: Any, seconds: float | None, cancellation: Cancellation) -> list[Any]:
+    """Exhaust a returned iterator in a thread, within the time-out of the call."""
+    work = partial(read_items, route.name, value)
     try:
-        items: list[Any] = await run_in_thread(
-            partial(read_items, route.name, value), seconds, settings, get_running_loop()
-        )
+        items: list[Any] = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
     return items
 
 
-def make_reporter(call_options: CallOptions, call_id: str, route: Route) -> Reporter | None:
-    """Return the progress reporter of a call, or None if the caller wants no progress."""
-    if call_options.on_progress is None:
-        return None
-    return Reporter(call_options.on_progress, call_id, route.name, route.policy.settings.progress_queue)
+# --- every step --------------------------------------------------------------------------------
 
 
-def _log_call(route: Route, call_id: str, fields: dict[str, Any]) -> None:
-    outcome = "ok" if fields.get("error") is None else fields["error"].code
-    _log.debug("%s [%s] %s in %.1f ms", route.name, call_id, outcome, fields["duration"] * 1000)
+def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - as above
+    """Return a runner with every step that the tool needs."""
+    render, tool, options_of_tool = route.render, route.tool, route.tool.options
+    approval_steps = get_approval_steps(tool, route.chain, in_run=in_run)
+    is_counted = options_of_tool.max_calls is not None or options_of_tool.rate is not None
+    has_slots = bool(route.semaphores) or options_of_tool.lock is not None
+    detects_repeats = options_of_tool.repeats == "detect"
+    max_chars, grace = route.max_result_bytes // 4, route.settings.cancel_grace
+    on_loop = cast("Any", route.plain_function if route.runs_on == "loop" else None)
+
+    async def run_steps(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
+        current = CurrentCall(route, call_id, arguments, options)
+        try:
+            repeated = current.enter(detects_repeats=detects_repeats, is_counted=is_counted)
+            if repeated is not None:
+                return repeated
+            if approval_steps or options.decision is not None:
+                await ApprovalGate(current, approval_steps).admit()
+            values: Any = current.bound[0]  # type: ignore[index]
+            current.start_timer()
+            if has_slots:
+                await current.acquire_slots(values)
+            if tool.on_arguments is not None:
+                await current.wait(tool.on_arguments.notify(values, current.make_call()))
+            current.attempts = 1
+            if on_loop is None or options.retry is not INHERIT:
+                value, values = await _invoke(current, values)
+            else:
+                value = on_loop(**values)
+                if hasattr(value, "__await__"):
+                    task, value, failure = eager_task.start(value, get_running_loop())
+                    if task is not None:
+                        value = await await_task(task, current.get_remaining(), route.name, grace, current.cancellation)
+                    elif failure is not None:
+                        raise failure  # noqa: TRY301 - handled below with all other failures
+            try:
+                result = render(value, values)
+            except NeedsIteration:
+                items = await _read_iterator(route, value, current.get_remaining(), current.cancellation)
+                result = render(items, values)
+            if len(result.text) > max_chars:
+                result = truncate_result(result, route.max_result_bytes, _get_store(route, options.run))
+            if options_of_tool.return_direct:
+                result.__dict__["return_direct"] = True
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
+            result = await current.fail(error)
+        finally:
+            if current.slots is not None:
+                current.slots.release()
+        return current.finish(result)
+
+    return run_steps
 
 
-async def run_attempts(
-    route: Route, values: dict[str, Any], call_options: CallOptions, state: CallState
-) -> tuple[Any, dict[str, Any]]:
+async def _invoke(current: CurrentCall, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Run a tool that does not run on the loop, or needs more than its values. Return its value and the arguments."""
+    route = current.route
+    if route.plain_function is None or current.options.retry is not INHERIT:
+        return await _run_attempts(current, values)
+    return await _run_plain_in_thread(route, values, current.get_remaining(), current.cancellation), values
+
+
+async def _run_attempts(current: CurrentCall, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Run a tool until it succeeds or has no attempts left. Return its value and the arguments used."""
-    tool = route.tool
-    settings = route.policy.settings
-    retry = route.retry if isinstance(call_options.retry, Inherit) else call_options.retry
-    base_context = route.policy.context.merge(call_options.context)
+    route, options = current.route, current.options
+    tool, state = route.tool, current.start_state()
+    retry = route.retry if isinstance(options.retry, Inherit) else options.retry
+    base_context = route.context.merge(options.context)
     while True:
-        seconds = _get_attempt_timeout(route, call_options)
+        seconds = current.get_remaining()
         attempt_state = state.with_deadline(None if seconds is None else monotonic() + seconds)
         attempt_context = base_context.for_call(attempt_state)
-        if state.attempt > 1:
-            # The previous attempt may have modified a list or dict in place.
-            values, _ = route.bind(state.call.arguments if state.call is not None else None)
         complete_values = tool.fill(dict(values), attempt_context)
         try:
             value = await run_attempt(
-                Attempt(tool, complete_values, attempt_context, attempt_state, settings, seconds, route.runs_on)
+                Attempt(
+                    tool,
+                    complete_values,
+                    attempt_context,
+                    attempt_state,
+                    route.settings,
+                    seconds,
+                    route.runs_on,
+                    current.cancellation,
+                )
             )
         except Exception as error:
             if retry is None or state.attempt >= retry.attempts or not _should_retry(error, retry):
                 raise
             pause = retry.wait(state.attempt)
-            if call_options.batch_deadline is not None and monotonic() + pause >= call_options.batch_deadline:
+            if current.deadline is not None and monotonic() + pause >= current.deadline.at:
                 raise
             _log.debug("%s: attempt %d failed: %s", route.name, state.attempt, type(error).__name__)
-            await asyncio.sleep(pause)
+            await current.pause(pause)
             state.attempt += 1
+            current.start_timer()
+            # The previous attempt may have modified a list or dict in place.
+            values, _ = route.bind(current.arguments)
         else:
             return value, complete_values
-
-
-def _get_attempt_timeout(route: Route, call_options: CallOptions) -> float | None:
-    """Return the timeout of an attempt, capped at the remaining time of its batch."""
-    own_timeout = (
-        route.timeout if call_options.timeout is INHERIT else cap_timeout(call_options.timeout, route.policy.settings)
-    )
-    if call_options.batch_deadline is None:
-        return own_timeout
-    remaining = max(0.0, call_options.batch_deadline - monotonic())
-    return remaining if own_timeout is None else min(own_timeout, remaining)
 
 
 def _should_retry(error: Exception, retry: Retry) -> bool:
@@ -221,67 +284,76 @@ def _should_retry(error: Exception, retry: Retry) -> bool:
     return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 
-def make_bind_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
-    """Return the result fields of a call with invalid arguments."""
-    if not isinstance(error, InvalidArguments | LimitExceeded):
-        return {**make_failure(route, error, call_options), "attempts": 0}
-    # Drop the traceback: it only shows engine code, and keeping its frames alive doubles the cost of a refusal.
-    error.__traceback__ = error.__context__ = None
-    fields = make_error_fields(error, route.on_error)
-    fields["attempts"] = 0
-    return fields
+# --- middleware --------------------------------------------------------------------------------
 
 
-def make_failure(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
-    """Return the result fields for a failure, or re-raise an exception that must propagate."""
-    return _truncate_failure(_make_failure_fields(route, error, call_options), route)
+def run_with_middleware(
+    route: Route, runner: CallRunner, call: ToolCall, options: CallOptions
+) -> Coroutine[Any, Any, ToolResult]:
+    """Run a call through the middleware of every toolbox, outermost first, and then through the steps."""
+    hooks = [hook for box_hooks in route.middleware for hook in box_hooks]
+    if isinstance(call.arguments, Mapping):
+        call = replace(call, arguments=copy_arguments(call.arguments))
+
+    def run_from(index: int, given: ToolCall) -> Coroutine[Any, Any, ToolResult]:
+        if index == len(hooks):
+            return runner(given.id, given.arguments, options)
+        return _run_hook(hooks[index], partial(run_from, index + 1), given, route)
+
+    return _run_hooks_in_time(run_from(0, call), route, call, options)
 
 
-def _truncate_failure(fields: dict[str, Any], route: Route) -> dict[str, Any]:
-    """Truncate an error message that exceeds the result limit."""
-    error = fields.get("error")
-    if error is None or len(error.message) <= route.max_text_chars:
-        return fields
-    payload = error.to_model()
-    payload["error"]["message"] = truncate_middle(error.message, max(80, route.max_text_chars - 400))
-    return {"text": to_json(payload).decode(), **fields}
+async def _run_hooks_in_time(
+    work: Coroutine[Any, Any, ToolResult], route: Route, call: ToolCall, options: CallOptions
+) -> ToolResult:
+    """Run the middleware within its time: that of the steps, and once more that of an attempt for itself."""
+    run = options.run
+    deadline = get_earlier(options.deadline, None if run is None else run.deadline)
+    grace = route.settings.cancel_grace
+    seconds = _get_middleware_seconds(route, options)
+    if deadline is not None:
+        # The steps end at the deadline themselves, and need a moment to return their result.
+        remaining = deadline.remaining + grace
+        seconds = remaining if seconds is None else min(seconds, remaining)
+    if seconds is None and run is None:
+        return await work
+    cancellation = NEVER_CANCELLED if run is None else run.cancellation
+    try:
+        result: ToolResult = await await_with_timeout(work, seconds, route.name, grace, cancellation)
+    except asyncio.CancelledError as error:
+        failed = await make_failure(route, error, has_run=False, cancellation=cancellation)
+        return replace_result(failed, call_id=call.id, name=route.name)
+    except DeadlinePassed:
+        timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware")
+        if deadline is not None and deadline.is_over:
+            timeout = deadline.make_error(route.name)
+        failed = await make_failure(route, timeout, has_run=False)
+        return replace_result(failed, call_id=call.id, name=route.name)
+    return result
 
 
-def _make_failure_fields(route: Route, error: BaseException, call_options: CallOptions) -> dict[str, Any]:
-    if isinstance(error, RaisedInThread):
-        error = error.error
-    elif _must_propagate(error, route):
-        raise error
-    if isinstance(error, DeadlinePassed):
-        return make_error_fields(_make_timeout_error(route, error.seconds, call_options), route.on_error)
-    if not isinstance(error, ToolError | ResultError):
-        # Log only type and location: the message may hold data that must not be logged.
-        _log.info("%s failed: %s%s", route.name, type(error).__name__, _format_location(error))
-    return make_error_fields(to_call_error(route.name, error), route.on_error)
+def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
+    seconds = route.timeouts.get_seconds(options.timeout)
+    if seconds is None:
+        return None
+    retry = route.retry if isinstance(options.retry, Inherit) else options.retry
+    attempts = 1 if retry is None else retry.attempts
+    pauses = 0.0 if retry is None else sum(retry.delay * retry.factor**number for number in range(attempts - 1))
+    approval = route.settings.approval_seconds or route.settings.max_timeout
+    return seconds * (attempts + 1) + pauses + approval
 
 
-def _format_location(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-
-
-def _make_timeout_error(route: Route, seconds: float, call_options: CallOptions) -> ToolTimeout:
-    retryable = route.tool.options.repeatable
-    if call_options.batch_deadline is not None and monotonic() >= call_options.batch_deadline - CLOCK_SLACK:
-        return ToolTimeout(route.name, call_options.batch_timeout, limit=call_options.limit_name, retryable=retryable)
-    return ToolTimeout(route.name, seconds, retryable=retryable)
-
-
-def _must_propagate(error: BaseException, route: Route) -> bool:
-    if isinstance(error, Abort | GeneratorExit):
-        return True
-    if isinstance(error, KeyboardInterrupt):
-        # Ctrl-C arrives in the main thread. Elsewhere, a tool raised it.
-        return threading.current_thread() is threading.main_thread()
-    if isinstance(error, asyncio.CancelledError):
-        # A tool that raises CancelledError has failed. A cancelled task must end.
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    return isinstance(error, route.policy.rethrow)
+async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route: Route) -> ToolResult:
+    """Run a call through a middleware. Return a result whatever the middleware does."""
+    try:
+        result: Any = await call_user_function(hook, call, call_next, settings=route.settings)
+    except BaseException as error:
+        if route.on_error == "raise" and isinstance(error, ToolCallError):
+            raise  # the call's own policy is to raise, and middleware may raise as well
+        failed = await make_failure(route, error, has_run=True)
+    else:
+        if type(result) is ToolResult:
+            return result if result.call_id == call.id else replace_result(result, call_id=call.id)
+        type_error = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
+        failed = await make_failure(route, type_error, has_run=True)
+    return replace_result(failed, call_id=call.id, name=route.name)

@@ -18,7 +18,15 @@ from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
 from toolmason._core.define.tool import Tool, may_hold_content
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
-from toolmason._core.values.results import ToolResult, ToolReturn
+from toolmason._core.values.results import (
+    ResultFields,
+    StructuredFrom,
+    ToolResult,
+    ToolReturn,
+    make_result,
+    replace_result,
+    set_result_fields,
+)
 from toolmason.errors import ResultError, clip
 
 VOID_TEXT: Final = "Success"
@@ -27,8 +35,10 @@ _MAX_DEPTH: Final = 200
 _SMALL_SIZE: Final = 32
 """Maximum number of items for which validating first is cheaper than serializing with warnings as errors."""
 
-Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
-"""Converts a return value, given the call's values, to the fields of a result. Raises ResultError."""
+Renderer: TypeAlias = Callable[[Any, Mapping[str, Any]], ToolResult]
+"""Converts a return value, given the call's values, to a result without the fields of its call. Raises ResultError."""
+
+_new: Final = object.__new__
 
 MAX_ITEMS: Final = 100_000
 """Maximum number of items of a returned iterator."""
@@ -58,23 +68,31 @@ def make_renderer(tool: Tool) -> Renderer:
         return lambda value, values: convert(tool, value, values)
     output = tool.output
     plain_text = tool.returns in (str, MISSING, Any)
-    text_shape = "wrapped text" if tool.definition.output_schema is not None and tool.returns is str else None
+    text_shape: StructuredFrom = (
+        "wrapped text" if tool.definition.output_schema is not None and tool.returns is str else None
+    )
     shape = _get_structured_shape(tool)
     kind = _get_builtin_type(tool.returns) if output is not None and not admits_number(output.schema) else None
     scalar = kind is int or kind is bool
     serialize: Any = None if output is None else _make_serializer(output)
     check: Any = None if output is None else output.validator.validate_python
 
-    def render(value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    def render(value: Any, values: Mapping[str, Any]) -> ToolResult:
         if type(value) is str:
             if plain_text and value and value.isascii():
-                return {"value": value, "text": value, "structured_from": text_shape}
+                result = _new(ToolResult)
+                set_result_fields(result, {"value": value, "text": value, "structured_from": text_shape})
+                return result
         elif type(value) is kind and (scalar or len(value) <= _SMALL_SIZE):  # type: ignore[arg-type]
             try:
                 check(value, strict=True)
-                return {"value": value, "text": serialize(value).decode(), "structured_from": shape}
+                text = serialize(value).decode()
             except Exception:  # noqa: BLE001 - the full path finds and reports the problem
                 return convert(tool, value, values)
+            # As `make_result`, without its frame.
+            result = _new(ToolResult)
+            set_result_fields(result, {"value": value, "text": text, "structured_from": shape})
+            return result
         return convert(tool, value, values)
 
     return render
@@ -95,33 +113,35 @@ def _make_serializer(output: TypeSchema) -> Callable[[Any], bytes]:
     return (lambda value: serialize(value, by_alias=True)) if output.has_aliases else serialize
 
 
-def _get_structured_shape(tool: Tool) -> str | None:
+def _get_structured_shape(tool: Tool) -> StructuredFrom:
     if tool.definition.output_schema is None:
         return None
     return "json" if tool.output is None or resolve_root(tool.output.schema).get("type") == "object" else "wrapped json"
 
 
-def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result fields for a return value.
+def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> ToolResult:
+    """Return the result for a return value, without the fields of its call.
 
     Raises:
         ResultError: the value cannot be sent; the message says where and why.
+        NeedsIteration: the value is an iterator.
     """
     if isinstance(value, Iterator):
         raise NeedsIteration
     if type(value) is ToolReturn:
         return _render_tool_return(tool, value, values)
     if tool.options.converter is not None:
-        return {"value": value, **_render_parts(tool, _apply_converter(tool, value))}
-    if type(value) is str and (text := _render_text(tool, value, values)) is not None:
-        return {"value": value, **text}
+        return _render_parts(tool, value, _apply_converter(tool, value))
+    if type(value) is str and (result := _render_text(tool, value, values)) is not None:
+        return result
     if value is None and tool.returns in (MISSING, None, type(None)):
-        return {"value": None, "text": VOID_TEXT}
+        return make_result({"value": None, "text": VOID_TEXT})
     if _is_content(value):
-        return {"value": value, **_render_parts(tool, value)}
+        return _render_parts(tool, value, value)
     serialized = to_text(tool, value)
-    shape = "wrapped text" if tool.returns is str and tool.definition.output_schema else _get_structured_shape(tool)
-    return {"value": value, "text": serialized, "structured_from": shape}
+    is_wrapped_text = tool.returns is str and tool.definition.output_schema
+    shape: StructuredFrom = "wrapped text" if is_wrapped_text else _get_structured_shape(tool)
+    return make_result({"value": value, "text": serialized, "structured_from": shape})
 
 
 def _apply_converter(tool: Tool, value: Any) -> Any:
@@ -133,8 +153,8 @@ def _apply_converter(tool: Tool, value: Any) -> Any:
         raise ResultError(tool.name, f"its converter failed: {clip(_describe_error(error), 200)}.") from error
 
 
-def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields for a string, or None if the declared type does not accept one."""
+def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> ToolResult | None:
+    """Return the result for a string, or None if the declared type does not accept one."""
     if tool.output is not None:
         try:
             tool.output.validator.validate_python(value, strict=True)
@@ -144,16 +164,19 @@ def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> dict[str,
     if tool.substitutable:
         text = expand(value, {name: values[name] for name in tool.substitutable if name in values})
     check_text(tool, text)
-    shape = "wrapped text" if tool.definition.output_schema is not None else None
-    fields: dict[str, Any] = {"text": text or NO_OUTPUT, "structured_from": shape}
-    return fields if text or shape is None else {**fields, "structured": {"result": ""}}
+    shape: StructuredFrom = "wrapped text" if tool.definition.output_schema is not None else None
+    fields: ResultFields = {"value": value, "text": text or NO_OUTPUT, "structured_from": shape}
+    if not text and shape is not None:
+        fields["structured"] = {"result": ""}
+    return make_result(fields)
 
 
-def _render_tool_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> dict[str, Any]:
-    fields = convert(tool, returned.value, values)
+def _render_tool_return(tool: Tool, returned: ToolReturn, values: Mapping[str, Any]) -> ToolResult:
+    rendered = convert(tool, returned.value, values)
     if returned.content is not None:
-        fields = {"structured": ToolResult("", "", **fields).structured, **_render_parts(tool, returned.content)}
-    return {**fields, "value": returned.value, "meta": dict(returned.meta)}
+        shown = _render_parts(tool, returned.value, returned.content)
+        return replace_result(shown, structured=rendered.structured, meta=dict(returned.meta))
+    return replace_result(rendered, meta=dict(returned.meta))
 
 
 def _is_content(value: Any) -> bool:
@@ -162,7 +185,7 @@ def _is_content(value: Any) -> bool:
     return isinstance(value, list | tuple) and not CONTENT_TYPES.isdisjoint(map(type, value))
 
 
-def _render_parts(tool: Tool, given: Any) -> dict[str, Any]:
+def _render_parts(tool: Tool, value: Any, given: Any) -> ToolResult:
     is_sequence = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     items: Sequence[Any] = given if is_sequence else [given]
     parts: list[Content] = []
@@ -176,7 +199,8 @@ def _render_parts(tool: Tool, given: Any) -> dict[str, Any]:
         for name in part.__slots__:
             if isinstance(field := getattr(part, name), str):
                 check_text(tool, field)
-    return {"content": content, "text": "\n".join(map(describe_part, content)) or NO_OUTPUT}
+    text = "\n".join(map(describe_part, content)) or NO_OUTPUT
+    return make_result({"value": value, "content": content, "text": text})
 
 
 # --- JSON --------------------------------------------------------------------------------------

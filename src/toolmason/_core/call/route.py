@@ -1,98 +1,172 @@
-"""Combine the policies of a tool, its toolbox and the settings into one value per tool.
-
-Precedence: call, tool, toolbox, setting.
-"""
+"""Combine a tool and the policies of the toolboxes that it came through into one value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from toolmason._core.arguments.bind import Bound, make_binder
-from toolmason._core.call.long_results import ResultStore, truncate_result
+from toolmason._core.call.approval import Approver, Decision, rule_requires_approval
+from toolmason._core.call.call_policy import (
+    Middleware,
+    PolicyChain,
+    choose_on_error,
+    choose_retry,
+    combine_timeouts,
+    merge_context,
+    merge_settings,
+)
+from toolmason._core.call.deadlines import Deadline, TimeoutRule
+from toolmason._core.call.limits import RunState
+from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
-from toolmason._core.values.policy import EngineSettings, Inherit, OnError, Retry, RunsOn, Timeout
+from toolmason._core.run.progress import OnProgress
+from toolmason._core.run.slots import Semaphore
+from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, OnError, Retry, RunsOn, Timeout
 from toolmason._core.values.results import Arguments, ToolResult
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CallPolicy:
-    """Toolbox options that apply to each call."""
+@dataclass(slots=True, eq=False, repr=False)
+class CallOptions:
+    """Options of one call besides its arguments."""
 
-    settings: EngineSettings
-    context: ToolContext[Any]
-    timeout: Timeout
-    retry: Retry | None
-    on_error: OnError
-    rethrow: tuple[type[BaseException], ...]
+    context: ToolContext[Any] | None = None
+    timeout: Timeout = INHERIT
+    retry: Retry | Inherit | None = INHERIT
+    deadline: Deadline | None = None
+    """End of the batch that the call belongs to."""
+    on_progress: OnProgress | None = None
+    run: RunState | None = None
+    """Run that the call belongs to."""
+    decision: Decision | None = None
+    """Decision that resumes the call."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]
+"""Runs a call, given its ID, arguments and options."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Route:
     """One tool of a toolbox, with everything that does not depend on the call."""
 
     tool: Tool
+    root: Tool
+    """The original tool, behind any renaming. Limits are counted for it."""
     name: str
-    policy: CallPolicy
+    chain: PolicyChain
+    settings: EngineSettings
+    context: ToolContext[Any]
+    timeouts: TimeoutRule
     timeout: float | None
+    """Seconds of one attempt, if the call sets none."""
     retry: Retry | None
     on_error: OnError
+    rethrow: tuple[type[BaseException], ...]
     runs_on: RunsOn
-    is_async: bool
-    return_direct: bool
     bind: Callable[[Arguments], Bound]
     """Converts raw arguments to values."""
     render: Renderer
-    """Converts a return value to the fields of a result."""
-    max_text_chars: int
-    """Length in characters up to which text is certain to fit in `max_result_bytes`."""
+    """Converts a return value to a result."""
     max_result_bytes: int
-    """Maximum size of a result in bytes."""
-    truncate: Callable[[dict[str, Any]], dict[str, Any]]
-    """Truncates a result that is too long, and stores the full text."""
-    cancel_grace: tuple[str, float]
-    """Name of the tool, and the seconds it may take to clean up after cancellation."""
-    runner: Callable[..., Coroutine[Any, Any, ToolResult]] | None = None
-    """Runner for the fast path, or `None` if calls need the full pipeline."""
-    plain_function: Callable[..., Any] | None = None
-    """Tool function, if it takes the values as they are: no injected parameters, no context."""
+    store: ResultStore
+    """Store of long results, outside of a run."""
+    semaphores: tuple[Semaphore, ...]
+    """Slots that a call holds while it runs: of the tool, then of each toolbox, innermost first."""
+    middleware: tuple[list[Middleware], ...]
+    """Middleware of each toolbox, outermost first. The lists may grow."""
+    is_resolved: bool = False
+    """True if only a resolver knows the tool."""
+    runner: CallRunner = field(init=False)
+    """Runs a call through every step inside the middleware."""
+    run_runner: CallRunner = field(init=False)
+    """The same within a run."""
+    full_runner: CallRunner = field(init=False)
+    """The same with every step, for a call with a decision."""
+
+    @property
+    def plain_function(self) -> Callable[..., Any] | None:
+        """Function of the tool, if it can be called directly with the values: no injected values, no retry."""
+        if self.runs_on == "process" or self.retry is not None or self.tool.on_arguments is not None:
+            return None
+        return self.tool.plain_function
 
 
-def make_route(tool: Tool, policy: CallPolicy, store: ResultStore) -> Route:
-    """Return the route of a tool."""
+def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
+    """Return the route of a tool, without its runners."""
     options = tool.options
-    max_bytes = options.max_result_bytes or policy.settings.result_bytes
-    timeout = next(
-        (t for t in (options.timeout, policy.timeout) if not isinstance(t, Inherit)), policy.settings.call_timeout
-    )
-    # A toolbox-wide retry must not repeat side effects, such as sending an email twice.
-    inherited_retry = policy.retry if options.repeatable else None
-    retry = inherited_retry if isinstance(options.retry, Inherit) else options.retry
-    on_error = policy.on_error if isinstance(options.on_error, Inherit) else options.on_error
-    runs_on = options.runs_on or ("thread" if tool.kind == "sync" else "loop")
+    settings = merge_settings(chain)
+    timeouts = combine_timeouts(options.timeout, chain, settings)
+    max_bytes = options.max_result_bytes or settings.result_bytes
+    if len(chain) > 1:
+        max_bytes = min(max_bytes, settings.result_bytes)
     return Route(
         tool=tool,
+        root=tool.root,
         name=tool.name,
-        policy=policy,
-        timeout=cap_timeout(timeout, policy.settings),
-        retry=retry,
-        on_error=on_error,
-        runs_on=runs_on,
-        is_async=tool.kind == "async",
-        return_direct=options.return_direct,
-        bind=make_binder(tool.inputs, tool.name, policy.settings),
+        chain=chain,
+        settings=settings,
+        context=merge_context(chain),
+        timeouts=timeouts,
+        timeout=timeouts.get_seconds(INHERIT),
+        retry=choose_retry(tool, chain),
+        on_error=choose_on_error(options.on_error, chain),
+        rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
+        runs_on=options.runs_on or ("thread" if tool.kind == "sync" else "loop"),
+        bind=make_binder(tool.inputs, tool.name, settings),
         render=make_renderer(tool),
-        max_text_chars=max_bytes // 4,
-        truncate=lambda fields: truncate_result(fields, max_bytes, store),
         max_result_bytes=max_bytes,
-        cancel_grace=(tool.name, policy.settings.cancel_grace),
-        plain_function=tool.plain_function,
+        store=store,
+        semaphores=_get_semaphores(tool, chain),
+        middleware=tuple(policy.state.middleware for policy in reversed(chain)),
     )
 
 
-def cap_timeout(timeout: Timeout, settings: EngineSettings) -> float | None:
-    """Return a timeout capped at the hard maximum. None means no timeout."""
-    return None if timeout is None or isinstance(timeout, Inherit) else min(timeout, settings.max_timeout)
+def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
+    own_limit = tool.options.max_concurrency
+    of_tool = [] if own_limit is None else [chain[0].state.get_semaphore(tool.root, own_limit)]
+    of_boxes = [
+        policy.state.get_semaphore(None, policy.max_concurrency)
+        for policy in chain
+        if policy.max_concurrency is not None
+    ]
+    return (*of_tool, *of_boxes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApprovalStep:
+    """A rule that requires approval, and the approver that answers it; None if the application decides later."""
+
+    approver: Approver | None
+    is_outermost: bool
+    """True if the rule is answered by the called toolbox, so that a decision replaces its approver."""
+    is_predicate: bool = False
+    """True if the tool's own `approval=` decides whether the rule applies."""
+
+
+def get_approval_steps(tool: Tool, chain: PolicyChain, *, in_run: bool) -> tuple[ApprovalStep, ...]:
+    """Return the rules that may require approval of a tool's calls, innermost first.
+
+    If no toolbox sets a rule, destructive calls of a model need approval within a run. Direct calls by the application
+    need none.
+    """
+    steps: list[ApprovalStep] = []
+    if tool.options.approval is not False:
+        steps.append(_make_step(chain, 0, is_predicate=True))
+    is_any_set = any(not isinstance(policy.approval_rule, Inherit) for policy in chain)
+    for index, policy in enumerate(chain):
+        rule = policy.approval_rule
+        if isinstance(rule, Inherit):
+            rule = "destructive" if in_run and not is_any_set and index == len(chain) - 1 else None
+        if rule_requires_approval(rule, tool.options):
+            steps.append(_make_step(chain, index))
+    return tuple(steps)
+
+
+def _make_step(chain: PolicyChain, index: int, *, is_predicate: bool = False) -> ApprovalStep:
+    approvers = [policy.approver for policy in chain[index:]]
+    position = next((number for number, item in enumerate(approvers) if item is not None), len(approvers) - 1)
+    return ApprovalStep(approvers[position], position == len(approvers) - 1, is_predicate)

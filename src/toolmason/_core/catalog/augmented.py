@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,9 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import CombinedMismatch, schema_compiler
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
 from toolmason._core.define.tool import RenamedTool, Tool
+from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import JsonSchema, ToolDefinition
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import DefinitionError
 
@@ -90,9 +91,8 @@ class AugmentedTool(RenamedTool):
     async def notify(self, values: Mapping[str, Any], call: ToolCall) -> None:
         """Pass the extra fields to the callback."""
         if self.callback is not None:
-            outcome = self.callback(AugmentedCall(self.tool.definition, values[self.extra_key][0], call.arguments))
-            if inspect.isawaitable(outcome):
-                await outcome
+            given = AugmentedCall(self.tool.definition, values[self.extra_key][0], call.arguments)
+            await call_user_function(self.callback, given, settings=EngineSettings())
         if self.tool.on_arguments is not None:
             await self.tool.on_arguments.notify(values, call)
 

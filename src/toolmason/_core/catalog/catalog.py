@@ -6,6 +6,7 @@ Lookup is exact, then case-insensitive if only one name matches; it never guesse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -17,6 +18,7 @@ from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
 from toolmason._core.define.tool import RenamedTool, Tool, make_tool
 from toolmason._core.values.definition import Naming, apply_naming
+from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
@@ -124,9 +126,43 @@ class Catalog:
 
 
 def _add_item(items: dict[str, Any], key: str, item: CatalogItem, *, replace_same: bool) -> None:
-    if not replace_same and key in items and items[key] is not item:
+    if not replace_same and key in items and not _is_same(items[key], item):
         raise DuplicateTool(key, items[key].origin, item.origin)
     items[key] = item
+
+
+def _is_same(first: CatalogItem, second: CatalogItem) -> bool:
+    """Return True if two items are one, which came through the same toolboxes."""
+    if first is second:
+        return True
+    return bool(first.policies) and first.policies == second.policies and _get_root(first) is _get_root(second)
+
+
+def _get_root(item: CatalogItem) -> object:
+    if isinstance(item, Tool):
+        return item.root
+    return item.render_messages if isinstance(item, Prompt) else item.template
+
+
+def carry_policy(item: CatalogItem, policy: CarriedPolicy) -> CatalogItem:
+    """Return an item with the policy of a toolbox that it comes from."""
+    policies = (*item.policies, policy)
+    if isinstance(item, Prompt):
+        return replace(item, policies=policies)
+    if isinstance(item, Resource):
+        carried = copy(item)
+        carried.policies = policies
+        return carried
+    return carry_tool_policy(item, policies)
+
+
+def carry_tool_policy(tool: Tool, policies: tuple[CarriedPolicy, ...]) -> Tool:
+    """Return a tool with these policies."""
+    if isinstance(tool, LazyTool):
+        lazy = tool.with_definition(tool.definition, lambda loaded: RenamedTool(loaded, loaded.name, policies))
+        lazy.policies = policies
+        return lazy
+    return RenamedTool(tool, tool.name, policies)
 
 
 def rename_tool(tool: Tool, name: str) -> Tool:
@@ -134,7 +170,9 @@ def rename_tool(tool: Tool, name: str) -> Tool:
     if name == tool.name:
         return tool
     if isinstance(tool, LazyTool):
-        return tool.with_definition(replace(tool.definition, name=name), lambda loaded: RenamedTool(loaded, name))
+        lazy = tool.with_definition(replace(tool.definition, name=name), lambda loaded: RenamedTool(loaded, name))
+        lazy.policies = tool.policies
+        return lazy
     return RenamedTool(tool, name)
 
 

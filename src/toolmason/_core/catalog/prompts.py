@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -12,10 +10,11 @@ from toolmason._core.arguments.bind import bind_once
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import FunctionTool
+from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema
 from toolmason._core.values.messages import Message, Role
-from toolmason._core.values.policy import EngineSettings
+from toolmason._core.values.policy import CarriedPolicy, EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import DefinitionError
 
@@ -29,12 +28,12 @@ async def run_declared(tool: FunctionTool, arguments: Arguments, context: ToolCo
         InvalidArguments: the arguments are invalid.
         ConfigError: an injected value is missing.
     """
-    values, _ = bind_once(tool.inputs, arguments, tool.name, EngineSettings())
+    settings = EngineSettings()
+    values, _ = bind_once(tool.inputs, arguments, tool.name, settings)
     filled = tool.fill(dict(values), context)
     if tool.kind == "async":
         return await tool.invoke_raw(filled, context)
-    value = await asyncio.to_thread(tool.invoke_raw, filled, context)
-    return await value if inspect.isawaitable(value) else value
+    return await call_user_function(tool.invoke_raw, filled, context, settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +52,8 @@ class Prompt:
     render_messages: RenderPrompt = field(repr=False)
     entry: Mapping[str, Any] | None = field(default=None, repr=False)
     """Definition as the server sent it; None for a local prompt."""
+    policies: tuple[CarriedPolicy, ...] = field(default=(), repr=False)
+    """Policies of the toolboxes that the prompt came through, innermost first."""
 
     @classmethod
     def from_function(cls, fn: Any, declaration: Declaration) -> Prompt:

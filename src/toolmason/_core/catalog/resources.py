@@ -12,11 +12,15 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from toolmason._core.values.policy import CarriedPolicy
 from toolmason.errors import DefinitionError
 
 
 class Resource:
     """Readable content under a URI, or under every URI that matches a template."""
+
+    policies: tuple[CarriedPolicy, ...] = ()
+    """Policies of the toolboxes that the resource came through, innermost first."""
 
     def __init__(self, fn: Any, declaration: Declaration) -> None:
         self._tool = FunctionTool(fn, declaration)
@@ -27,8 +31,8 @@ class Resource:
         self.title, self.mime_type = declaration.title, declaration.mime_type
         from toolmason._core.catalog.uri_templates import UriTemplate  # noqa: PLC0415 - 2 ms at start-up, needed only for resources
 
-        self._template = UriTemplate.parse(self.uri)
-        self.parameters = self._template.names
+        self.template = UriTemplate.parse(self.uri)
+        self.parameters = self.template.names
         """Placeholders of a template; empty for a fixed URI."""
         parameter_names = set(self.input_schema.get("properties", {}))
         if parameter_names != set(self.parameters):
@@ -46,7 +50,7 @@ class Resource:
         """Return the placeholder values in a URI, or None if the URI does not match."""
         if not self.parameters:
             return {} if uri == self.uri else None
-        return self._template.match(uri)
+        return self.template.match(uri)
 
     async def read(self, uri: str, values: dict[str, str], context: ToolContext[Any]) -> tuple[Content, ...]:
         """Return the contents.

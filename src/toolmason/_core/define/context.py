@@ -112,8 +112,11 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if other is None:
             return self
         other_context = other if isinstance(other, ToolContext) else ToolContext[Any](**other)
-        deps = self.deps if other_context.deps is None else other_context.deps
-        return self._copy_with(deps=deps, _values=MappingProxyType({**self._values, **other_context}))
+        changes: dict[str, Any] = {"_values": MappingProxyType({**self._values, **other_context})}
+        for name in ("deps", "_config", "_project_dir"):
+            if (value := getattr(other_context, name)) is not None:
+                changes[name] = value
+        return self._copy_with(**changes)
 
     def for_call(self, state: CallState) -> ToolContext[DepsT]:
         """Return a copy of this context for one call."""

@@ -35,7 +35,8 @@ from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
 from toolmason._core.define.signature import describe_location, get_function_name, read_signature
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
-from toolmason._core.values.results import ToolReturn
+from toolmason._core.values.policy import CarriedPolicy
+from toolmason._core.values.results import ToolResult, ToolReturn
 from toolmason.errors import DefinitionError
 
 
@@ -54,8 +55,10 @@ class Tool(ABC):
     """True if it accepts arguments that its schema does not declare."""
     on_arguments: Any = None
     """Listener called before each run: `await listener.notify(values, call)`; see `Toolbox.augmented`."""
-    renderer: Callable[[Any], dict[str, Any]] | None = None
-    """Function that converts the return value to the fields of a result, instead of the default rendering."""
+    renderer: Callable[[Any], ToolResult] | None = None
+    """Function that converts the return value to a result, instead of the default rendering."""
+    policies: tuple[CarriedPolicy, ...] = ()
+    """Policies of the toolboxes that the tool came through, innermost first."""
     plain_function: Callable[..., Any] | None = None
     """Function to call directly with the values as keywords, if no other step is needed."""
 
@@ -298,11 +301,12 @@ class FunctionTool(Tool):
 
 
 class RenamedTool(Tool):
-    """A tool under another name."""
+    """A tool under another name, or with the policies of further toolboxes."""
 
-    def __init__(self, tool: Tool, name: str) -> None:
+    def __init__(self, tool: Tool, name: str, policies: tuple[CarriedPolicy, ...] | None = None) -> None:
         self.tool: Tool = tool
-        self.definition = replace(tool.definition, name=name)
+        self.definition = tool.definition if name == tool.name else replace(tool.definition, name=name)
+        self.policies = tool.policies if policies is None else policies
         self.options = tool.options
         self.kind = tool.kind
         self.returns = tool.returns

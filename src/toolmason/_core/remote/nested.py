@@ -5,7 +5,7 @@ Both toolboxes share the connection: closing either closes it for both, and the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,21 +13,42 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.protocol import Health, Remote, RemoteLists, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.values.content import Content
+from toolmason._core.values.policy import CarriedPolicy
 
 
-def make_remote_views(remotes: Remotes, transform: ToolTransform) -> Iterator[RemoteView]:
-    """Yield the servers of a toolbox, each with the tools visible through one of its views."""
+def make_remote_views(
+    remotes: Remotes, transform: ToolTransform, policy: CarriedPolicy | None = None
+) -> Iterator[RemoteView]:
+    """Yield the servers of a toolbox, each with the tools visible through one of its views.
+
+    `transform` gives the tools their policies; `policy` is for prompts.
+    """
     for source in remotes.sources:
-        yield RemoteView(source, remotes, transform)
+        yield RemoteView(source, remotes, transform, policy)
+
+
+def join_servers(first: Remotes, views: Iterable[RemoteView], second: Remotes) -> Remotes:
+    """Return the servers of a toolbox and views of the servers of another one."""
+    known = {id(getattr(source, "inner", source)) for source in first.sources}
+    added: list[Any] = [view for view in views if id(view.inner) not in known]
+    if not added and second is first:
+        return first
+    joined = Remotes(first.handlers, first.on_conflict, [*first.sources, *added])
+    joined.names.local_tools = first.names.local_tools | second.names.local_tools
+    joined.names.local_prompts = first.names.local_prompts | second.names.local_prompts
+    return joined
 
 
 class RemoteView:
     """Server of another toolbox, with the tools that its view exposes."""
 
-    def __init__(self, inner: Remote, remotes: Remotes, transform: ToolTransform) -> None:
+    def __init__(
+        self, inner: Remote, remotes: Remotes, transform: ToolTransform, policy: CarriedPolicy | None = None
+    ) -> None:
         self.inner = inner
         self.remotes = remotes
         self.transform = transform
+        self.policy = policy
         self.name = inner.name
         self.server = inner.server
         self.required = inner.required
@@ -50,7 +71,7 @@ class RemoteView:
         """Return this server with the lists of the context's identity."""
         remotes = self.remotes.for_identity(context)
         inner = next(source for source in remotes.sources if source.name == self.name)
-        return RemoteView(inner, remotes, self.transform)
+        return RemoteView(inner, remotes, self.transform, self.policy)
 
     @property
     def lists(self) -> RemoteLists:
@@ -59,7 +80,10 @@ class RemoteView:
         own_roots = {id(tool.root) for tool in lists.tools}
         own_tools = (tool for tool in self.remotes.tools.values() if id(tool.root) in own_roots)
         visible_tools = [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
-        return replace(lists, tools=visible_tools)
+        if self.policy is None:
+            return replace(lists, tools=visible_tools)
+        prompts = [replace(prompt, policies=(*prompt.policies, self.policy)) for prompt in lists.prompts]
+        return replace(lists, tools=visible_tools, prompts=prompts)
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Enable request forwarding in the other toolbox if these handlers forward."""

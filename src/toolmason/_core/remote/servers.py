@@ -70,16 +70,6 @@ class Remotes:
         source.watch(self._on_change)
         self.mark_changed()
 
-    def merge(self, other: Remotes) -> Remotes:
-        """Return the servers of both, with their connections."""
-        if other is self:
-            return self
-        added = [source for source in other.sources if source not in self.sources]
-        merged = Remotes(self.handlers, self.on_conflict, [*self.sources, *added])
-        merged.names.local_tools = self.names.local_tools | other.names.local_tools
-        merged.names.local_prompts = self.names.local_prompts | other.names.local_prompts
-        return merged
-
     def for_identity(self, context: ToolContext[Any] | None) -> Remotes:
         """Return the servers with the lists of the context's identity, under the same naming rules."""
         view = Remotes(self.handlers, self.on_conflict, (source.for_identity(context) for source in self.sources))
@@ -89,14 +79,14 @@ class Remotes:
         return view
 
     def add_listener(self, listener: Any) -> None:
-        """Call `listener.clear_routes()` after each change. Holds only a weak reference."""
+        """Call `listener.__changed__()` after each change. Holds only a weak reference."""
         self._listeners.add(listener)
 
     def mark_changed(self) -> None:
         """Record that a list has changed, and notify the listeners."""
         self.version += 1
         for listener in tuple(self._listeners):
-            listener.clear_routes()
+            listener.__changed__()
         self.notify(None)
 
     def _on_change(self, uri: str | None) -> None:

@@ -38,9 +38,7 @@ def wake_waiter(waiter: asyncio.Future[None] | None) -> None:
 
 
 def _must_propagate(error: BaseException) -> bool:
-    """Return True if the exception does not come from the tool: the coroutine is being closed, or Ctrl-C."""
-    if isinstance(error, GeneratorExit):
-        return True
+    """Return True for Ctrl-C, which does not come from the tool. A GeneratorExit here comes from the tool."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 

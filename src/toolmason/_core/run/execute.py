@@ -11,9 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.define.invocation import get_function_kind
 from toolmason._core.define.tool import Tool
 from toolmason._core.run import eager_task
 from toolmason._core.run.processes import CallNotStarted, WorkerDied, get_process_pool, pickle_call
@@ -57,6 +59,25 @@ ABANDONED_TASKS: Final = AbandonedTasks()
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Cancellation:
+    """Ends every wait of a run at once. Thread-safe."""
+
+    cancelled: bool = False
+    waits: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = field(default_factory=dict)
+    """Futures that the calls of the run wait for."""
+
+    def cancel(self) -> None:
+        """Cancel running calls and refuse new ones."""
+        self.cancelled = True
+        for future, loop in list(self.waits.items()):
+            loop.call_soon_threadsafe(future.cancel)
+
+
+NEVER_CANCELLED: Final = Cancellation()
+"""For calls outside of a run. Nothing is registered with it."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """One attempt of a call: tool, arguments, context, executor and time limit."""
 
@@ -67,6 +88,7 @@ class Attempt:
     settings: EngineSettings
     seconds: float | None
     runs_on: RunsOn
+    cancellation: Cancellation = NEVER_CANCELLED
 
 
 async def run_attempt(attempt: Attempt) -> Any:
@@ -95,34 +117,53 @@ async def run_attempt(attempt: Attempt) -> Any:
 
 async def _await_on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
     try:
-        return await await_with_timeout(awaitable, attempt.seconds, attempt.tool.name, attempt.settings.cancel_grace)
+        grace = attempt.settings.cancel_grace
+        return await await_with_timeout(awaitable, attempt.seconds, attempt.tool.name, grace, attempt.cancellation)
     except (DeadlinePassed, asyncio.CancelledError):
         attempt.state.cancelled = True
         raise
 
 
-async def await_with_timeout(awaitable: Awaitable[Any], seconds: float | None, name: str, grace: float) -> Any:
-    """Await an object in its own task, until its deadline.
+async def await_with_timeout(
+    awaitable: Awaitable[Any],
+    seconds: float | None,
+    name: str,
+    grace: float,
+    cancellation: Cancellation = NEVER_CANCELLED,
+) -> Any:
+    """Await an object in its own task, until its deadline or the end of the run.
 
     Raises:
         DeadlinePassed: it did not finish in time.
     """
     task, value, error = eager_task.start(awaitable, asyncio.get_running_loop())
     if task is not None:
-        return await await_task(task, seconds, name, grace)
+        return await await_task(task, seconds, name, grace, cancellation)
     if error is not None:
         raise error
     return value
 
 
-async def await_task(task: eager_task.EagerTask, seconds: float | None, name: str, grace: float) -> Any:
+async def await_task(
+    task: eager_task.EagerTask,
+    seconds: float | None,
+    name: str,
+    grace: float,
+    cancellation: Cancellation = NEVER_CANCELLED,
+) -> Any:
     """Wait for a task until its deadline. If it then ignores cancellation, wait for the grace period only.
 
     Raises:
         DeadlinePassed: the task did not finish in time.
+        CancelledError: the run or the caller was cancelled.
     """
     waiter = eager_task.watch_completion(task)
-    timer = None if seconds is None else task.get_loop().call_later(seconds, eager_task.wake_waiter, waiter)
+    loop = task.get_loop()
+    timer = None if seconds is None else loop.call_later(seconds, eager_task.wake_waiter, waiter)
+    if cancellation is not NEVER_CANCELLED:
+        cancellation.waits[waiter] = loop
+        if cancellation.cancelled:
+            waiter.cancel()
     try:
         await waiter
     except asyncio.CancelledError:
@@ -131,6 +172,8 @@ async def await_task(task: eager_task.EagerTask, seconds: float | None, name: st
     finally:
         if timer is not None:
             timer.cancel()
+        if cancellation is not NEVER_CANCELLED:
+            del cancellation.waits[waiter]
     if not task.done():
         await _cancel_task(task, name, grace)
         raise DeadlinePassed(seconds or 0.0)
@@ -138,6 +181,24 @@ async def await_task(task: eager_task.EagerTask, seconds: float | None, name: st
     if error is not None:
         raise error
     return value
+
+
+async def call_user_function(function: Callable[..., Any], *arguments: Any, settings: EngineSettings) -> Any:
+    """Call a function of the application, sync or async, without blocking the loop.
+
+    A sync function runs in a thread, and is abandoned if the caller is cancelled. An awaitable that it returns is
+    awaited here.
+    """
+    if get_function_kind(function) == "async":
+        return await function(*arguments)
+    try:
+        value = await run_in_thread(partial(function, *arguments), None, settings, asyncio.get_running_loop())
+    except ThreadAbandoned as abandoned:
+        raise abandoned.reason from None
+    except RaisedInThread as raised:
+        # On the loop, the exception itself would look like a cancellation of the caller.
+        raise RuntimeError(type(raised.error).__name__) from raised.error
+    return await value if inspect.isawaitable(value) else value
 
 
 async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> None:
@@ -153,7 +214,11 @@ async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> No
 async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     try:
         return await run_in_thread(
-            lambda: attempt.tool.invoke_raw(attempt.values, attempt.context), attempt.seconds, attempt.settings, loop
+            lambda: attempt.tool.invoke_raw(attempt.values, attempt.context),
+            attempt.seconds,
+            attempt.settings,
+            loop,
+            attempt.cancellation,
         )
     except ThreadAbandoned as abandoned:
         attempt.state.cancelled = True
@@ -169,9 +234,13 @@ class ThreadAbandoned(Exception):
 
 
 async def run_in_thread(
-    work: Callable[[], Any], seconds: float | None, settings: EngineSettings, loop: asyncio.AbstractEventLoop
+    work: Callable[[], Any],
+    seconds: float | None,
+    settings: EngineSettings,
+    loop: asyncio.AbstractEventLoop,
+    cancellation: Cancellation = NEVER_CANCELLED,
 ) -> Any:
-    """Run a callable in a thread until its deadline.
+    """Run a callable in a thread until its deadline or the end of the run.
 
     Raises:
         ThreadAbandoned: the deadline passed, or the caller was cancelled; see `reason`.
@@ -183,7 +252,7 @@ async def run_in_thread(
     # Submit last, so that this thread is idle when the worker thread wants to start.
     pool.submit(job)
     try:
-        value, error = await job.future
+        value, error = await _await_job(job, cancellation)
     except asyncio.CancelledError as cancelled:
         pool.abandon(job)
         raise ThreadAbandoned(cancelled) from None
@@ -199,6 +268,18 @@ async def run_in_thread(
         # In a thread these come from the tool; here they would look like a cancellation of the caller.
         raise RaisedInThread(error)
     raise error
+
+
+async def _await_job(job: Job, cancellation: Cancellation) -> tuple[Any, BaseException | None]:
+    if cancellation is NEVER_CANCELLED:
+        return await job.future
+    cancellation.waits[job.future] = job.loop
+    if cancellation.cancelled:
+        job.future.cancel()
+    try:
+        return await job.future
+    finally:
+        del cancellation.waits[job.future]
 
 
 class RaisedInThread(Exception):
@@ -233,7 +314,7 @@ async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.Abstrac
         if remaining is not None:
             timer = loop.call_later(remaining, _expire, job.future, attempt.seconds or remaining)
         try:
-            value, error = await job.future
+            value, error = await _await_job(job, attempt.cancellation)
         finally:
             if timer is not None:
                 timer.cancel()

@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -137,42 +138,88 @@ class ProcessPool:
     def __init__(self, limit: int) -> None:
         self._semaphore = Semaphore(limit)
         self._idle: list[Worker] = []
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[Worker]]] = deque()
+        """Callers that wait for a process to start."""
+        self._starting = 0
+        """Number of processes that are starting."""
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
     async def acquire(self, seconds: float | None) -> tuple[Worker, float | None]:
-        """Wait for a process. Return it with the remaining time, which excludes the start of a new process.
+        """Wait for a process, and start one if none is idle. Return it with the remaining time.
 
         Raises:
-            TimeoutError: no process became free in time.
+            TimeoutError: no process was ready in time.
         """
         started = time.monotonic()
         async with asyncio.timeout(seconds):
             await self._semaphore.acquire()
-        remaining = None if seconds is None else max(0.001, seconds - (time.monotonic() - started))
-        try:
-            with self._lock:
-                if self._pid != os.getpid():
-                    # A forked child does not own its parent's processes.
-                    self._idle = []
-                    self._pid = os.getpid()
-                while self._idle:
-                    worker = self._idle.pop()
-                    if worker.process.is_alive():
-                        return worker, remaining
-                    worker.kill()
-            return await self._start_worker(), remaining
-        except BaseException:
-            self._semaphore.release()
-            raise
+            try:
+                worker = self._take_idle() or await self._start_worker()
+            except BaseException:
+                self._semaphore.release()
+                raise
+        return worker, None if seconds is None else max(0.001, seconds - (time.monotonic() - started))
+
+    def _take_idle(self) -> Worker | None:
+        with self._lock:
+            if self._pid != os.getpid():
+                # A forked child does not own its parent's processes.
+                self._idle = []
+                self._pid = os.getpid()
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.process.is_alive():
+                    return worker
+                worker.kill()
+        return None
 
     async def _start_worker(self) -> Worker:
-        starting = asyncio.ensure_future(asyncio.to_thread(Worker))
+        """Start a process, or take over the start of one whose caller gave up."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[Worker] = loop.create_future()
+        with self._lock:
+            self._waiting.append((loop, ready))
+            needs_start = self._starting < sum(not future.done() for _, future in self._waiting)
+            self._starting += needs_start
+        if needs_start:
+            # A thread of its own: the threads of the pool may all be in use.
+            threading.Thread(target=self._start_in_thread, name="toolmason-start", daemon=True).start()
+        return await ready
+
+    def _start_in_thread(self) -> None:
+        worker: Worker | None = None
+        error: Exception | None = None
         try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(_kill_unwanted)
-            raise
+            worker = Worker()
+        except Exception as failure:  # noqa: BLE001 - reported to the caller
+            error = failure
+        with self._lock:
+            self._starting -= 1
+        self._hand_over(worker, error)
+
+    def _hand_over(self, worker: Worker | None, error: Exception | None) -> None:
+        """Give a new process to the first caller that still waits, or keep it for the next call."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    if worker is not None:
+                        self._idle.append(worker)
+                    return
+                loop, ready = self._waiting.popleft()
+            try:
+                loop.call_soon_threadsafe(self._settle, ready, worker, error)
+            except RuntimeError:
+                continue  # the loop is closed, and its caller with it
+            return
+
+    def _settle(self, ready: asyncio.Future[Worker], worker: Worker | None, error: Exception | None) -> None:
+        if ready.done():
+            self._hand_over(worker, error)
+        elif worker is None:
+            ready.set_exception(error or WorkerDied(None))
+        else:
+            ready.set_result(worker)
 
     def release(self, worker: Worker, *, usable: bool) -> None:
         """Return a process to the pool, or kill it if it is unusable."""
@@ -182,11 +229,6 @@ class ProcessPool:
         else:
             worker.kill()
         self._semaphore.release()
-
-
-def _kill_unwanted(starting: asyncio.Future[Worker]) -> None:
-    if not starting.cancelled() and starting.exception() is None:
-        starting.result().kill()
 
 
 @lru_cache(maxsize=8)

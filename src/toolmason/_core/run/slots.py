@@ -82,52 +82,59 @@ class KeyedLocks:
     """One lock per key. Unused keys take no memory."""
 
     def __init__(self) -> None:
-        # The list has one item for each user of the key, as a count that changes in place.
-        self._semaphores: dict[Hashable, tuple[Semaphore, list[None]]] = {}
+        self._users: dict[Hashable, tuple[Semaphore, int]] = {}
+        """Lock and number of users by key."""
         self._lock = threading.Lock()
 
-    def lock_for(self, key: Hashable) -> KeyedLock:
-        """Return the lock for a key, to be acquired and released like a slot."""
-        return KeyedLock(self, key)
+    def try_acquire(self, key: Hashable) -> Semaphore | None:
+        """Acquire a lock that no other caller uses, or return None."""
+        with self._lock:
+            if key in self._users:
+                return None
+            semaphore = self._users[key] = (Semaphore(1), 1)
+            semaphore[0].try_acquire()
+            return semaphore[0]
 
     def add_user(self, key: Hashable) -> Semaphore:
         """Register a user of a key and return its semaphore."""
         with self._lock:
-            semaphore, users = self._semaphores.setdefault(key, (Semaphore(1), []))
-            users.append(None)
+            semaphore, users = self._users.get(key) or (Semaphore(1), 0)
+            self._users[key] = (semaphore, users + 1)
             return semaphore
 
-    def remove_user(self, key: Hashable) -> None:
-        """Unregister a user of a key."""
+    def release(self, key: Hashable, *, is_held: bool = True) -> None:
+        """Unregister a user of a key, and release the lock if the user holds it."""
         with self._lock:
-            _, users = self._semaphores[key]
-            users.pop()
-            if not users:
-                del self._semaphores[key]
+            semaphore, users = self._users[key]
+            if users == 1:
+                del self._users[key]
+                return
+            self._users[key] = (semaphore, users - 1)
+        if is_held:
+            semaphore.release()
 
 
 class KeyedLock:
     """Lock for one key of `KeyedLocks`."""
 
-    __slots__ = ("_key", "_locks", "_semaphore")
+    __slots__ = ("_key", "_locks")
 
     def __init__(self, locks: KeyedLocks, key: Hashable) -> None:
         self._locks, self._key = locks, key
-        self._semaphore = locks.add_user(key)
 
     def try_acquire(self) -> bool:
         """Acquire the lock if it is free."""
-        return self._semaphore.try_acquire()
+        return self._locks.try_acquire(self._key) is not None
 
     async def acquire(self) -> None:
         """Wait for the lock."""
+        semaphore = self._locks.add_user(self._key)
         try:
-            await self._semaphore.acquire()
+            await semaphore.acquire()
         except BaseException:
-            self._locks.remove_user(self._key)
+            self._locks.release(self._key, is_held=False)
             raise
 
     def release(self) -> None:
         """Release the lock."""
-        self._semaphore.release()
-        self._locks.remove_user(self._key)
+        self._locks.release(self._key)

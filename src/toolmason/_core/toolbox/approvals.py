@@ -1,63 +1,32 @@
-"""Sign decisions, resume approved calls, and preview the effect of a call."""
+"""Decide on calls that wait for approval, and try calls without running them, as `box.approvals`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from toolmason._core.call.admission import Pipeline, get_effective_arguments, parse_arguments
 from toolmason._core.call.approval import (
     ApprovalRequest,
-    ApprovalSigner,
     ApprovalVerdict,
     Decision,
     make_preview,
-    needs_approval,
-    parse_key,
+    predicate_requires_approval,
 )
-from toolmason._core.call.failures import make_error_fields
-from toolmason._core.call.limits import RunState, fingerprint, to_json_like
-from toolmason._core.call.long_results import ResultStore
-from toolmason._core.call.pipeline import NO_OPTIONS, CallOptions
-from toolmason._core.call.route import Route
-from toolmason._core.call.shared_state import NextCall, SharedCallState
+from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.call.gates import get_effective_arguments
+from toolmason._core.call.limits import make_call_key, to_json_like
+from toolmason._core.call.route import CallOptions, get_approval_steps
 from toolmason._core.define.context import CallState, ContextLike, make_context
-from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.run.blocking import blocking
 from toolmason._core.run.progress import OnProgress
-from toolmason._core.toolbox.options import ToolboxPolicy
+from toolmason._core.toolbox.calls import Calls
+from toolmason._core.toolbox.lookup import ToolLookup
+from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Timeout, check_timeout
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult
 from toolmason.errors import ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCallError
-
-
-def make_shared_call_state(policy: ToolboxPolicy) -> SharedCallState:
-    """Return the state that all calls of a toolbox share."""
-    key = parse_key("approval_key", policy.approval_key)
-    return SharedCallState(
-        policy.settings,
-        middleware=[run_with_experimental] if policy.experimental else [],
-        approval_rule=policy.approve,
-        approver=policy.approver,
-        signer=ApprovalSigner() if key is None else ApprovalSigner(key),
-        max_concurrency=policy.max_concurrency if policy.max_concurrency_is_set else None,
-    )
-
-
-async def run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
-    """Run a call with experimental APIs allowed (the setting `experimental = true`)."""
-    with allow_experimental():
-        return await call_next(call)
-
-
-def make_result_store(policy: ToolboxPolicy) -> ResultStore:
-    """Return the store for a toolbox's long results."""
-    directory = None if policy.results_dir is None else Path(policy.results_dir)
-    return ResultStore(policy.settings.kept_bytes, directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +44,12 @@ class DryRun:
     """True if the call needs a decision first."""
 
 
-class Approvals(ABC):
-    """Approval methods of a toolbox."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Approvals:
+    """Approvals of a toolbox's calls."""
 
-    _shared: SharedCallState
-    _policy: ToolboxPolicy
-    _run_state: RunState | None
-
-    @abstractmethod
-    def _get_route_or_error(self, name: str) -> Route | ToolCallError:
-        """Return the route of a tool, or the error if it has none."""
+    _state: ToolboxState
+    _calls: Calls
 
     def decide(self, request: ApprovalRequest, verdict: ApprovalVerdict) -> Decision:
         """Sign a decision on a request that a result carried: `result.error.request`.
@@ -95,26 +60,11 @@ class Approvals(ABC):
         Raises:
             ApprovalDenied: the request was changed, or was not signed with this key.
         """
-        return self._shared.signer.sign_decision(request, verdict)
+        return self._state.calls.signer.sign_decision(request, verdict)
 
     def verify(self, decision: Decision) -> bool:
         """Return True if a decision was signed with this toolbox's key and not changed since."""
-        return self._shared.signer.verify(decision)
-
-    def record_earlier_call(self, call: ToolCall, result: ToolResult) -> None:
-        """Count a call that another process made in this run, so that limits and repeat detection continue."""
-        route = self._get_route_or_error(call.name)
-        if self._run_state is None or not isinstance(route, Route):
-            return
-        options = route.tool.options
-        tool_key = Pipeline(route, self._shared, self._run_state, NO_OPTIONS).tool_key
-        # A call over the limit stays over it; unreadable arguments cannot be a repeat.
-        with suppress(LimitExceeded, ValueError):
-            self._run_state.count(route.name, options.max_calls, tool_key)
-            # A pending call is counted, but has no result yet.
-            is_pending = result.error is not None and result.error.code == ApprovalRequired.code
-            if options.repeats == "detect" and not is_pending:
-                self._run_state.record_result(fingerprint(route.name, parse_arguments(call)), result)
+        return self._state.calls.signer.verify(decision)
 
     async def resume(
         self,
@@ -131,16 +81,20 @@ class Approvals(ABC):
         try:
             decision = decision if isinstance(decision, Decision) else Decision.from_dict(decision)
         except ApprovalDenied as error:
-            return ToolResult("", error.tool, attempts=0, **make_error_fields(error, self._policy.on_error))
+            return await self._calls.refuse(ToolCall("", error.tool), error)
         request = decision.request
-        route = self._get_route_or_error(request.tool)
+        call = ToolCall(request.call_id, request.tool, dict(request.arguments))
+        route = self._calls.lookup.get_route_or_error(request.tool)
         if isinstance(route, ToolCallError):
-            return ToolResult(
-                request.call_id, request.tool, attempts=0, **make_error_fields(route, self._policy.on_error)
-            )
-        call_options = CallOptions(make_context(context), check_timeout(timeout), on_progress=on_progress)
-        pipeline = Pipeline(route, self._shared, self._run_state, call_options, decision)
-        return await pipeline.execute(ToolCall(request.call_id, route.name, dict(request.arguments)))
+            return await self._calls.refuse(call, route)
+        options = CallOptions(
+            make_context(context),
+            check_timeout(timeout),
+            on_progress=on_progress,
+            run=self._state.run,
+            decision=decision,
+        )
+        return await self._calls.run(route, call, options)
 
     resume_sync = blocking(resume)
 
@@ -150,37 +104,40 @@ class Approvals(ABC):
         Raises:
             ToolCallError: the tool is unknown, or the arguments are invalid.
         """
-        route = self._get_route_or_error(name)
+        route = self._calls.lookup.get_route_or_error(name)
         if isinstance(route, ToolCallError):
             raise route
         _, repairs = route.bind(arguments)
         effective_arguments = get_effective_arguments(route, arguments)
         call = ToolCall("dry_run", route.name, effective_arguments)
-        call_context: Any = self._policy.context.merge(make_context(context)).for_call(CallState(call))
+        call_context = route.context.merge(make_context(context)).for_call(CallState(call))
+        preview = make_preview(route.tool, effective_arguments, call_context, route.settings)
+        steps = get_approval_steps(route.tool, route.chain, in_run=self._state.run is not None)
+        is_required = any(not step.is_predicate for step in steps)
+        if steps and not is_required:
+            predicate = predicate_requires_approval(route.tool, effective_arguments, call_context, route.settings)
+            is_required = await run_in_time(route.name, route.chain, predicate)
         return DryRun(
             name=route.name,
             arguments=to_json_like(effective_arguments),
             repairs=repairs,
-            preview=await make_preview(route.tool, effective_arguments, call_context),
-            needs_approval=await needs_approval(
-                route.tool, self._shared.get_rule(self._run_state), effective_arguments, call_context
-            ),
+            preview=await run_in_time(route.name, route.chain, preview),
+            needs_approval=is_required,
         )
 
     dry_run_sync = blocking(dry_run)
 
-    async def preview(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> str | None:
-        """Return the text of the tool's `preview` function, or None if it has none.
 
-        Raises:
-            ToolCallError: the tool is unknown, or the arguments are invalid.
-        """
-        route = self._get_route_or_error(name)
-        if isinstance(route, ToolCallError):
-            raise route
-        route.bind(arguments)
-        call = ToolCall("preview", route.name, arguments)
-        call_context: Any = self._policy.context.merge(make_context(context)).for_call(CallState(call))
-        return await make_preview(route.tool, parse_arguments(call), call_context)
-
-    preview_sync = blocking(preview)
+def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) -> None:
+    """Count a call that another process made in a run, so that limits and repeat detection continue."""
+    route = ToolLookup(state, {}).get_route_or_error(call.name)
+    run = state.run
+    if run is None or isinstance(route, ToolCallError):
+        return
+    # A call over the limit stays over it; unreadable arguments cannot be a repeat.
+    with suppress(LimitExceeded, ValueError):
+        run.count(route.name, route.tool.options.max_calls, route.root)
+        # A pending call is counted, but has no result yet.
+        is_pending = result.error is not None and result.error.code == ApprovalRequired.code
+        if route.tool.options.repeats == "detect" and not is_pending:
+            run.record_result(make_call_key(route.name, call.arguments), result)

@@ -98,6 +98,17 @@ class ModelRequest:
         }.items():
             object.__setattr__(self, name, value)
 
+    def with_messages(self, messages: Iterable[Message], **changes: Any) -> ModelRequest:
+        """Return a request with other messages and `changes`. All other fields are the same objects.
+
+        Unlike `dataclasses.replace`, it does not validate and convert the fields again.
+        """
+        copied = object.__new__(ModelRequest)
+        for name in ModelRequest.__slots__:
+            object.__setattr__(copied, name, changes.get(name, getattr(self, name)))
+        object.__setattr__(copied, "messages", tuple(messages))
+        return copied
+
 
 def _to_messages(given: Any) -> tuple[Message, ...]:
     if isinstance(given, str):

@@ -1,18 +1,18 @@
-"""Parse and validate the options of `Toolbox(...)`."""
+"""Validate the options of `Toolbox(...)`, and combine them with its configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import TypedDict
-
-from toolmason._core.call.approval import ApprovalRule, Approver, request_verdict
-from toolmason._core.call.route import CallPolicy
+from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, parse_key
+from toolmason._core.call.call_policy import CallPolicy, NextCall, SharedState
+from toolmason._core.call.long_results import ResultStore
 from toolmason._core.catalog.catalog import Resolver
 from toolmason._core.define.context import ToolContext
+from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.remote.protocol import OnConflict, RequestHandler
 from toolmason._core.values.definition import Naming
 from toolmason._core.values.policy import (
@@ -24,53 +24,28 @@ from toolmason._core.values.policy import (
     Retry,
     Timeout,
     check_on_error,
+    check_retry,
     check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool, RemoteMcp, WebSearch
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import DefinitionError
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings
     from toolmason._core.config.config import Config
 
 
-class ToolboxOptions(TypedDict, total=False):
-    """Keyword arguments of `Toolbox(...)`."""
-
-    context: ToolContext[Any] | Mapping[str, Any] | None
-    project_dir: str | Path | None
-    on_error: OnError
-    rethrow: tuple[type[BaseException], ...]
-    timeout: Timeout
-    retry: Retry | None
-    max_concurrency: int
-    resolvers: Sequence[Resolver]
-    resolution_fallback: bool
-    naming: Naming | None
-    approve: ApprovalRule
-    approver: Approver | None
-    approval_key: str | bytes | None
-    results_dir: str | Path | None
-    config: Config | Mapping[str, Any] | None
-    on_conflict: OnConflict
-    on_elicit: RequestHandler | None
-    on_sample: RequestHandler | None
-    roots: Sequence[str | Path]
-    eager: bool
-    settings: EngineSettings
-    name: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ToolboxPolicy:
-    """Default policy of a toolbox. Tools and calls can override it."""
+    """Options of a toolbox. `INHERIT` marks what the application did not set."""
 
     context: ToolContext[Any] = field(default_factory=ToolContext)
-    on_error: OnError = "message"
+    on_error: OnError | Inherit = INHERIT
     rethrow: tuple[type[BaseException], ...] = ()
     timeout: Timeout = INHERIT
     retry: Retry | None = None
-    max_concurrency: int = 0
-    """Maximum number of concurrent calls in a batch; 0 means the value from the settings."""
+    max_concurrency: int | None = None
+    """Maximum number of concurrent calls; None for no limit on single calls, and that of the settings on batches."""
     resolvers: tuple[Resolver, ...] = ()
     resolution_fallback: bool | Inherit = INHERIT
     """True if a call may use a tool that only a resolver knows. If inherited, only outside of a run."""
@@ -89,61 +64,92 @@ class ToolboxPolicy:
     """Folders that servers may work in, reported as MCP roots."""
     eager: bool = True
     """True if `async with` connects to the servers, False if their first use does."""
-    on_error_is_set: bool = False
-    """True if the application set `on_error`."""
-    max_concurrency_is_set: bool = False
-    """True if the application set `max_concurrency`, which then also applies to single calls."""
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen, so one default serves all
+    name: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 - as above
     """Limits of a run that sets none itself."""
     experimental: bool = False
     """True if tools of this toolbox may use experimental APIs."""
     native: tuple[AnyNativeTool, ...] = ()
     """Native tools from the configuration, which the provider runs."""
-    name: str | None = None
 
-    def for_calls(self) -> CallPolicy:
-        """Return the part that applies to each call."""
-        return CallPolicy(self.settings, self.context, self.timeout, self.retry, self.on_error, self.rethrow)
+    @property
+    def max_parallel(self) -> int:
+        """Maximum number of concurrent calls of a batch."""
+        return self.settings.max_concurrency if self.max_concurrency is None else self.max_concurrency
 
-    @classmethod
-    def from_options(cls, options: ToolboxOptions) -> ToolboxPolicy:
-        """Parse the keyword arguments of `Toolbox(...)`.
-
-        Raises:
-            DefinitionError: a keyword is unknown, or a value is invalid.
-        """
-        values: dict[str, Any] = dict(options)
-        known_options = ToolboxOptions.__annotations__.keys()
-        if unknown := values.keys() - known_options:
-            raise DefinitionError(
-                f"Toolbox() got an unknown option {min(unknown)!r}. Options: {', '.join(sorted(known_options))}."
-            )
-        config = _to_config(values.pop("config", None))
-        folder = values.pop("project_dir", None) or (config.project_dir if config is not None else None)
-        context = ToolContext[Any]().merge(values.pop("context", None))
-        values["context"] = context.with_config(config, None if folder is None else Path(folder).absolute())
-        values.update({key: tuple(values[key]) for key in ("resolvers", "roots") if key in values})
-        if config is not None:
-            values = {**_options_from_config(config), **values}
-        if values.get("max_concurrency", 1) < 1:
-            raise DefinitionError(f"max_concurrency={values['max_concurrency']!r}: must be at least 1.")
-        check_timeout(values.get("timeout", INHERIT))
-        check_on_error(values.get("on_error", "message"))
-        settings: EngineSettings = values.get("settings", EngineSettings())
-        values["max_concurrency_is_set"] = "max_concurrency" in values
-        values["on_error_is_set"] = "on_error" in values
-        values.setdefault("max_concurrency", settings.max_concurrency)
-        if values.get("on_conflict", "shadow") not in ("shadow", "error", "prefix"):
-            raise DefinitionError(f'on_conflict={values["on_conflict"]!r}: must be "shadow", "error" or "prefix".')
-        for root in map(str, values.get("roots", ())):
+    def __post_init__(self) -> None:
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise DefinitionError(f"max_concurrency={self.max_concurrency!r}: must be at least 1.")
+        check_timeout(self.timeout)
+        check_retry(self.retry)
+        if not isinstance(self.on_error, Inherit):
+            check_on_error(self.on_error)
+        if self.on_conflict not in ("shadow", "error", "prefix"):
+            raise DefinitionError(f'on_conflict={self.on_conflict!r}: must be "shadow", "error" or "prefix".')
+        for root in map(str, self.roots):
             if "://" in root and not root.startswith("file://"):
                 raise DefinitionError(f"roots: {root!r} is not a folder. Use paths or file:// URIs.")
-        if not callable(approver := values.get("approver") or request_verdict):
-            raise DefinitionError(f"approver={approver!r}: must be a function that takes the request.")
-        if values.get("approve", INHERIT) not in ("destructive", "writes", "all", None, INHERIT):
-            raise DefinitionError(f'approve={values["approve"]!r}: must be "destructive", "writes", "all" or None.')
-        return cls(**values)
+        if self.approver is not None and not callable(self.approver):
+            raise DefinitionError(f"approver={self.approver!r}: must be a function that takes the request.")
+        if self.approve not in ("destructive", "writes", "all", None, INHERIT):
+            raise DefinitionError(f'approve={self.approve!r}: must be "destructive", "writes", "all" or None.')
+
+    def with_config(
+        self, config: Config | Mapping[str, Any] | None, project_dir: str | Path | None, *, overrides: bool = False
+    ) -> ToolboxPolicy:
+        """Return the policy with the values of a configuration that the application did not set in code.
+
+        With `overrides`, the limits of the configuration replace those of the policy.
+        """
+        parsed = _to_config(config)
+        folder = project_dir or (None if parsed is None else parsed.project_dir)
+        context = self.context.with_config(parsed, None if folder is None else Path(folder).absolute())
+        if parsed is None:
+            return replace(self, context=context)
+        if overrides:
+            return replace(self, context=context, limits=parsed.limits or self.limits)
+        is_raising = isinstance(self.on_error, Inherit) and parsed.throw_on_error
+        is_default = self.settings == EngineSettings()
+        return replace(
+            self,
+            context=context,
+            on_error="raise" if is_raising else self.on_error,
+            experimental=parsed.experimental,
+            settings=parsed.engine if parsed.engine is not None and is_default else self.settings,
+            limits=parsed.limits or self.limits,
+            native=tuple(make_native_tools(parsed)),
+        )
+
+
+def make_call_policy(policy: ToolboxPolicy) -> CallPolicy:
+    """Return the part of a toolbox's policy that its tools carry."""
+    key = parse_key("approval_key", policy.approval_key)
+    return CallPolicy(
+        settings=policy.settings,
+        context=policy.context,
+        timeout=policy.timeout,
+        retry=policy.retry,
+        on_error=policy.on_error,
+        rethrow=policy.rethrow,
+        approval_rule=policy.approve,
+        approver=policy.approver,
+        signer=ApprovalSigner() if key is None else ApprovalSigner(key),
+        max_concurrency=policy.max_concurrency,
+        state=SharedState(middleware=[_run_with_experimental] if policy.experimental else []),
+    )
+
+
+async def _run_with_experimental(call: ToolCall, call_next: NextCall) -> ToolResult:
+    """Run a call with experimental APIs allowed (the setting `experimental = true`)."""
+    with allow_experimental():
+        return await call_next(call)
+
+
+def make_result_store(policy: ToolboxPolicy) -> ResultStore:
+    """Return the store for a toolbox's long results."""
+    directory = None if policy.results_dir is None else Path(policy.results_dir)
+    return ResultStore(policy.settings.kept_bytes, directory)
 
 
 def _to_config(config: Any) -> Any:
@@ -152,19 +158,6 @@ def _to_config(config: Any) -> Any:
     from toolmason._core.config.config import Config  # noqa: PLC0415 - see above
 
     return Config(config) if isinstance(config, Mapping) and not isinstance(config, Config) else config
-
-
-def _options_from_config(config: Config) -> dict[str, Any]:
-    options: dict[str, Any] = {"on_error": "raise"} if config.throw_on_error else {}
-    if config.experimental:
-        options["experimental"] = True
-    if (engine := config.engine) is not None:
-        options["settings"] = engine
-    if (limits := config.limits) is not None:
-        options["limits"] = limits
-    if native := tuple(make_native_tools(config)):
-        options["native"] = native
-    return options
 
 
 def make_native_tools(config: Config) -> Iterator[AnyNativeTool]:

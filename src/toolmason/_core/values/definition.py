@@ -19,6 +19,7 @@ from toolmason._core.values.policy import (
     RunsOn,
     Timeout,
     check_on_error,
+    check_retry,
     check_timeout,
 )
 from toolmason.errors import DefinitionError
@@ -135,6 +136,7 @@ class ToolOptions:
                 "not also bypass the approval rule. Remove one of the two."
             )
         check_timeout(self.timeout)
+        check_retry(self.retry)
         if not isinstance(self.on_error, Inherit):
             check_on_error(self.on_error)
         if self.read_only and self.destructive:

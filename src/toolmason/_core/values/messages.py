@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic_core import from_json, to_jsonable_python
 
 from toolmason._core.values.content import Content, Text, describe_part, dump_part, load_part
-from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._core.values.results import ResultFields, ToolCall, ToolResult, make_result
 from toolmason.errors import ToolCallError
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -118,7 +118,7 @@ def _dump_error(result: ToolResult, error: ToolCallError) -> dict[str, Any]:
 
 def load_result(data: Mapping[str, Any]) -> ToolResult:
     """Return the result that `dump_result` serialized."""
-    fields: dict[str, Any] = {"content": tuple(load_part(part) for part in data["content"])}
+    fields: ResultFields = {"content": tuple(load_part(part) for part in data["content"])}
     fields["text"] = "\n".join(map(describe_part, fields["content"]))
     if "error" in data:
         fields["error"] = _RestoredCallError(data["error"])
@@ -128,4 +128,5 @@ def load_result(data: Mapping[str, Any]) -> ToolResult:
         fields["structured_from"] = "wrapped json" if data.get("wrapped") else None
     else:
         fields["value"] = fields["text"]
-    return ToolResult(data["call_id"], data["name"], return_direct=data.get("return_direct", False), **fields)
+    fields |= {"call_id": data["call_id"], "name": data["name"], "return_direct": data.get("return_direct", False)}
+    return make_result(fields)

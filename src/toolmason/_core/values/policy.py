@@ -22,6 +22,13 @@ class Inherit(Enum):
 INHERIT: Final = Inherit.INHERIT
 """Default of an option: the next level decides (call > tool > toolbox > setting). `None` means no value."""
 
+
+class CarriedPolicy:
+    """Base of the policies that a tool carries from the toolboxes that it came through."""
+
+    __slots__ = ()
+
+
 Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
 _T = TypeVar("_T")
 

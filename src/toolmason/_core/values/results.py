@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
-from typing_extensions import Self  # noqa: UP035 - ty and pyright need this import on 3.11
+from typing_extensions import Self, TypedDict, Unpack  # noqa: UP035 - ty and pyright need this import on 3.11
 
 from toolmason._core.values.content import EMPTY_MAPPING, Content, Text, describe_part
 
@@ -53,6 +53,7 @@ class ToolReturn:
     """Data for the application only; available as `result.meta`."""
 
 
+StructuredFrom: TypeAlias = Literal["json", "wrapped json", "wrapped text"] | None
 _new, _set_attribute = object.__new__, object.__setattr__
 _T = TypeVar("_T")
 
@@ -92,11 +93,33 @@ class ToolResult:
     """Data from the tool for the application, hidden from the model."""
     full_text_digest: str | None = None
     """SHA-256 of the full text, if the result was truncated."""
-    structured_from: str | None = None
+    structured_from: StructuredFrom = None
     """How to derive `structured` from `text`: `"json"`, `"wrapped json"`, `"wrapped text"`, or None."""
 
-    def __init__(self, call_id: str, name: str, **fields: Any) -> None:
-        _set_attribute(self, "__dict__", {**fields, "call_id": call_id, "name": name})
+    def __init__(  # noqa: PLR0913 - one parameter for each field
+        self,
+        call_id: str,
+        name: str,
+        *,
+        value: Any = None,
+        text: str | None = None,
+        content: Sequence[Content] | None = None,
+        structured: Any = None,
+        error: ToolCallError | None = None,
+        repairs: tuple[Repair, ...] = (),
+        attempts: int = 1,
+        duration: float = 0.0,
+        return_direct: bool = False,
+        meta: Mapping[str, Any] = EMPTY_MAPPING,
+    ) -> None:
+        fields: dict[str, Any] = {"call_id": call_id, "name": name, "value": value, "error": error}
+        fields |= {"repairs": repairs, "attempts": attempts, "duration": duration}
+        fields |= {"return_direct": return_direct, "meta": meta, "structured": structured}
+        if text is not None:
+            fields["text"] = text
+        if content is not None:
+            fields["content"] = tuple(content)
+        _set_attribute(self, "__dict__", fields)
 
     @property
     def ok(self) -> bool:
@@ -108,7 +131,9 @@ class ToolResult:
         """The result as the text that the model reads."""
         if self.error is not None:
             return to_json(self.error.to_model()).decode()
-        return "\n".join(map(describe_part, self.content))
+        if "content" in self.__dict__:
+            return "\n".join(map(describe_part, self.content))
+        return self.value if isinstance(self.value, str) else to_json(self.value, fallback=repr).decode()
 
     @lazy
     def content(self) -> tuple[Content, ...]:
@@ -164,12 +189,37 @@ def make_call(call_id: str, name: str, arguments: Arguments) -> ToolCall:
     return call
 
 
-set_result_fields: Callable[[ToolResult, dict[str, Any]], None] = vars(ToolResult)["__dict__"].__set__
-"""Set the fields of a new result. Class attributes provide the defaults of missing fields."""
+class ResultFields(TypedDict, total=False):
+    """Fields of a result. Missing fields have the defaults of `ToolResult`."""
+
+    call_id: str
+    name: str
+    value: Any
+    text: str
+    content: tuple[Content, ...]
+    structured: Any
+    structured_from: StructuredFrom
+    error: ToolCallError | None
+    repairs: tuple[Repair, ...]
+    attempts: int
+    duration: float
+    return_direct: bool
+    meta: Mapping[str, Any]
+    full_text_digest: str | None
 
 
-def make_result(fields: dict[str, Any]) -> ToolResult:
-    """Create a result from its fields without a copy, at a quarter of the cost of thirteen guarded assignments."""
+set_result_fields: Callable[[ToolResult, ResultFields], None] = vars(ToolResult)["__dict__"].__set__
+"""Set the fields of a new result."""
+
+
+def make_result(fields: ResultFields) -> ToolResult:
+    """Return a result with these fields, without a copy. The pipeline adds the call's id, name and duration."""
     result = _new(ToolResult)
     set_result_fields(result, fields)
     return result
+
+
+def replace_result(result: ToolResult, **changes: Unpack[ResultFields]) -> ToolResult:
+    """Return a copy of a result with other fields."""
+    fields = cast("ResultFields", {**vars(result), **changes})
+    return make_result(fields)

@@ -10,11 +10,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolmason._core.call.admission import parse_arguments
+from toolmason._core.call.gates import parse_arguments
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.execute import await_with_timeout, call_user_function
 from toolmason._core.toolbox.exchange import ModelReply
 from toolmason._core.values.definition import ToolOptions
 from toolmason._core.values.messages import dump_result, load_result
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ApprovalRequired
 
@@ -99,8 +101,10 @@ def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolCo
         try:
             available = (parse_arguments(call), context or ToolContext[Any]())
             # `reconcile` takes the arguments, or the arguments and the context.
-            answer = reconcile(*available[: len(inspect.signature(reconcile).parameters)])
-            answer = await answer if inspect.isawaitable(answer) else answer
+            given = available[: len(inspect.signature(reconcile).parameters)]
+            settings = EngineSettings()
+            work = call_user_function(reconcile, *given, settings=settings)
+            answer = await await_with_timeout(work, settings.call_timeout, call.name, settings.cancel_grace)
         except Exception as error:  # noqa: BLE001 - user code; if it fails, the outcome is unknown
             _log.warning("reconcile= of %s failed: %s", call.name, type(error).__name__)
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeAlias
 
@@ -22,9 +22,9 @@ class RunExecution(Protocol):
         """Record the facts of a new run. Return the recorded facts if the run was started before."""
         ...
 
-    async def perform(
+    def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
         """Return the outcome of an effect, from the journal or by performing it.
 
         `reconciler` determines the outcome of an interrupted attempt.
@@ -64,11 +64,11 @@ class _UnrecordedExecution:
         del facts
         return None
 
-    async def perform(
+    def perform(
         self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
         del effect, serializer, reconciler
-        return await work()
+        return work()
 
     async def end(self, finish: str, facts: FactsProvider) -> None:
         del finish, facts

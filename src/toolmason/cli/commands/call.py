@@ -91,12 +91,12 @@ def _resume_with_decision(box: Toolbox, result: ToolResult, options: dict[str, A
     if verdict is None:
         return result
     with progress_bar() as on_progress:
-        return box.resume_sync(box.decide(request, verdict), on_progress=on_progress, **options)
+        return box.approvals.resume_sync(box.approvals.decide(request, verdict), on_progress=on_progress, **options)
 
 
 def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool) -> None:
     try:
-        plan = box.dry_run_sync(name, values)
+        plan = box.approvals.dry_run_sync(name, values)
     except InvalidArguments as error:
         print_error(str(error))
         raise click.exceptions.Exit(USAGE) from None

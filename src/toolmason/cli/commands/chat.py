@@ -229,5 +229,5 @@ async def _make_decisions(chat: Chat, reply: Reply, *, yes: bool) -> list[Decisi
         verdict = Allow() if yes else await asyncio.to_thread(ask_approval, chat.box, request)
         if verdict is None:
             return []
-        decisions.append(chat.box.decide(request, verdict))
+        decisions.append(chat.box.approvals.decide(request, verdict))
     return decisions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from toolmason._core.remote.protocol import ServerRequestHandlers
+from toolmason._core.run.execute import await_with_timeout, call_user_function
+from toolmason._core.values.policy import EngineSettings
 from toolmason.mcp_client.calls.forwarding import MAX_ROUNDS, ForwardedRequests
 
 _FORWARDED_CALLBACKS: Final[Mapping[str, tuple[str, Any]]] = {
@@ -81,9 +82,9 @@ def _choose_callbacks(handlers: ServerRequestHandlers, requests: ForwardedReques
         for name, (method, result_type) in _FORWARDED_CALLBACKS.items():
             callbacks[name] = _make_forwarding_callback(requests, method, result_type)
     if "elicitation" in handlers.handled:
-        callbacks["elicitation_callback"] = _make_elicitation_callback(handlers.on_elicit)
+        callbacks["elicitation_callback"] = _make_elicitation_callback(handlers.on_elicit, handlers.settings)
     if "sampling" in handlers.handled:
-        callbacks["sampling_callback"] = _make_sampling_callback(handlers.on_sample)
+        callbacks["sampling_callback"] = _make_sampling_callback(handlers.on_sample, handlers.settings)
     if "roots" in handlers.handled:
         callbacks["list_roots_callback"] = _make_roots_callback(handlers.roots)
     return callbacks
@@ -114,12 +115,12 @@ def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_t
     return forward
 
 
-def _make_elicitation_callback(handler: Any) -> Any:
+def _make_elicitation_callback(handler: Any, settings: EngineSettings) -> Any:
     async def elicit(context: Any, params: Any) -> ElicitResult | ErrorData:
         del context
         question = Elicitation(params.message, getattr(params, "requested_schema", None), getattr(params, "url", None))
         try:
-            answer = await _await_if_needed(handler(question))
+            answer = await _ask_application("on_elicit", handler, question, settings)
         except Exception as error:  # noqa: BLE001 - application code; the server gets a cancel
             _log.warning("on_elicit failed: %s", type(error).__name__)
             return ElicitResult(action="cancel")
@@ -132,13 +133,13 @@ def _make_elicitation_callback(handler: Any) -> Any:
     return elicit
 
 
-def _make_sampling_callback(handler: Any) -> Any:
+def _make_sampling_callback(handler: Any, settings: EngineSettings) -> Any:
     async def sample(context: Any, params: Any) -> CreateMessageResult | ErrorData:
         del context
         data = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         question = Sampling(tuple(data["messages"]), data.get("systemPrompt"), data.get("maxTokens", 0), data)
         try:
-            answer = await _await_if_needed(handler(question))
+            answer = await _ask_application("on_sample", handler, question, settings)
         except Exception as error:  # noqa: BLE001 - application code; the server gets an error
             _log.warning("on_sample failed: %s", type(error).__name__)
             return ErrorData(code=INTERNAL_ERROR, message="the application failed to answer the request")
@@ -164,5 +165,7 @@ def _make_root_uri(root: Any) -> Any:
     return text if "://" in text else Path(root).absolute().as_uri()
 
 
-async def _await_if_needed(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
+async def _ask_application(name: str, handler: Any, question: Any, settings: EngineSettings) -> Any:
+    """Return the application's answer to a server's question, within the hard limit of a call."""
+    work = call_user_function(handler, question, settings=settings)
+    return await await_with_timeout(work, settings.max_timeout, name, settings.cancel_grace)

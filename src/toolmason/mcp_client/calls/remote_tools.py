@@ -30,7 +30,7 @@ from toolmason._core.values.content import (
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
-from toolmason._core.values.results import Arguments
+from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result
 from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 
@@ -59,7 +59,7 @@ def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
 class RemoteTool(Tool):
     """A tool that runs on a server."""
 
-    def __init__(self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any], timeout: float | None) -> None:
+    def __init__(self, server: str, entry: Any, call: CallTool, raw: Mapping[str, Any]) -> None:
         self.server, self.remote_name, self._call = server, entry.name, call
         self.entry = raw
         """The definition as the server sent it."""
@@ -75,7 +75,7 @@ class RemoteTool(Tool):
         self._checker = (
             None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
         )
-        self.options = _make_options(entry, timeout)
+        self.options = _make_options(entry)
         self.accepts_extra = True
         self.renderer = self._render
 
@@ -99,7 +99,7 @@ class RemoteTool(Tool):
                 raise ToolError(f"the server's result does not match its output schema: {reason}", retryable=False)
         return result
 
-    def _render(self, result: Any) -> dict[str, Any]:
+    def _render(self, result: Any) -> ToolResult:
         content = tuple(map(to_content, result.content))
         text = "\n".join(map(describe_part, content))
         structured = _get_structured(result)
@@ -113,7 +113,7 @@ class RemoteTool(Tool):
             # The model gets both if they differ.
             text = f"{text}\n{to_json(structured).decode()}"
         value = structured if has_structured else text
-        fields: dict[str, Any] = {
+        fields: ResultFields = {
             "value": value,
             "text": text or "(no output)",
             "content": content or (Text("(no output)"),),
@@ -121,7 +121,7 @@ class RemoteTool(Tool):
         }
         if result.meta:
             fields["meta"] = dict(result.meta)
-        return fields
+        return make_result(fields)
 
 
 def _get_structured(result: Any) -> Any:
@@ -153,7 +153,7 @@ def _make_tool_error(text: str, content: tuple[Content, ...], structured: Any, m
     return error
 
 
-def _make_options(entry: Any, timeout: float | None) -> ToolOptions:
+def _make_options(entry: Any) -> ToolOptions:
     hints = entry.annotations
     read_only = getattr(hints, "read_only_hint", None)
     return ToolOptions(
@@ -161,7 +161,6 @@ def _make_options(entry: Any, timeout: float | None) -> ToolOptions:
         destructive=None if read_only else getattr(hints, "destructive_hint", None),
         idempotent=getattr(hints, "idempotent_hint", None),
         open_world=getattr(hints, "open_world_hint", None),
-        timeout=timeout,
         meta=dict(entry.meta or {}),
     )
 

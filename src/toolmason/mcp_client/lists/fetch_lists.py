@@ -58,7 +58,7 @@ async def fetch_lists(
     capabilities = client.server_capabilities
     entries, ttl = await _fetch_tools(client, server)
     tools = [
-        RemoteTool(server.name, entry, call_tool, definitions.get(entry.name) or _dump_entry(entry), server.timeout)
+        RemoteTool(server.name, entry, call_tool, definitions.get(entry.name) or _dump_entry(entry))
         for entry in _drop_duplicates(entries, server)
     ]
     prompts: list[Prompt] = []

@@ -140,7 +140,9 @@ class ListCache:
 
     def _get_slow_threshold(self) -> float:
         """Return the seconds from which a failure counts as slow."""
-        return 0.9 * min(SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.timeout or SLOW_FAILURE_SECONDS)
+        return 0.9 * min(
+            SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.list_seconds or SLOW_FAILURE_SECONDS
+        )
 
     def _is_retrying(self) -> bool:
         """Return True if a background retry is active. Its loop may have stopped, and its task with it."""

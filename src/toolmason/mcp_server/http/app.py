@@ -11,7 +11,8 @@ from typing import Any, Final
 from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.call.approval import parse_key
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.values.policy import Inherit
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.handlers import PRINCIPAL_KEY
 from toolmason.mcp_server.http.fast_path import MODERN_VERSION, FastPath
@@ -81,7 +82,8 @@ class McpApp:
             options.get("max_body_bytes", MAX_BODY_BYTES),
         )
         key = parse_key("state_key", options.get("state_key"))
-        self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=box.on_error is None)
+        redact = isinstance(get_state(box).policy.on_error, Inherit)
+        self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=redact)
         self._max_sessions = options.get("max_sessions", MAX_SESSIONS)
         self.manager = self._make_manager()
         self.session_quota = self._make_quota()

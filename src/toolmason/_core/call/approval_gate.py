@@ -1,0 +1,162 @@
+"""Ask for approval of a call."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolmason._core.call.approval import (
+    MAX_EDIT_ROUNDS,
+    Allow,
+    ApprovalRequest,
+    ApprovalVerdict,
+    Approver,
+    Decision,
+    Deny,
+    get_identity,
+    make_preview,
+    predicate_requires_approval,
+    request_verdict,
+)
+from toolmason._core.call.current_call import CurrentCall
+from toolmason._core.call.gates import get_effective_arguments
+from toolmason._core.call.limits import to_json_like
+from toolmason._core.call.route import ApprovalStep
+from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
+from toolmason._core.values.definition import canonicalize
+from toolmason._core.values.results import ToolCall
+from toolmason.errors import ApprovalDenied, ApprovalRequired, ToolTimeout
+
+_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+
+
+class ApprovalGate:
+    """Approval of one call: every rule is asked, innermost first, and each approver once for the same arguments."""
+
+    def __init__(self, current: CurrentCall, steps: tuple[ApprovalStep, ...]) -> None:
+        self.current, self.steps = current, steps
+        self.route, self.options = current.route, current.options
+
+    async def admit(self) -> None:
+        """Wait until the call is approved. Its arguments may be edited.
+
+        Raises:
+            ApprovalDenied: an approver denied the call, or the decision is not valid.
+            ApprovalRequired: the application has to decide.
+            ToolTimeout: an approver did not answer in time.
+        """
+        current = self.current
+        if (decision := self.options.decision) is not None:
+            edited = self._use_decision(decision, current.make_call())
+            if edited is not None:
+                current.edit(edited)
+        for _ in range(MAX_EDIT_ROUNDS):
+            edited = await self._ask_all(current.make_call())
+            if edited is None:
+                return
+            current.edit(edited)
+        raise ApprovalDenied(
+            self.route.name, f"its arguments were edited {MAX_EDIT_ROUNDS} times and still need approval"
+        )
+
+    def _make_context(self, call: ToolCall) -> ToolContext[Any]:
+        return self.route.context.merge(self.options.context).for_call(CallState(call))
+
+    def _use_decision(self, decision: Decision, call: ToolCall) -> Mapping[str, Any] | None:
+        """Return the edited arguments of a decision, or None if it allows the call as it is."""
+        route = self.route
+        arguments = to_json_like(get_effective_arguments(route, call.arguments))
+        signer = route.chain[-1].signer
+        verdict = signer.consume(decision, route.tool, arguments, get_identity(self._make_context(call)))
+        if isinstance(verdict, Deny):
+            raise ApprovalDenied(route.name, verdict.reason)
+        return None if isinstance(verdict, Allow) else dict(verdict.arguments)
+
+    async def _ask_all(self, call: ToolCall) -> Mapping[str, Any] | None:
+        """Ask every approver of the call. Return the arguments that one of them changed, or None if all allow it."""
+        arguments = get_effective_arguments(self.route, call.arguments)
+        context = self._make_context(call)
+        approvers: list[Approver] = []
+        is_pending = False
+        for step in self.steps:
+            # A decision answers for the called toolbox. The approvers of inner toolboxes are asked all the same.
+            if step.is_outermost and self.options.decision is not None:
+                continue
+            if step.is_predicate and not await self._in_time(
+                predicate_requires_approval(self.route.tool, arguments, context, self.route.settings)
+            ):
+                continue
+            if step.approver is None:
+                is_pending = True
+            elif step.approver not in approvers:
+                approvers.append(step.approver)
+        if not approvers and not is_pending:
+            return None
+        request = await self._make_request(call, arguments, context)
+        for approver in approvers:
+            edited = await self._ask(approver, request, arguments)
+            if edited is not None:
+                return edited
+        if is_pending:
+            raise ApprovalRequired(self.route.name, request)
+        return None
+
+    async def _ask(
+        self, approver: Approver, request: ApprovalRequest, arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        verdict: ApprovalVerdict = await self._in_time(
+            request_verdict(approver, request, self.route.settings), self._get_approval_seconds()
+        )
+        if isinstance(verdict, Deny):
+            raise ApprovalDenied(self.route.name, verdict.reason)
+        if isinstance(verdict, Allow):
+            return None
+        edited = dict(verdict.arguments)
+        is_unchanged = canonicalize(to_json_like(edited)) == canonicalize(to_json_like(dict(arguments)))
+        return None if is_unchanged else edited
+
+    def _get_approval_seconds(self) -> float | None:
+        """Return the seconds that an approver has: the setting, else the hard limit of a call, if it has a time-out."""
+        settings = self.route.settings
+        if settings.approval_seconds is not None:
+            return settings.approval_seconds
+        return None if self.current.seconds is None else settings.max_timeout
+
+    async def _in_time(self, work: Any, seconds: float | None = None) -> Any:
+        """Await user code, within `seconds` or the time-out of the call, and within the batch and the run."""
+        route, deadline = self.route, self.current.deadline
+        if seconds is None:
+            seconds = self.current.seconds
+        total = seconds
+        if deadline is not None:
+            seconds = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
+        grace = route.settings.cancel_grace
+        try:
+            return await await_with_timeout(work, seconds, route.name, grace, self.current.cancellation)
+        except DeadlinePassed:
+            if deadline is not None and deadline.is_over:
+                raise deadline.make_error(route.name) from None
+            raise ToolTimeout(route.name, total or 0.0, limit="timeout, waiting for approval") from None
+
+    async def _make_request(
+        self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
+    ) -> ApprovalRequest:
+        tool = self.route.tool
+        lifetime = self.route.settings.approval_seconds
+        now = time.time()
+        request = ApprovalRequest(
+            id=os.urandom(12).hex(),
+            call_id=call.id,
+            tool=self.route.name,
+            digest=tool.definition.digest,
+            arguments=to_json_like(arguments),
+            preview=await self._in_time(make_preview(tool, arguments, context, self.route.settings)),
+            effects=tuple(name for name in _EFFECTS if getattr(tool.options, name)),
+            identity=get_identity(context),
+            expires=None if lifetime is None else now + lifetime,
+            issued=now,
+        )
+        return self.route.chain[-1].signer.sign_request(request)

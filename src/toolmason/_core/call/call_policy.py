@@ -1,0 +1,170 @@
+"""The policy of a toolbox as its tools carry it, and the state that all calls under that policy share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver
+from toolmason._core.call.deadlines import TimeoutRule
+from toolmason._core.call.limits import RateLimiter
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
+from toolmason._core.run.slots import KeyedLocks, Semaphore
+from toolmason._core.values.policy import (
+    INHERIT,
+    CarriedPolicy,
+    EngineSettings,
+    Inherit,
+    OnError,
+    Rate,
+    Retry,
+    Timeout,
+)
+from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason.errors import ToolTimeout
+
+_T = TypeVar("_T")
+NextCall: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+Middleware: TypeAlias = Callable[[ToolCall, NextCall], Awaitable[ToolResult]]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SharedState:
+    """Counters, slots, locks and middleware that all calls under one policy share."""
+
+    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    middleware: list[Middleware] = field(default_factory=list)
+    _semaphores: dict[Tool | None, Semaphore] = field(default_factory=dict)
+    _rate_limiters: dict[Tool, RateLimiter] = field(default_factory=dict)
+    _counters: dict[Tool, Iterator[int]] = field(default_factory=dict)
+
+    def get_semaphore(self, tool: Tool | None, limit: int) -> Semaphore:
+        """Return the semaphore of a tool, or of the whole toolbox for None."""
+        return self._semaphores.setdefault(tool, Semaphore(limit))
+
+    def get_rate_limiter(self, tool: Tool, rate: Rate) -> RateLimiter:
+        """Return the rate limiter of a tool."""
+        return self._rate_limiters.setdefault(tool, RateLimiter(rate))
+
+    def get_counter(self, tool: Tool) -> Iterator[int]:
+        """Return the counter of a tool's calls outside of a run."""
+        return self._counters.setdefault(tool, itertools.count())
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallPolicy(CarriedPolicy):
+    """Policy of a toolbox for its calls. `INHERIT` marks what the application did not set."""
+
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    context: ToolContext[Any] = field(default_factory=ToolContext)
+    timeout: Timeout = INHERIT
+    retry: Retry | None = None
+    on_error: OnError | Inherit = INHERIT
+    rethrow: tuple[type[BaseException], ...] = ()
+    approval_rule: ApprovalRule | Inherit = INHERIT
+    approver: Approver | None = None
+    signer: ApprovalSigner = field(default_factory=ApprovalSigner)
+    max_concurrency: int | None = None
+    """Maximum number of concurrent calls in the whole toolbox, if set."""
+    state: SharedState = field(default_factory=SharedState)
+
+
+PolicyChain: TypeAlias = tuple[CallPolicy, ...]
+"""Policies of the toolboxes that a tool came through, innermost first. The last one belongs to the called toolbox."""
+
+_SIZE_LIMITS: Final = ("max_timeout", "result_bytes", "json_depth", "argument_bytes")
+_DEFAULT_SETTINGS: Final = EngineSettings()
+
+
+def get_chain(policies: tuple[CarriedPolicy, ...], own: CallPolicy) -> PolicyChain:
+    """Return the policies that apply to an item of a toolbox, given those that it carries. Each applies once."""
+    # A view of the toolbox has a copy of its policy, with the same state.
+    carried = [policy for policy in policies if isinstance(policy, CallPolicy) and policy.state is not own.state]
+    return (*carried, own)
+
+
+def merge_settings(chain: PolicyChain) -> EngineSettings:
+    """Return the settings of the called toolbox, with the strictest size limits that any toolbox of the chain set."""
+    own = chain[-1].settings
+    if len(chain) == 1 or all(policy.settings is own for policy in chain):
+        return own
+    strictest: dict[str, Any] = {}
+    for name in _SIZE_LIMITS:
+        default = getattr(_DEFAULT_SETTINGS, name)
+        values = [value for policy in chain if (value := getattr(policy.settings, name)) != default]
+        strictest[name] = min(values) if values else default
+    return replace(own, **strictest)
+
+
+def merge_context(chain: PolicyChain) -> ToolContext[Any]:
+    """Return the context of a tool: the values of the innermost toolbox first, then outward."""
+    context = chain[-1].context
+    for policy in reversed(chain[:-1]):
+        context = context.merge(policy.context)
+    return context
+
+
+def choose_on_error(own: OnError | Inherit, chain: PolicyChain) -> OnError:
+    """Return the error policy of a tool: the innermost that was set. `"redact"` anywhere wins over `"message"`."""
+    chosen = [item for item in (own, *(policy.on_error for policy in chain)) if not isinstance(item, Inherit)]
+    first: OnError = chosen[0] if chosen else "message"
+    return "redact" if first == "message" and "redact" in chosen else first
+
+
+def choose_retry(tool: Tool, chain: PolicyChain) -> Retry | None:
+    """Return the retry policy of a tool: its own, else that of the innermost toolbox that set one.
+
+    The retry policy of a toolbox does not apply to tools whose effects must not be repeated, such as sending an email.
+    """
+    own = tool.options.retry
+    if not isinstance(own, Inherit):
+        return own
+    if not tool.options.repeatable:
+        return None
+    return next((policy.retry for policy in chain if policy.retry is not None), None)
+
+
+def combine_timeouts(own: Timeout, chain: PolicyChain, settings: EngineSettings) -> TimeoutRule:
+    """Return the time-outs of a tool, given its own."""
+    configured = [policy.settings.call_timeout for policy in chain]
+    return TimeoutRule.combine(own, [policy.timeout for policy in chain], configured, settings.max_timeout)
+
+
+async def run_in_time(name: str, chain: PolicyChain, work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a prompt or resource in the slots of its toolboxes, until their time-out.
+
+    Raises:
+        ToolTimeout: it did not finish in time.
+    """
+    settings = merge_settings(chain)
+    seconds = combine_timeouts(INHERIT, chain, settings).get_seconds(INHERIT)
+    semaphores = [
+        policy.state.get_semaphore(None, policy.max_concurrency)
+        for policy in chain
+        if policy.max_concurrency is not None
+    ]
+    try:
+        result: _T = await await_with_timeout(_hold(semaphores, work), seconds, name, settings.cancel_grace)
+    except DeadlinePassed:
+        raise ToolTimeout(name, seconds or 0.0, retryable=True) from None
+    return result
+
+
+async def _hold(semaphores: list[Semaphore], work: Coroutine[Any, Any, _T]) -> _T:
+    acquired: list[Semaphore] = []
+    try:
+        for semaphore in semaphores:
+            await semaphore.acquire()
+            acquired.append(semaphore)
+        return await work
+    finally:
+        work.close()
+        for semaphore in reversed(acquired):
+            semaphore.release()
+
+
+assert {item.name for item in fields(EngineSettings)} >= set(_SIZE_LIMITS)  # noqa: S101 - a renamed setting fails at import

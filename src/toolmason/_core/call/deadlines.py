@@ -1,0 +1,90 @@
+"""Deadlines of batches and runs, and the time-outs of a call, its tool and its toolboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout
+from toolmason.errors import ToolTimeout
+
+CLOCK_SLACK: Final = 0.005
+"""Seconds a timer may fire early. Its deadline counts as passed."""
+_DEFAULT_SETTINGS: Final = EngineSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Moment at which a batch or a run ends."""
+
+    at: float
+    """On the clock of `time.monotonic()`."""
+    seconds: float
+    """Total seconds of the batch or run."""
+    limit: str
+    """Name of the limit in error messages."""
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self.at - monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """True if the deadline has passed."""
+        return monotonic() >= self.at - CLOCK_SLACK
+
+    def make_error(self, tool: str, *, retryable: bool = False) -> ToolTimeout:
+        """Return the error of a call that the deadline ended."""
+        return ToolTimeout(tool, self.seconds, limit=self.limit, retryable=retryable)
+
+
+def get_earlier(first: Deadline | None, second: Deadline | None) -> Deadline | None:
+    """Return the earlier of two deadlines; None means none."""
+    if first is None or second is None:
+        return second if first is None else first
+    return second if second.at < first.at else first
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutRule:
+    """Time-out of each attempt of a tool's calls.
+
+    Within one toolbox the order is call, tool, toolbox, setting. Between toolboxes the strictest that was set holds.
+    """
+
+    own: Timeout
+    """Value that the called toolbox sets, or a tool that belongs to it."""
+    inner: Timeout
+    """Strictest value that the inner toolboxes set."""
+    default: float | None
+    """Setting, used if no other value is set."""
+    maximum: float
+
+    @classmethod
+    def combine(
+        cls, own: Timeout, per_box: Sequence[Timeout], configured: Sequence[float | None], maximum: float
+    ) -> TimeoutRule:
+        """Return the rule of a tool with its own time-out, given those of its toolboxes and of their settings."""
+        first = per_box[0] if isinstance(own, Inherit) else own
+        per_box = [first, *per_box[1:]]
+        changed = [seconds for seconds in configured if seconds != _DEFAULT_SETTINGS.call_timeout]
+        default = _get_strictest(changed) if changed else _DEFAULT_SETTINGS.call_timeout
+        inner = _get_strictest(per_box[:-1])
+        return cls(per_box[-1], inner, None if isinstance(default, Inherit) else default, maximum)
+
+    def get_seconds(self, call_timeout: Timeout) -> float | None:
+        """Return the seconds of one attempt, given the time-out of the call. None means no limit."""
+        chosen = _get_strictest([self.own if isinstance(call_timeout, Inherit) else call_timeout, self.inner])
+        seconds = self.default if isinstance(chosen, Inherit) else chosen
+        return None if seconds is None else min(seconds, self.maximum)
+
+
+def _get_strictest(timeouts: Sequence[Timeout]) -> Timeout:
+    """Return the shortest time-out that was set. None, no limit, counts only if nothing shorter was set."""
+    numbers = [timeout for timeout in timeouts if timeout is not None and not isinstance(timeout, Inherit)]
+    if numbers:
+        return min(numbers)
+    return None if None in timeouts else INHERIT

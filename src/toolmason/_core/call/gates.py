@@ -1,0 +1,131 @@
+"""Decide whether a call may run: cancellation, repeats, counts, rates and approval."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from toolmason._core.arguments.bind import normalize_arguments
+from toolmason._core.call.limits import RepeatedCall, RunState, make_max_calls_error
+from toolmason._core.call.route import Route
+from toolmason._core.values.content import Text
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCancelled
+
+_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+_REPEAT_NOTE: Final = (
+    "This call was made before with the same arguments and gave this same result. Do not make it again."
+)
+_SECOND_TIME_NOTE: Final = "This is the second time that this call gave this result."
+
+
+# --- repeats -----------------------------------------------------------------------------------
+
+
+def find_repeated_result(run: RunState, key: Hashable, name: str, call_id: str) -> ToolResult | None:
+    """Return the earlier result of a repeated call, or None.
+
+    Raises:
+        LimitExceeded: the call was already answered with it.
+    """
+    repeated = run.find_repeat(key, name)
+    return None if repeated is None else _append_note(repeated, call_id, _REPEAT_NOTE)
+
+
+def record_new_result(run: RunState, key: Hashable, result: ToolResult) -> ToolResult:
+    """Record the result of a call. Return it, with a note if it is the same as the last time."""
+    error = result.error
+    if error is None and key not in run.repeats:
+        run.repeats[key] = RepeatedCall(1, result)
+        return result
+    # The call may succeed later, or has no result of its own.
+    if isinstance(error, ToolCancelled) or (isinstance(error, LimitExceeded) and error.retryable):
+        return result
+    return record_result(run, key, result)
+
+
+def record_result(run: RunState, key: Hashable, result: ToolResult) -> ToolResult:
+    """Record the result of a call. Return it, with a note if it is the same as the last time."""
+    error = result.error
+    # A pending call has no result yet. The same call polls a server task that is still running.
+    if error is not None and (error.code == ApprovalRequired.code or getattr(error, "phase", "") == "task"):
+        return result
+    is_second = run.record_result(key, result) == 2  # noqa: PLR2004 - the second time
+    return _append_note(result, result.call_id, _SECOND_TIME_NOTE) if is_second else result
+
+
+def _append_note(result: ToolResult, call_id: str, note: str) -> ToolResult:
+    return replace_result(
+        result,
+        call_id=call_id,
+        structured=result.structured,
+        content=(*result.content, Text(f"[{note}]")),
+        text=f"{result.text}\n[{note}]",
+    )
+
+
+# --- counts and rates --------------------------------------------------------------------------
+
+
+def count_call(route: Route, *, is_in_run: bool) -> None:
+    """Count a call of a tool with `max_calls` or a rate. In a run, the run counts the calls itself.
+
+    Raises:
+        LimitExceeded: the tool has used up its calls, or the rate is exceeded.
+    """
+    options = route.tool.options
+    max_calls = options.max_calls
+    if not is_in_run and max_calls is not None and next(route.chain[0].state.get_counter(route.root)) >= max_calls:
+        raise make_max_calls_error(route.name, max_calls)
+    if options.rate is not None:
+        route.chain[0].state.get_rate_limiter(route.root, options.rate).count(route.name)
+
+
+# --- approval ----------------------------------------------------------------------------------
+
+
+# --- arguments ---------------------------------------------------------------------------------
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return a call's raw arguments as a mapping."""
+    raw = call.arguments
+    if isinstance(raw, bytes | bytearray | memoryview):
+        raw = str(raw, "utf-8")
+    if isinstance(raw, str):
+        return dict(from_json(raw)) if raw.strip() else {}
+    return dict(raw or {})
+
+
+def get_effective_arguments(route: Route, raw: Any) -> dict[str, Any]:
+    """Return the arguments as an approver sees them: repaired, with defaults filled in."""
+    inputs = route.tool.inputs
+    parts = inputs.schema.get("properties", {}).items()
+    defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
+    return {**defaults, **normalize_arguments(inputs, raw, route.name), **_get_bound_arguments(route, raw)}
+
+
+def _get_bound_arguments(route: Route, raw: Any) -> dict[str, Any]:
+    """Return the arguments as the tool receives them. Nested keys that the tool ignores are not shown.
+
+    Empty if they do not survive a round trip through JSON; the raw arguments are shown instead.
+    """
+    labels = {parameter.name: parameter.label for parameter in getattr(route.tool.root, "parameters", ())}
+    try:
+        values, _ = route.bind(raw)
+        json_arguments = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in values.items()}
+        rebound, _ = route.bind(to_json(json_arguments).decode())
+    except Exception:  # noqa: BLE001 - values of user-defined types may raise anything
+        return {}
+    return json_arguments if rebound == values else {}
+
+
+def copy_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Copy the arguments, so that the approved values are the ones that run, in every attempt."""
+    try:
+        return deepcopy(dict(arguments))
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is shared
+        return dict(arguments)

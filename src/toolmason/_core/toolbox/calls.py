@@ -1,0 +1,106 @@
+"""Run the calls of a toolbox, one or a batch, whether their tools are known or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Coroutine
+from typing import Any
+
+from toolmason._core.call.batch import Batch, is_barrier
+from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.call.deadlines import Deadline
+from toolmason._core.call.failures import make_failed_result
+from toolmason._core.call.gates import find_repeated_result, record_result
+from toolmason._core.call.limits import make_call_key
+from toolmason._core.call.pipeline import run_with_middleware
+from toolmason._core.call.route import CallOptions, Route
+from toolmason._core.define.context import ToolContext
+from toolmason._core.run.progress import OnProgress
+from toolmason._core.toolbox.lookup import ToolLookup
+from toolmason._core.toolbox.state import ToolboxState
+from toolmason._core.values.policy import INHERIT, Inherit, OnError
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
+from toolmason.errors import ToolCallError, ToolTimeout, UnknownTool
+
+
+class Calls:
+    """Runs the calls of a toolbox."""
+
+    def __init__(self, state: ToolboxState, lookup: ToolLookup) -> None:
+        self.state, self.lookup = state, lookup
+
+    async def run_unknown(self, call: ToolCall, options: CallOptions, error: ToolCallError) -> ToolResult:
+        """Run a call whose tool is unknown. It may be on a server that has not been listed yet."""
+        route: Route | ToolCallError = error
+        if isinstance(error, UnknownTool) and self.state.remotes:
+            seconds = self.state.policy.settings.call_timeout if options.timeout is INHERIT else options.timeout
+            try:
+                async with asyncio.timeout(seconds):
+                    route = (await self.lookup.refresh(options.context)).get_route_or_error(call.name)
+            except ToolCallError as unreachable:
+                route = unreachable
+            except TimeoutError:
+                route = ToolTimeout(call.name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
+        if isinstance(route, ToolCallError):
+            return await self.refuse(call, route)
+        return await self.run(route, call, options)
+
+    def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
+        """Run a call of a known tool through its middleware and steps."""
+        runner = route.runner if options.run is None else route.run_runner
+        if options.decision is not None:
+            runner = route.full_runner
+        if any(route.middleware):
+            named_call = call if call.name == route.name else dataclasses.replace(call, name=route.name)
+            return run_with_middleware(route, runner, named_call, options)
+        return runner(call.id, call.arguments, options)
+
+    async def refuse(self, call: ToolCall, error: ToolCallError) -> ToolResult:
+        """Return the result of a call that has no tool. In a run, a repeated one is detected like any other."""
+        run = self.state.run
+        key = None if run is None else make_call_key(call.name, call.arguments)
+        if run is not None:
+            try:
+                if (repeated := find_repeated_result(run, key, call.name, call.id)) is not None:
+                    return repeated
+            except ToolCallError as refused:
+                error, key = refused, None
+        policy = self.state.calls
+        on_error: OnError = "message" if isinstance(policy.on_error, Inherit) else policy.on_error
+        failed = await run_in_time(call.name, (policy,), make_failed_result(error, on_error, policy.settings))
+        result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
+        return result if run is None or key is None else record_result(run, key, result)
+
+    async def run_batch(
+        self, batch: Batch, context: ToolContext[Any] | None, on_progress: OnProgress | None
+    ) -> list[ToolResult]:
+        """Run the calls of a batch. Return one result for each, in call order."""
+        lookup = await self._list_for_batch(batch, context)
+        # A tool that was listed when the batch began stays available to it, even if the lists are cleared.
+        routes = {call.name: lookup.get_route_or_error(call.name) for call in batch.calls}
+
+        def run_one(call: ToolCall, deadline: Deadline | None) -> Coroutine[Any, Any, ToolResult]:
+            route = lookup.get_route_or_error(call.name)
+            route = routes[call.name] if isinstance(route, UnknownTool) else route
+            if isinstance(route, ToolCallError):
+                return self.refuse(call, route)
+            options = CallOptions(context, deadline=deadline, on_progress=on_progress, run=self.state.run)
+            return self.run(route, call, options)
+
+        return await batch.run(run_one, [is_barrier(routes[call.name]) for call in batch.calls])
+
+    async def _list_for_batch(self, batch: Batch, context: ToolContext[Any] | None) -> ToolLookup:
+        """Return the tools to look the calls up in, with fresh lists if one of them is unknown."""
+        if not self.state.remotes:
+            return self.lookup
+        if not any(isinstance(self.lookup.get_route_or_error(call.name), UnknownTool) for call in batch.calls):
+            return self.lookup
+        lookup = ToolLookup(self.state.for_identity(context), {})
+        seconds = self.state.policy.settings.call_timeout if batch.seconds is None else batch.seconds
+        # Refuse calls of unavailable tools one by one: the others must not wait for them or fail with them.
+        with contextlib.suppress(TimeoutError, ToolCallError):
+            async with asyncio.timeout(seconds):
+                await lookup.state.remotes.prepare(revalidate=True)
+        return lookup

@@ -1,0 +1,182 @@
+"""Find the tools of a toolbox by name, and the routes of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolmason._core.call.call_policy import get_chain, merge_context, run_in_time
+from toolmason._core.call.long_results import make_result_reader
+from toolmason._core.call.pipeline import compose_runners
+from toolmason._core.call.route import Route, make_route
+from toolmason._core.catalog.catalog import READ_RESULT, Catalog, resolve_name
+from toolmason._core.catalog.prompts import Prompt
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.remote.servers import collect_prompts
+from toolmason._core.toolbox.definitions import Strict, make_definitions
+from toolmason._core.toolbox.state import ToolboxState
+from toolmason._core.values.content import Content, ResourceLink
+from toolmason._core.values.policy import Inherit
+from toolmason.errors import ExecutionError, ToolCallError, UnknownTool
+
+
+class ToolLookup:
+    """Tools of a toolbox by name, as one of its views exposes them."""
+
+    def __init__(self, state: ToolboxState, routes: dict[str, Route]) -> None:
+        self.state, self.routes = state, routes
+        self._sorted: tuple[int, Sequence[Tool]] | None = None
+        self._definitions: dict[tuple[str, Strict, bool, bool], list[dict[str, Any]]] = {}
+
+    @property
+    def remote_tools(self) -> Mapping[str, Tool]:
+        """Known tools of the servers, as the view exposes them."""
+        state = self.state
+        if not state.remotes:
+            return {}
+        visible = (state.transform(tool) for tool in state.remotes.tools.values())
+        return {tool.name: tool for tool in visible if tool is not None}
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of this name, or None."""
+        found = self.state.catalog.find(name)
+        if found is None and self.state.remotes:
+            found = Catalog(dict(self.remote_tools)).find(name)
+        return self.get_reader(name) if found is None else found
+
+    def get_reader(self, name: str = READ_RESULT) -> Tool | None:
+        """Return `read_result` if `name` asks for it and results are stored, or None."""
+        store = self.state.result_store
+        return make_result_reader(store) if name == READ_RESULT and len(store) else None
+
+    def list_names(self) -> list[str]:
+        """Return the names of the tools, sorted."""
+        return sorted([*self.state.catalog.tools, *self.remote_tools])
+
+    def list_tools(self) -> Sequence[Tool]:
+        """Return the tools, sorted by name, without `read_result`."""
+        # Cached, so that listing a thousand tools before each turn does not sort them each time.
+        version = self.state.remotes.version
+        if self._sorted is None or self._sorted[0] != version:
+            tools = [*self.remote_tools.values(), *self.state.catalog.tools.values()]
+            self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
+        return self._sorted[1]
+
+    def get_route(self, name: str) -> Route | None:
+        """Return the route of a call, or None if no tool has this name."""
+        known = self.routes.get(name)
+        if known is not None:
+            return None if known.is_resolved and not self._may_use_resolvers() else known
+        state = self.state
+        tool, is_resolved = state.catalog.find(name), False
+        if tool is None and name == READ_RESULT:
+            # Not kept: a run has a store of its own.
+            return self._make_route(make_result_reader(state.result_store))
+        if tool is None and self._may_use_resolvers():
+            found = resolve_name(name, state.policy.resolvers)
+            if found is not None:
+                tool, is_resolved = state.transform(found), True
+        tool = tool or self.find(name)
+        if tool is None:
+            return None
+        route = self._make_route(tool)
+        route.is_resolved = is_resolved
+        self.routes[name] = route
+        return route
+
+    def get_route_or_error(self, name: str) -> Route | ToolCallError:
+        """Return the route of a call, or the error if it has none."""
+        try:
+            return self.get_route(name) or UnknownTool(name, self.list_names())
+        except Exception as error:  # noqa: BLE001 - a resolver is user code; its failure must cost one call, not a batch
+            return ExecutionError(name, error)
+
+    def clear(self) -> None:
+        """Discard cached routes and definitions."""
+        self.routes.clear()
+        self._definitions.clear()
+
+    def make_definitions(self, provider: str, strict: Strict, *, lossy: bool) -> list[dict[str, Any]]:
+        """Return the tools in the format of a provider's `tools` field."""
+        reader = None if READ_RESULT in self.state.catalog.tools else self.get_reader()
+        key = (provider, strict, lossy, reader is None)
+        found = self._definitions.get(key)
+        if found is None:
+            tools = self.list_with_reader()
+            found = make_definitions(tools, self.state.catalog.native, provider, strict, lossy=lossy)
+            self._definitions[key] = found
+        return list(map(dict.copy, found))
+
+    def list_with_reader(self) -> list[Tool]:
+        """Return the tools, sorted by name, with `read_result` once a result has been truncated."""
+        reader = None if READ_RESULT in self.state.catalog.tools else self.get_reader()
+        tools = self.list_tools()
+        return [*tools] if reader is None else sorted([*tools, reader], key=lambda tool: tool.name)
+
+    async def refresh(self, context: ToolContext[Any] | None) -> ToolLookup:
+        """Return a lookup with current lists for the context's identity, for a name that these do not contain."""
+        lookup = ToolLookup(self.state.for_identity(context), {})
+        await lookup.state.remotes.prepare(revalidate=True)
+        return lookup
+
+    def list_prompts(self) -> list[Prompt]:
+        """Return the prompts, sorted by name."""
+        remote_prompts = {
+            name: replace(prompt, name=name) for name, (_, prompt) in collect_prompts(self.state.remotes).items()
+        }
+        return sorted({**remote_prompts, **self.state.catalog.prompts}.values(), key=lambda prompt: prompt.name)
+
+    async def find_prompt(self, name: str, context: ToolContext[Any] | None) -> Prompt:
+        """Return a prompt. Fetches the lists of the servers if the toolbox has none of this name.
+
+        Raises:
+            KeyError: the prompt is unknown; the message lists the known ones.
+        """
+        found = self.state.catalog.prompts.get(name)
+        if found is not None:
+            return found
+        lookup = await self.refresh(context) if self.state.remotes else self
+        prompts = {prompt.name: prompt for prompt in lookup.list_prompts()}
+        if name not in prompts:
+            raise KeyError(f"No prompt named {name!r}. Available: {', '.join(prompts) or 'none'}.")
+        return prompts[name]
+
+    def list_resources(self) -> list[ResourceLink]:
+        """Return the resources of the toolbox and the known ones of its servers, without templates."""
+        own = self.state.catalog.resources
+        own_links = [item.link for item in own.values() if not item.parameters]
+        remote_links = [link for source in self.state.remotes.sources for link in source.lists.resources]
+        return [*own_links, *(link for link in remote_links if link.uri not in own)]
+
+    async def read(self, uri: str, context: ToolContext[Any] | None) -> tuple[Content, ...]:
+        """Return the contents of a resource of the toolbox, or else of a server.
+
+        Raises:
+            KeyError: no resource has this URI, and the toolbox has no servers.
+            RemoteError: no server has it.
+            ToolTimeout: the resource was not read in time.
+        """
+        state = self.state
+        for item in state.catalog.resources.values():
+            values = item.match_uri(uri)
+            if values is not None:
+                chain = get_chain(item.policies, state.calls)
+                return await run_in_time(uri, chain, item.read(uri, values, merge_context(chain).merge(context)))
+        if not state.remotes:
+            raise KeyError(f"No resource has the URI {uri!r}. Print `toolbox.resources` to list them.")
+        merged = state.calls.context.merge(context)
+        return await run_in_time(uri, (state.calls,), state.remotes.for_identity(merged).read(uri, merged))
+
+    def _make_route(self, tool: Tool) -> Route:
+        loaded = tool.load()
+        return compose_runners(make_route(loaded, get_chain(loaded.policies, self.state.calls), self.state.store))
+
+    def _may_use_resolvers(self) -> bool:
+        """Return True if a resolver may provide a tool that the toolbox does not list."""
+        fallback = self.state.policy.resolution_fallback
+        if not self.state.uses_resolvers:
+            return False
+        # The application may call any tool; a model may call only the tools it was offered.
+        return self.state.run is None if isinstance(fallback, Inherit) else fallback

@@ -1,0 +1,277 @@
+"""Everything that a toolbox holds, as one frozen value. A view of a toolbox has a value with some fields replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from toolmason._core.call.approval import Approver
+from toolmason._core.call.call_policy import CallPolicy
+from toolmason._core.call.limits import RunState
+from toolmason._core.call.long_results import ResultStore
+from toolmason._core.catalog.catalog import (
+    READ_RESULT,
+    Catalog,
+    CatalogItem,
+    carry_policy,
+    carry_tool_policy,
+    get_source_problems,
+    iter_source_items,
+    matches_filter,
+    refuse_builtin_name,
+    rename_tool,
+)
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.remote.nested import RemoteView, join_servers, make_remote_views
+from toolmason._core.remote.protocol import RemoteSource, ServerRequestHandlers, ToolTransform
+from toolmason._core.remote.servers import Remotes
+from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
+from toolmason._core.values.policy import Limits
+from toolmason._core.values.provider_tools import AnyNativeTool
+from toolmason.errors import DefinitionError, PluginError
+
+if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
+    from toolmason._core.catalog.augmented import ArgumentsCallback
+    from toolmason._core.config.config import Config
+
+
+def _keep_unchanged(tool: Tool) -> Tool | None:
+    return tool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ToolboxState:
+    """Everything that a toolbox holds. A view of it replaces some fields and shares the others."""
+
+    policy: ToolboxPolicy
+    calls: CallPolicy
+    catalog: Catalog
+    remotes: Remotes
+    store: ResultStore
+    """Store of long results."""
+    transform: ToolTransform = _keep_unchanged
+    """Converts each tool that a resolver or a server provides to the tool that the view exposes."""
+    run: RunState | None = None
+    """Run that a view belongs to."""
+    problems: tuple[PluginError, ...] = ()
+    owns_store: bool = True
+    owns_remotes: bool = True
+    uses_resolvers: bool = True
+    """False for a view that hides tools: a resolver must not find them again."""
+    carries_policy: bool = True
+    """True if the tools carry the policy into other toolboxes."""
+
+    @classmethod
+    def from_policy(cls, policy: ToolboxPolicy) -> ToolboxState:
+        """Return the state of a toolbox without tools."""
+        handlers = ServerRequestHandlers(
+            policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context
+        )
+        remotes = Remotes(handlers, policy.on_conflict)
+        return cls(policy, make_call_policy(policy), Catalog(), remotes, make_result_store(policy))
+
+    @property
+    def result_store(self) -> ResultStore:
+        """Store of long results: of the run, if there is one."""
+        return self.store if self.run is None or self.run.store is None else self.run.store
+
+    # --- connections ---------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Connect to the servers, unless their first use shall do so.
+
+        Raises:
+            RemoteError: a required server is unavailable.
+            DuplicateTool: two tools share a name, and `on_conflict="error"`.
+        """
+        if not self.owns_remotes or not self.policy.eager:
+            return
+        try:
+            await self.remotes.prepare()
+            self.remotes.raise_on_conflict()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connections, and drop the stored results."""
+        self.drop_results()
+        if self.owns_remotes and self.remotes:
+            await self.remotes.aclose()
+
+    def drop_results(self) -> None:
+        """Drop the stored results."""
+        if self.owns_store:
+            self.result_store.clear()
+
+    # --- sources -------------------------------------------------------------------------------
+
+    def add(self, sources: Sequence[Any], *, replace: bool) -> ToolboxState:
+        """Return the state with the items of these sources, all or none.
+
+        Raises:
+            DuplicateTool: a name is taken and `replace` is not set; the message names both origins.
+            DefinitionError: a source provides no tools; the message says why.
+        """
+        catalog = self.catalog.copy()
+        servers = []
+        problems = self.problems
+        for source in sources:
+            for item in iter_source_items(source, self.policy.naming, self.policy.resolvers):
+                # Check for Tool first, and once: an isinstance check costs as much as adding the tool.
+                if isinstance(item, Tool):
+                    refuse_builtin_name(item)
+                    catalog.add_tool(item, replace_same=replace)
+                elif not isinstance(item, CatalogItem) and isinstance(item, RemoteSource):
+                    servers.append(item.__remote__(self.remotes.handlers))
+                else:
+                    catalog.add(item, replace_same=replace)
+            problems = (*problems, *get_source_problems(source))
+        for server in servers:
+            self.remotes.add(server)
+        if self.owns_remotes:
+            self.remotes.names.local_tools = frozenset((*catalog.tools, READ_RESULT))
+            self.remotes.names.local_prompts = frozenset(catalog.prompts)
+        return dataclasses.replace(self, catalog=catalog, problems=problems)
+
+    def iter_items(self) -> Iterator[CatalogItem | AnyNativeTool | RemoteView]:
+        """Yield the items as they appear in another toolbox, with the policy that they carry."""
+        for item in self.catalog.iter_items():
+            if self.carries_policy and isinstance(item, CatalogItem):
+                yield carry_policy(item, self.calls)
+            else:
+                yield item
+        yield from self.iter_servers()
+
+    def iter_servers(self) -> Iterator[RemoteView]:
+        """Yield the servers as they appear in another toolbox."""
+        if not self.carries_policy:
+            yield from make_remote_views(self.remotes, self.transform)
+            return
+
+        def carry(tool: Tool) -> Tool | None:
+            visible = self.transform(tool)
+            return None if visible is None else carry_tool_policy(visible, (*visible.policies, self.calls))
+
+        yield from make_remote_views(self.remotes, carry, self.calls)
+
+    # --- views ---------------------------------------------------------------------------------
+
+    def derive(self, **changes: Any) -> ToolboxState:
+        """Return the state of a view, which does not own the connections and the stored results."""
+        return dataclasses.replace(self, **{"owns_remotes": False, "owns_store": False, **changes})
+
+    def filter(self, keep: Callable[[Tool], bool], keep_native: Callable[[str], bool]) -> ToolboxState:
+        """Return the state of a view with the tools that `keep` accepts."""
+        transform = self._then(lambda tool: tool if keep(tool) else None)
+        return self.derive(catalog=self.catalog.filter(keep, keep_native), transform=transform, uses_resolvers=False)
+
+    def select(self, patterns: Sequence[str], tags: Iterable[str], effects: Mapping[str, bool | None]) -> ToolboxState:
+        """Return the state of a view with the tools that match."""
+        wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
+        wanted_effects = {name: value for name, value in effects.items() if value is not None}
+
+        def matches_name(name: str) -> bool:
+            return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+        def keep(tool: Tool) -> bool:
+            return matches_name(tool.name) and matches_filter(tool, wanted_tags, wanted_effects)
+
+        # Native tools have neither tags nor effects.
+        return self.filter(keep, lambda name: matches_name(name) and not wanted_tags and not wanted_effects)
+
+    def exclude(self, patterns: Sequence[str], tags: Iterable[str]) -> ToolboxState:
+        """Return the state of a view without the tools that match."""
+        unwanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
+
+        def is_kept(name: str) -> bool:
+            return not any(fnmatchcase(name, pattern) for pattern in patterns)
+
+        return self.filter(lambda tool: is_kept(tool.name) and not (unwanted_tags & tool.options.tags), is_kept)
+
+    def rename(self, rename: Callable[[str], str]) -> ToolboxState:
+        """Return the state of a view with renamed tools."""
+        catalog = self.catalog.rename(rename)
+        for tool in catalog:
+            refuse_builtin_name(tool)
+        transform = self._then(lambda tool: rename_tool(tool, rename(tool.name)))
+        return self.derive(catalog=catalog, transform=transform, uses_resolvers=False)
+
+    def rename_by_map(self, names: Mapping[str, str]) -> ToolboxState:
+        """Return the state of a view with some tools renamed.
+
+        Raises:
+            DefinitionError: no tool has an old name.
+        """
+        known = self.catalog.tools
+        # With servers, accept any name: their tools may not be known yet.
+        if (unknown := names.keys() - known.keys()) and not self.remotes:
+            known_names = ", ".join(sorted(known)) or "none"
+            raise DefinitionError(f"renamed({{{min(unknown)!r}: ...}}): no such tool. Available: {known_names}.")
+        return self.rename(lambda name: names.get(name, name))
+
+    def augment(self, model: Any, on_arguments: ArgumentsCallback | None, *, keep: bool) -> ToolboxState:
+        """Return the state of a view whose tools have further arguments."""
+        from toolmason._core.catalog.augmented import make_augmenter  # noqa: PLC0415 - 20 ms at start-up
+
+        augment = make_augmenter(model, on_arguments, keep=keep)
+        tools = {name: augment(tool) for name, tool in self.catalog.tools.items()}
+        return self.derive(catalog=self.catalog.with_tools(tools), transform=self._then(augment))
+
+    def _then(self, second: ToolTransform) -> ToolTransform:
+        first = self.transform
+
+        def transform(tool: Tool) -> Tool | None:
+            visible = first(tool)
+            return None if visible is None else second(visible)
+
+        return transform
+
+    def join(self, other: ToolboxState) -> ToolboxState:
+        """Return the state of a view with the items of both, under this policy. Items of `other` keep its policy."""
+        shares_policy = other.calls.state is self.calls.state
+        catalog = self.catalog.copy()
+        for item in other.catalog.iter_items() if shares_policy else other.iter_items():
+            if not isinstance(item, RemoteView):
+                catalog.add(item)
+        own = self.remotes
+        if self.transform is not _keep_unchanged:
+            # What this view hides or renames is a matter of its own servers.
+            own = join_servers(Remotes(own.handlers, own.on_conflict), make_remote_views(own, self.transform), own)
+        joined = join_servers(own, other.iter_servers(), other.remotes)
+        return self.derive(catalog=catalog, remotes=joined, transform=_keep_unchanged)
+
+    def for_identity(self, context: ToolContext[Any] | None) -> ToolboxState:
+        """Return the state of a view with its own, still empty server lists, which no other caller can clear."""
+        return self.derive(remotes=self.remotes.for_identity(self.policy.context.merge(context)))
+
+    def start_run(self, limits: Limits | None) -> ToolboxState:
+        """Return the state of a view for one run."""
+        run = RunState(limits or self.policy.limits, make_result_store(self.policy))
+        return self.derive(run=run, owns_store=True)
+
+    def with_policy(
+        self,
+        context: ToolContext[Any] | None,
+        approver: Approver | None,
+        config: Config | Mapping[str, Any] | None,
+    ) -> ToolboxState:
+        """Return the state of a view with another context, approver or configuration."""
+        policy, remotes = self.policy, self.remotes
+        if config is not None:
+            policy = policy.with_config(config, None, overrides=True)
+        if context is not None:
+            policy = dataclasses.replace(policy, context=policy.context.merge(context))
+            remotes = remotes.for_identity(policy.context)
+        changed: dict[str, Any] = {"context": policy.context}
+        if approver is not None:
+            changed["approver"] = approver
+        return self.derive(policy=policy, calls=dataclasses.replace(self.calls, **changed), remotes=remotes)
+
+    def without_policy(self) -> ToolboxState:
+        """Return the state of a view with the default policy, which its tools do not carry."""
+        policy = ToolboxPolicy(settings=self.policy.settings, resolvers=self.policy.resolvers)
+        return self.derive(policy=policy, calls=make_call_policy(policy), carries_policy=False)
