@@ -36,7 +36,7 @@ async def pause():
     made = chat([[("erase", {"name": "a"})]])
     reply = await made.send("Erase a.", run="r", context={"user": "ada"})
     (FOLDER / "saved.json").write_text(json.dumps(reply.save()))
-    decision = made.box.decide(reply.pending[0], Allow())
+    decision = made.box.approvals.decide(reply.pending[0], Allow())
     (FOLDER / "decisions.json").write_text(json.dumps([decision.to_dict()]))
 
 
@@ -59,7 +59,7 @@ async def resumed(saved, decision):
 async def decide():
     saved = json.loads((FOLDER / "saved.json").read_text())
     try:
-        chat([]).box.decide(ApprovalRequest.from_dict(saved["pending"][0]), Allow())
+        chat([]).box.approvals.decide(ApprovalRequest.from_dict(saved["pending"][0]), Allow())
     except ToolmasonError as error:
         print(json.dumps({"raised": str(error)}))  # noqa: T201 - the test reads it
 

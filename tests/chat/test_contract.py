@@ -200,7 +200,7 @@ async def test_a_server_that_is_given_for_one_request_ends_with_it(word):
     reply = await chat.send("1 + 2?", **{word: [source]})
 
     assert reply.results[0].ok
-    assert children() == before
+    assert set(children()) <= set(before)
 
 
 def test_a_tool_that_the_provider_cannot_run_is_refused_when_the_chat_is_built():
@@ -230,7 +230,7 @@ async def test_limits_go_on_where_a_run_goes_on():
     for _ in range(8):
         if reply.finish == "pending":
             saved = json.loads(json.dumps(reply.save()))
-            reply = await chat.resume(saved, [box.decide(reply.pending[0], Allow())])
+            reply = await chat.resume(saved, [box.approvals.decide(reply.pending[0], Allow())])
 
     assert (reply.finish, WIPED) == ("limit", [0, 1])
     assert [call.arguments["x"] for call in reply.calls] == [0, 1, 2]
@@ -241,7 +241,7 @@ async def test_a_decision_is_good_once_whichever_toolbox_it_comes_to():
     WIPED.clear()
     key = "k" * 32
     held = await Chat(ScriptedModel([[("wipe", {"x": 1})]]), Toolbox(wipe, approval_key=key)).send("Wipe.")
-    saved, decision = held.save(), Toolbox(wipe, approval_key=key).decide(held.pending[0], Allow())
+    saved, decision = held.save(), Toolbox(wipe, approval_key=key).approvals.decide(held.pending[0], Allow())
 
     for _ in range(3):
         await Chat(ScriptedModel(["Done."]), Toolbox(wipe, approval_key=key)).resume(saved, [decision])
@@ -252,7 +252,7 @@ async def test_a_decision_is_good_once_whichever_toolbox_it_comes_to():
 async def test_a_decision_under_another_key_is_told(caplog):
     held = await Chat(ScriptedModel([[("wipe", {"x": 1})]]), Toolbox(wipe, approval_key="k" * 32)).send("Wipe.")
     other = Toolbox(wipe, approval_key="o" * 32)
-    decision = Toolbox(wipe, approval_key="k" * 32).decide(held.pending[0], Allow())
+    decision = Toolbox(wipe, approval_key="k" * 32).approvals.decide(held.pending[0], Allow())
 
     again = await Chat(ScriptedModel([]), other).resume(held.save(), [decision])
 

@@ -394,7 +394,7 @@ async def test_a_run_that_waits_is_asked_about_again(runtime):
     later = chat()
     later.model.script.pop(0)
     second = await later.send("go", run="r")
-    done = await later.resume(second, [later.box.decide(second.pending[0], Allow())])
+    done = await later.resume(second, [later.box.approvals.decide(second.pending[0], Allow())])
     again = await chat().send("go", run="r")
 
     assert (first.finish, second.finish, done.finish, again.finish) == ("pending", "pending", "stop", "stop")

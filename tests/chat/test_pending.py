@@ -54,7 +54,7 @@ async def test_it_goes_on_where_everything_is_decided():
     reply, saved = await paused()
     chat = chat_of(["Erased a; b stays."])
     decisions = [
-        chat.box.decide(request, verdict)
+        chat.box.approvals.decide(request, verdict)
         for request, verdict in zip(reply.pending, (Allow(), Deny("not b")), strict=True)
     ]
 
@@ -74,7 +74,7 @@ async def test_a_call_that_was_decided_gets_the_context_of_the_chat():
     chat = Chat(ScriptedModel([[("erase_there", {})], "done"]), Toolbox(erase_there), context={"region": "north"})
     reply = await chat.send("Erase it.")
 
-    done = await chat.resume(reply, [chat.box.decide(reply.pending[0], Allow())])
+    done = await chat.resume(reply, [chat.box.approvals.decide(reply.pending[0], Allow())])
 
     assert [result.text for result in done.results] == ["erased in north"]
 
@@ -82,7 +82,7 @@ async def test_a_call_that_was_decided_gets_the_context_of_the_chat():
 async def test_an_edit_is_what_runs():
     reply, saved = await paused()
     chat = chat_of(["ok"])
-    decisions = [chat.box.decide(request, Edit({"name": "c"})) for request in reply.pending]
+    decisions = [chat.box.approvals.decide(request, Edit({"name": "c"})) for request in reply.pending]
 
     await chat.resume(saved, decisions)
 
@@ -93,7 +93,7 @@ async def test_what_is_not_decided_keeps_waiting():
     reply, saved = await paused()
     chat = chat_of(["never"])
 
-    half = await chat.resume(saved, [chat.box.decide(reply.pending[0], Allow())])
+    half = await chat.resume(saved, [chat.box.approvals.decide(reply.pending[0], Allow())])
 
     assert half.finish == "pending"
     assert len(half.pending) == 1
@@ -106,9 +106,9 @@ async def test_a_decision_that_was_tampered_with_does_not_run_anything():
     chat = chat_of(["ok"])
     forged = []
     for request in reply.pending:
-        decision = chat.box.decide(request, Allow()).to_dict()
+        decision = chat.box.approvals.decide(request, Allow()).to_dict()
         decision["request"]["arguments"] = {"name": "everything"}
-        forged.append(type(chat.box.decide(request, Allow())).from_dict(decision))
+        forged.append(type(chat.box.approvals.decide(request, Allow())).from_dict(decision))
 
     reply = await chat.resume(saved, forged)
 
@@ -128,7 +128,7 @@ async def test_one_decision_need_not_be_in_a_list():
     reply, saved = await paused()
     chat = chat_of(["ok"])
 
-    half = await chat.resume(saved, chat.box.decide(reply.pending[0], Allow()))
+    half = await chat.resume(saved, chat.box.approvals.decide(reply.pending[0], Allow()))
 
     assert len(half.pending) == len(reply.pending) - 1
 
@@ -136,7 +136,7 @@ async def test_one_decision_need_not_be_in_a_list():
 async def test_a_decision_is_good_once():
     reply, saved = await paused()
     chat = chat_of(["ok", "ok"])
-    decisions = [chat.box.decide(request, Allow()) for request in reply.pending]
+    decisions = [chat.box.approvals.decide(request, Allow()) for request in reply.pending]
 
     await chat.resume(saved, decisions)
     await chat.resume(saved, decisions)
@@ -166,7 +166,7 @@ async def test_whoever_decides_for_a_chat_leaves_the_rules_of_its_toolbox_alone(
     )
 
     assert (seen, hooked, reply.text) == (["look"], ["look"], "done")
-    assert Chat(ScriptedModel(script), box, approver=lambda request: Allow()).box.name == "mine"
+    assert "mine" in repr(Chat(ScriptedModel(script), box, approver=lambda request: Allow()).box)
     assert (await box.call("look")).error.code == "approval_required"
 
 
@@ -191,7 +191,7 @@ async def test_a_configuration_for_a_chat_leaves_the_rules_of_its_toolbox_alone(
     reply = await chat.send("x")
 
     assert reply.finish == "pending"
-    assert (await chat.box.resume(chat.box.decide(reply.pending[0], Allow()))).text == str(tmp_path)
+    assert (await chat.box.approvals.resume(chat.box.approvals.decide(reply.pending[0], Allow()))).text == str(tmp_path)
 
 
 async def test_a_saved_run_without_calls_is_damaged():
@@ -205,7 +205,7 @@ async def test_a_saved_run_without_calls_is_damaged():
 async def test_decisions_may_come_as_plain_data_and_nonsense_counts_for_nothing():
     reply, saved = await paused()
     chat = chat_of(["ok"])
-    plain = [chat.box.decide(request, Allow()).to_dict() for request in reply.pending]
+    plain = [chat.box.approvals.decide(request, Allow()).to_dict() for request in reply.pending]
 
     waiting = await chat.resume(saved, [{"verdict": "allow"}, {}])
     done = await chat.resume(saved, json.loads(json.dumps(plain)))

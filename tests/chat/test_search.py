@@ -76,7 +76,9 @@ async def test_a_found_tool_that_waits_for_its_approval_is_found_again_elsewhere
     boxed = Toolbox(box(), approval_key="k" * 32)
     held = await Chat(model, boxed, search=ALWAYS).send("Cancel order A-17")
 
-    reply = await Chat(model, boxed, search=ALWAYS).resume(held.save(), [boxed.decide(held.pending[0], Allow())])
+    reply = await Chat(model, boxed, search=ALWAYS).resume(
+        held.save(), [boxed.approvals.decide(held.pending[0], Allow())]
+    )
 
     assert reply.results[-1].text == "cancelled A-17"
     assert offered(model)[-1] == ["find_tools", "cancel_order"]

@@ -8,16 +8,14 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Self, TypeAlias
-
-from typing_extensions import TypedDict, Unpack
+from typing import Any, Literal, Self, TypeAlias
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import ContextLike, ToolContext, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
 from toolmason.chat.durable.runtime import NO_JOURNAL, MemoryRuntime, Runtime
@@ -35,51 +33,33 @@ from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair
 
 
-class ChatOptions(TypedDict, total=False):
-    """Keyword arguments of `Chat(...)`."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SendOptions:
+    """Options of one request."""
 
-    system: str | None
-    context: ContextLike
-    memory: Memory | None
-    advisors: Sequence[Advisor]
-    limits: Limits
-    on_limit: str
-    strategy: Strategy
-    execute: ExecuteRule
-    history: bool
-    approver: Approver | None
-    config: Config | Mapping[str, Any] | None
-    runtime: Runtime
-    options: Mapping[str, Any]
-    search: Search | str | None
-
-
-class SendOptions(TypedDict, total=False):
-    """Keyword arguments of `send` and `stream`."""
-
-    tools: Any
-    add_tools: Any
-    context: ContextLike
-    conversation: str | None
-    tool_choice: ToolChoice | str | None
-    limits: Limits
-    run: str | None
+    tools: Any = None
+    add_tools: Any = None
+    context: ContextLike = None
+    conversation: str | None = None
+    tool_choice: ToolChoice | str | None = None
+    limits: Limits | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _ChatPolicy:
-    system: str | None = None
-    context: ToolContext[Any] | None = None
-    memory: Memory | None = None
-    advisors: tuple[Advisor, ...] = ()
-    limits: Limits = Limits()  # noqa: RUF009 - frozen, so one default serves all
-    on_limit: str = "stop"
-    strategy: Strategy = Parallel()  # noqa: RUF009 - as above
-    execute: ExecuteRule = True
-    history: bool = True
-    runtime: Runtime = MemoryRuntime()  # noqa: RUF009 - it has no state
-    options: Mapping[str, Any] | None = None
-    search: Search | None = None
+    system: str | None
+    context: ToolContext[Any] | None
+    memory: Memory | None
+    advisors: tuple[Advisor, ...]
+    limits: Limits
+    on_limit: Literal["stop", "raise"]
+    strategy: Strategy
+    execute: ExecuteRule
+    history: bool
+    runtime: Runtime
+    options: Mapping[str, Any] | None
+    search: Search | None
 
 
 class Chat:
@@ -90,42 +70,106 @@ class Chat:
     returns.
     """
 
-    def __init__(self, model: Model | str, tools: Any = (), **options: Unpack[ChatOptions]) -> None:
-        values: dict[str, Any] = dict(options)
-        if unknown := values.keys() - ChatOptions.__annotations__.keys():
-            options_text = ", ".join(sorted(ChatOptions.__annotations__))
-            raise ConfigError(f"Chat() got an unknown option {min(unknown)!r}. Options: {options_text}.")
+    def __init__(  # noqa: PLR0913 - one parameter for each option
+        self,
+        model: Model | str,
+        tools: Any = (),
+        *,
+        system: str | None = None,
+        context: ContextLike = None,
+        memory: Memory | None = None,
+        advisors: Sequence[Advisor] = (),
+        limits: Limits | None = None,
+        on_limit: Literal["stop", "raise"] = "stop",
+        strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
+        execute: ExecuteRule = True,
+        history: bool = True,
+        approver: Approver | None = None,
+        config: Config | Mapping[str, Any] | None = None,
+        runtime: Runtime = MemoryRuntime(),  # noqa: B008 - it has no state
+        options: Mapping[str, Any] | None = None,
+        search: Search | str | None = None,
+    ) -> None:
         self.model: Model = make_model(model) if isinstance(model, str) else model
-        self._toolbox_options = (values.pop("approver", None), values.pop("config", None))
-        self.box = make_toolbox(tools, *self._toolbox_options)
+        self.box = make_toolbox(tools, approver, config)
         refuse_unsupported_native(self.model, self.box)
-        values.setdefault("limits", self.box.limits)
-        values["context"] = make_context(values.get("context"))
-        values["advisors"] = tuple(values.get("advisors", ()))
-        values["search"] = Search.parse(values.get("search"), self.model)
-        self.policy = _ChatPolicy(**values)
-        if not self.policy.history and self.policy.memory is None:
+        self.policy = _ChatPolicy(
+            system=system,
+            context=make_context(context),
+            memory=memory,
+            advisors=tuple(advisors),
+            limits=get_state(self.box).policy.limits if limits is None else limits,
+            on_limit=on_limit,
+            strategy=strategy,
+            execute=execute,
+            history=history,
+            runtime=runtime,
+            options=options,
+            search=Search.parse(search, self.model),
+        )
+        if not history and memory is None:
             raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
-        _refuse_path("memory", self.policy.memory, "SqliteMemory")
-        _refuse_path("runtime", self.policy.runtime, "SqliteRuntime")
-        if self.policy.on_limit not in ("stop", "raise"):
-            raise ConfigError(f'on_limit={self.policy.on_limit!r}: must be "stop" or "raise".')
+        _refuse_path("memory", memory, "SqliteMemory")
+        _refuse_path("runtime", runtime, "SqliteRuntime")
+        if on_limit not in ("stop", "raise"):
+            raise ConfigError(f'on_limit={on_limit!r}: must be "stop" or "raise".')
         self._running_tasks: dict[str | None, set[asyncio.Task[Any]]] = {}
         self._cancelled_tasks: set[asyncio.Task[Any]] = set()
 
     # --- sending -------------------------------------------------------------------------------------
 
-    async def send(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
+    async def send(  # noqa: PLR0913 - one parameter for each option
+        self,
+        prompt: PromptInput,
+        *,
+        tools: Any = None,
+        add_tools: Any = None,
+        context: ContextLike = None,
+        conversation: str | None = None,
+        tool_choice: ToolChoice | str | None = None,
+        limits: Limits | None = None,
+        run: str | None = None,
+    ) -> Reply:
         """Send a message and return the reply of the run.
 
-        `tools=` replaces the chat's tools for this request; `add_tools=` adds to them.
+        `tools=` replaces the chat's tools for this request; `add_tools=` adds to them. Both run under the policy of
+        the chat's toolbox.
         """
+        options = SendOptions(
+            tools=tools,
+            add_tools=add_tools,
+            context=context,
+            conversation=conversation,
+            tool_choice=tool_choice,
+            limits=limits,
+            run=run,
+        )
         return await self._execute(self._prepare(prompt, options), options)
 
     send_sync = blocking(send)
 
-    async def stream(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> AsyncGenerator[Event]:
-        """Send a message and yield the events of the run. The last event is `Done` with the reply."""
+    async def stream(  # noqa: PLR0913 - as above
+        self,
+        prompt: PromptInput,
+        *,
+        tools: Any = None,
+        add_tools: Any = None,
+        context: ContextLike = None,
+        conversation: str | None = None,
+        tool_choice: ToolChoice | str | None = None,
+        limits: Limits | None = None,
+        run: str | None = None,
+    ) -> AsyncGenerator[Event]:
+        """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
+        options = SendOptions(
+            tools=tools,
+            add_tools=add_tools,
+            context=context,
+            conversation=conversation,
+            tool_choice=tool_choice,
+            limits=limits,
+            run=run,
+        )
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
@@ -144,8 +188,28 @@ class Chat:
                 task.cancel()
                 await asyncio.wait((task,))
 
-    async def step(self, prompt: PromptInput, **options: Unpack[SendOptions]) -> Reply:
-        """Ask the model for one turn and leave its calls to the caller."""
+    async def step(  # noqa: PLR0913 - as above
+        self,
+        prompt: PromptInput,
+        *,
+        tools: Any = None,
+        add_tools: Any = None,
+        context: ContextLike = None,
+        conversation: str | None = None,
+        tool_choice: ToolChoice | str | None = None,
+        limits: Limits | None = None,
+        run: str | None = None,
+    ) -> Reply:
+        """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
+        options = SendOptions(
+            tools=tools,
+            add_tools=add_tools,
+            context=context,
+            conversation=conversation,
+            tool_choice=tool_choice,
+            limits=limits,
+            run=run,
+        )
 
         async def prepare() -> _PreparedRun:
             prepared_run = await self._prepare(prompt, options)
@@ -171,11 +235,16 @@ class Chat:
 
     # --- resuming ------------------------------------------------------------------------------------
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - as above
         self,
         saved: Mapping[str, Any] | Reply,
         decisions: Iterable[Decision | Mapping[str, Any]] = (),
-        **options: Unpack[SendOptions],
+        *,
+        tools: Any = None,
+        add_tools: Any = None,
+        context: ContextLike = None,
+        tool_choice: ToolChoice | str | None = None,
+        limits: Limits | None = None,
     ) -> Reply:
         """Resume a run that is waiting for approval, from `reply.save()` and a decision for each request.
 
@@ -189,7 +258,15 @@ class Chat:
         if not reply.pending or not any(message.results for message in reply.messages):
             raise ConfigError("This run is not waiting for approval. Send the next message instead.")
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
-        options = {**options, "conversation": reply.conversation, "run": reply.run}
+        options = SendOptions(
+            tools=tools,
+            add_tools=add_tools,
+            context=context,
+            conversation=reply.conversation,
+            tool_choice=tool_choice,
+            limits=limits,
+            run=reply.run,
+        )
 
         async def prepare() -> _PreparedRun:
             prepared_run = await self._prepare((), options, None, reply.messages[:results_index])
@@ -211,10 +288,7 @@ class Chat:
         emit: Callable[[Event], None] | None = None,
         saved_messages: Sequence[Message] | None = None,
     ) -> _PreparedRun:
-        if unknown := options.keys() - SendOptions.__annotations__.keys():
-            options_text = ", ".join(sorted(SendOptions.__annotations__))
-            raise ConfigError(f"send() got an unknown option {min(unknown)!r}. Options: {options_text}.")
-        request_tools = RequestTools(self.box, self._toolbox_options, options.get("tools"), options.get("add_tools"))
+        request_tools = RequestTools(self.box, options.tools, options.add_tools)
         try:
             new_messages = await to_messages(prompt)
             return await self._prepare_with_tools(new_messages, options, request_tools, emit, saved_messages)
@@ -232,13 +306,13 @@ class Chat:
     ) -> _PreparedRun:
         policy = self.policy
         context = policy.context
-        if (call_context := make_context(options.get("context"))) is not None:
+        if (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
         box = await request_tools.prepare(context)
         if (tool_search := ToolSearch.for_toolbox(box, policy.search)) is not None:
             box = box | Toolbox(tool_search.tool)
-        limits = options.get("limits", policy.limits)
-        conversation = options.get("conversation")
+        limits = policy.limits if options.limits is None else options.limits
+        conversation = options.conversation
         plan = RunPlan(
             self.model,
             box.run(limits),
@@ -250,7 +324,7 @@ class Chat:
             policy.memory,
             conversation,
             emit,
-            options.get("run") or uuid.uuid4().hex,
+            options.run or uuid.uuid4().hex,
         )
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple(message for message in given_messages if message.role == "system")
@@ -262,22 +336,22 @@ class Chat:
             history = _drop_system(saved_messages)
         history, new_messages = split_new_messages(history, _drop_system(new_messages))
         run = Run(plan, NO_JOURNAL, system, [*history], len(history))
-        return _PreparedRun(run, new_messages, options.get("tool_choice"), request_tools, tool_search=tool_search)
+        return _PreparedRun(run, new_messages, options.tool_choice, request_tools, tool_search=tool_search)
 
     async def _execute(self, preparing: Coroutine[Any, Any, _PreparedRun], options: SendOptions) -> Reply:
-        conversation = options.get("conversation")
+        conversation = options.conversation
         task = asyncio.current_task()
         running = self._running_tasks.setdefault(conversation, set())
         if task is not None:
             running.add(task)
         prepared: _PreparedRun | None = None
-        limits = options.get("limits", self.policy.limits)
+        limits = self.policy.limits if options.limits is None else options.limits
         started_at = time.monotonic()
         timeout = asyncio.timeout(limits.seconds)
         try:
             async with timeout:
                 prepared = await preparing
-            prepared.run.started = started_at
+            prepared.run.start(started_at)
             await self._execute_run(prepared, task)
         except TimeoutError:
             # The time limit of a run includes waiting for servers and memory.

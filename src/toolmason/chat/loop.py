@@ -33,19 +33,7 @@ class ModelTurn:
 
     def with_messages(self, messages: Sequence[Message]) -> ModelTurn:
         """Return the turn with other messages."""
-        return replace(self, request=replace_messages(self.request, messages))
-
-
-def replace_messages(request: ModelRequest, messages: Sequence[Message], **changes: Any) -> ModelRequest:
-    """Return a request with other messages and `changes`. All other fields are the same objects.
-
-    Unlike `dataclasses.replace`, it does not validate and convert the fields again.
-    """
-    copied = object.__new__(ModelRequest)
-    for name in ModelRequest.__slots__:
-        object.__setattr__(copied, name, changes.get(name, getattr(request, name)))
-    object.__setattr__(copied, "messages", tuple(messages))
-    return copied
+        return replace(self, request=self.request.with_messages(messages))
 
 
 NextStep: TypeAlias = Callable[[ModelTurn], Awaitable[ModelReply]]
@@ -114,7 +102,4 @@ def chain(advisors: Sequence[Advisor], last: NextStep) -> NextStep:
 
 
 def _wrap(advisor: Advisor, step: NextStep) -> NextStep:
-    async def call_advisor(turn: ModelTurn) -> ModelReply:
-        return await advisor(turn, step)
-
-    return call_advisor
+    return lambda turn: advisor(turn, step)

@@ -7,31 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from toolmason._core.call.approval import ApprovalRequest, Decision
-from toolmason._core.call.batch import Batch
+from toolmason._core.call.batch import Batch, get_max_parallel
+from toolmason._core.call.call_policy import run_in_time
+from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.execute import call_user_function
+from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import RunToolbox, get_state
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
-from toolmason._core.values.policy import Limits, Sequential, Strategy
-from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._core.values.policy import Limits, Strategy
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.chat.durable.effects import REPLY_SERIALIZER, RESULT_SERIALIZER, RunEffect, Work, make_reconciler
 from toolmason.chat.durable.runtime import RunExecution
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
-from toolmason.chat.loop import ModelTurn, replace_messages
+from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Reply, RunFinish, Step
 from toolmason.errors import ApprovalRequired, ConfigError, LimitExceeded, ToolCancelled, UnknownOutcome, UnknownTool
 from toolmason.models.protocol import Model
 
-ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool]
+ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool | Awaitable[bool]]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,7 +43,7 @@ class RunPlan:
     """Inputs of a run."""
 
     model: Model
-    box: Toolbox
+    box: RunToolbox
     context: ToolContext[Any] | None
     limits: Limits
     strategy: Strategy
@@ -79,6 +83,13 @@ class Run:
 
     def __post_init__(self) -> None:
         self.load_history(self.messages)
+
+    def start(self, started: float) -> None:
+        """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
+        self.started = started
+        state, seconds = get_state(self.plan.box).run, self.plan.limits.seconds
+        if state is not None and seconds is not None:
+            state.deadline = Deadline(started + seconds, seconds, "run timeout")
 
     def load_history(self, messages: Sequence[Message]) -> None:
         """Set the conversation before this run."""
@@ -133,11 +144,13 @@ class Run:
         self.steps.append(Step(turn.number, reply.text, names, time.perf_counter() - started_at))
         return reply
 
-    async def _call_model(self, request: ModelRequest) -> ModelReply:
-        remaining = self._get_remaining_seconds()
-        if remaining is None and self.plan.emit is None:
-            return await self.plan.model.respond(request)
-        async with asyncio.timeout(remaining):
+    def _call_model(self, request: ModelRequest) -> Awaitable[ModelReply]:
+        if self.plan.emit is None and self.plan.limits.seconds is None:
+            return self.plan.model.respond(request)
+        return self._call_model_in_time(request)
+
+    async def _call_model_in_time(self, request: ModelRequest) -> ModelReply:
+        async with asyncio.timeout(self._get_remaining_seconds()):
             if self.plan.emit is None:
                 return await self.plan.model.respond(request)
             reply: ModelReply | None = None
@@ -181,13 +194,26 @@ class Run:
             await self.record([reply.message])
             self._emit(StepFinished(turn.number, reply))
             return await self.make_next_turn(turn)
-        if not reply.calls or not (execute(turn.request, reply) if callable(execute) else execute):
+        if not reply.calls or not (await self._may_execute(turn, reply)):
             return None
         await self.record([reply.message])
         self.calls.extend(reply.calls)
         self.last_executed = reply
         results = await self.run_calls(turn.number, reply.calls)
         return await self.handle_results(turn, reply, results)
+
+    async def _may_execute(self, turn: ModelTurn, reply: ModelReply) -> bool:
+        """Return the answer of `execute=`, which may be a function, sync or async, within the time of the run.
+
+        Raises:
+            ToolTimeout: the function did not answer in time.
+        """
+        execute = self.plan.execute
+        if not callable(execute):
+            return execute
+        state = get_state(self.plan.box)
+        work = call_user_function(execute, turn.request, reply, settings=state.policy.settings)
+        return bool(await run_in_time("execute", (state.calls,), work))
 
     async def finish_with(self, reply: ModelReply) -> None:
         """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""
@@ -219,8 +245,8 @@ class Run:
 
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
-        request = replace_messages(
-            turn.request, await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request)
+        request = turn.request.with_messages(
+            await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request)
         )
         return ModelTurn(request, turn.number + 1, turn.conversation, self)
 
@@ -246,7 +272,7 @@ class Run:
         remaining = self._get_remaining_seconds()
         started_calls: dict[int, ToolCall] = {}
 
-        async def run_one(call: ToolCall, deadline: float | None) -> ToolResult:
+        async def run_one(call: ToolCall, deadline: Deadline | None) -> ToolResult:
             del deadline
             started_calls[indexes[id(call)]] = call
             self._emit(CallStarted(call))
@@ -261,7 +287,8 @@ class Run:
                 results.append(make_cancelled_result(calls[0]))
                 results[0] = await run_one(calls[0], None)
                 return results
-            batch = Batch(calls, results, _get_max_parallel(self.plan.strategy), remaining)
+            max_parallel = get_max_parallel(self.plan.strategy, get_state(self.plan.box).policy.max_parallel)
+            batch = Batch(calls, results, max_parallel, remaining, "run timeout")
             return await batch.run(run_one, [self._is_barrier(call) for call in calls])
         except asyncio.CancelledError:
             # A cancelled run must leave a result for every call. With a journal, a later execution may know the real
@@ -312,10 +339,10 @@ class Run:
         except UnknownOutcome as unknown_outcome:
             return ToolResult(call.id, call.name, error=unknown_outcome, attempts=0)
         if result.call_id != call.id:
-            result = ToolResult(**{**vars(result), "call_id": call.id})
+            result = replace_result(result, call_id=call.id)
         if not was_run:
             # Calls of an earlier process count as well: resuming a run does not raise its limits.
-            self.plan.box.record_earlier_call(call, result)
+            restore_call(get_state(self.plan.box), call, result)
         return result
 
     def _get_options(self, name: str) -> ToolOptions | None:
@@ -341,7 +368,7 @@ class Run:
         return await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
 
     async def _resume_call(self, decision: Decision) -> ToolResult:
-        return await self.plan.box.resume(decision, context=self.plan.context)
+        return await self.plan.box.approvals.resume(decision, context=self.plan.context)
 
     def _make_effect(self, key: str, call: ToolCall, options: ToolOptions | None) -> RunEffect:
         arguments = call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments or "")}
@@ -405,12 +432,6 @@ class Run:
             history_length=len(self.system) + self.history_length,
             turns=self.turns,
         )
-
-
-def _get_max_parallel(strategy: Strategy) -> int:
-    if isinstance(strategy, Sequential):
-        return 1
-    return 64 if strategy.limit is None else strategy.limit
 
 
 def is_paused_by_provider(reply: ModelReply) -> bool:

@@ -20,7 +20,7 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason.build.check.provider_limits import estimate_tokens
-from toolmason.chat.loop import ModelTurn, NextStep, replace_messages
+from toolmason.chat.loop import ModelTurn, NextStep
 from toolmason.errors import ConfigError
 from toolmason.models.lexical.index import ToolIndex
 from toolmason.models.protocol import Model
@@ -99,7 +99,7 @@ class ToolSearch:
         offered = self.select_tools(request.tools, wanted_names)
         if self.settings.native:
             return await call_next(self._defer_tools(turn, offered))
-        narrowed = replace_messages(request, request.messages, tools=offered)
+        narrowed = request.with_messages(request.messages, tools=offered)
         return await call_next(ModelTurn(narrowed, turn.number, turn.conversation, turn.run))
 
     @staticmethod
@@ -108,7 +108,7 @@ class ToolSearch:
         offered_names = {tool.name for tool in offered}
         tools = tuple(tool for tool in request.tools if tool.name != FIND_TOOLS)
         options = {**request.options, "defer": tuple(tool.name for tool in tools if tool.name not in offered_names)}
-        narrowed = replace_messages(request, request.messages, tools=tools, options=options)
+        narrowed = request.with_messages(request.messages, tools=tools, options=options)
         return ModelTurn(narrowed, turn.number, turn.conversation, turn.run)
 
     def select_tools(self, tools: Iterable[ToolDefinition], wanted_names: Iterable[str]) -> tuple[ToolDefinition, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from toolmason._core.toolbox.definitions import Strict
@@ -138,6 +138,14 @@ class ReplyReader(ABC):
         yield from ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedRequest:
+    """Request as it is sent, and the names of its tools."""
+
+    body: Body
+    names: ToolNames
+
+
 class Codec(Format):
     """Encoder and decoder of conversations for one API."""
 
@@ -190,28 +198,38 @@ class Codec(Format):
 
         With `encoded_messages`, parts of the body are shared with earlier requests; do not modify it then.
         """
+        return self.prepare(request, model, stream=stream, encoded_messages=encoded_messages).body
+
+    def prepare(
+        self,
+        request: ModelRequest,
+        model: str,
+        *,
+        stream: bool = False,
+        encoded_messages: EncodedMessages | None = None,
+    ) -> PreparedRequest:
+        """Return the body of a request, as `encode`, and the names under which its tools are sent."""
         is_valid = encoded_messages is not None and encoded_messages.is_valid(request.messages)
-        messages = request.messages if is_valid else repair(request.messages)
-        repaired_request = ModelRequest(messages, (), request.tool_choice, request.options)
+        if not is_valid:
+            request = request.with_messages(repair(request.messages))
         tool_set = self.fit_request_tools(request)
         body = self.build_body(
-            repaired_request,
+            request,
             tool_set if encoded_messages is None else replace(tool_set, encoded_messages=encoded_messages),
             model,
         )
         deferred_option = request.options.get("defer") or ()
         if deferred := frozenset([deferred_option] if isinstance(deferred_option, str) else deferred_option):
-            body = self._defer_tools(body, deferred, request)
+            body = self._defer_tools(body, deferred, request, tool_set.names)
         if stream:
             body = self.as_streaming(body)
-        return {**body, **request.options.get("body", {})}
+        return PreparedRequest({**body, **request.options.get("body", {})}, tool_set.names)
 
-    def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest) -> Body:
+    def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest, names: ToolNames) -> Body:
         if self.search_tool is None:
             raise ConfigError(f"{self.name} has no built-in tool search. Omit `defer`.")
         # A tool that the model must call cannot be deferred.
         forced = request.tool_choice.names if request.tool_choice is not None else ()
-        names = self.fit_request_tools(request).names
         deferred_aliases = {names.get_alias(name) for name in deferred if name not in forced}
         tools = [
             {**tool, "defer_loading": True} if tool.get("name") in deferred_aliases else tool

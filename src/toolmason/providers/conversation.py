@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from toolmason._core.values.messages import Message
-from toolmason._core.values.results import ToolCall, ToolResult
+from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.errors import ToolCallError
 
 _ROLES: Final = ("system", "user", "assistant", "tool")
@@ -136,7 +136,7 @@ def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
         return ToolResult(call.id, call.name, error=_make_unavailable_error(call.name), attempts=0)
     if (found.call_id, found.name) == (call.id, call.name):
         return found
-    return ToolResult(**{**vars(found), "call_id": call.id, "name": call.name})
+    return replace_result(found, call_id=call.id, name=call.name)
 
 
 def replace_parts(message: Message, calls: Iterable[ToolCall], results: Iterable[ToolResult]) -> Message:

@@ -43,13 +43,13 @@ class RemoteModel:
         """Codec of the provider's format."""
         return self._client.codec
 
-    async def respond(self, request: ModelRequest) -> ModelReply:
+    def respond(self, request: ModelRequest) -> Coroutine[Any, Any, ModelReply]:
         """Return the reply to a request.
 
         Raises:
             ModelError: the request failed; `retryable` is True if it may succeed later.
         """
-        return await self._client.respond(request)
+        return self._client.respond(request)
 
     def respond_sync(self, request: ModelRequest) -> ModelReply:
         """Run `respond` from synchronous code, and close the connections afterwards."""

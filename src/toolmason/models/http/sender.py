@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -99,9 +99,9 @@ class LazySender:
         """Strings that errors must not contain."""
         return self._instances[0].secrets if self._instances else ()
 
-    async def post(self, body: Mapping[str, Any]) -> Any:
+    def post(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """Return the response."""
-        return await self._sender.post(body)
+        return self._sender.post(body)
 
     def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the response."""

@@ -10,8 +10,7 @@ from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, M
 from toolmason.errors import ModelError
 from toolmason.models.http.redaction import redact_error
 from toolmason.models.http.sender import Sender
-from toolmason.providers.aliases import ToolNames
-from toolmason.providers.codec import Codec
+from toolmason.providers.codec import Codec, PreparedRequest
 from toolmason.providers.tool_set import EncodedMessages
 
 
@@ -33,10 +32,9 @@ class ModelClient:
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
         merged = self._merge_options(request)
-        body = self.codec.encode(merged, self.model, encoded_messages=self._encoded)
-        names = self.codec.fit_request_tools(merged).names
+        prepared = self.codec.prepare(merged, self.model, encoded_messages=self._encoded)
         try:
-            return self.codec.decode(await self._sender.post(body), names)
+            return self.codec.decode(await self._sender.post(prepared.body), prepared.names)
         except ModelError as error:
             redact_error(error, self._sender.secrets)
             raise
@@ -44,12 +42,11 @@ class ModelClient:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the reply as events."""
         merged = self._merge_options(request)
-        body = self.codec.encode(merged, self.model, stream=True, encoded_messages=self._encoded)
-        names = self.codec.fit_request_tools(merged).names
+        prepared = self.codec.prepare(merged, self.model, stream=True, encoded_messages=self._encoded)
         for attempt in count():
             has_output = False
             try:
-                async for event in self._events(body, names):
+                async for event in self._events(prepared):
                     has_output = True
                     yield event
             except ModelError as error:
@@ -60,9 +57,9 @@ class ModelClient:
             else:
                 return
 
-    async def _events(self, body: Mapping[str, Any], names: ToolNames) -> AsyncIterator[ModelEvent]:
-        reader = self.codec.reader(names)
-        async for data in self._sender.events(body):
+    async def _events(self, prepared: PreparedRequest) -> AsyncIterator[ModelEvent]:
+        reader = self.codec.reader(prepared.names)
+        async for data in self._sender.events(prepared.body):
             for event in reader.feed(data):
                 yield event
         reply = reader.end()
