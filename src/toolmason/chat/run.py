@@ -134,9 +134,9 @@ class Run:
         effect = RunEffect(
             self.plan.run_id, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)}
         )
-        reply: ModelReply = await self.execution.perform(
-            effect, lambda: self._call_model(turn.request), REPLY_SERIALIZER
-        )
+        work = self.execution.perform(effect, lambda: self._call_model(turn.request), REPLY_SERIALIZER)
+        # In a task of its own: each wake-up at the socket would otherwise pass through every layer above.
+        reply: ModelReply = await asyncio.ensure_future(work)
         reply = self._assign_call_ids(reply)
         self.turns = turn.number
         self.usage += reply.usage
