@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # imported for types only: a model is created before there is a request
@@ -15,7 +15,7 @@ class Model(Protocol):
 
     name: str
 
-    async def respond(self, request: ModelRequest) -> ModelReply:
+    def respond(self, request: ModelRequest) -> Awaitable[ModelReply]:
         """Return the reply to a request.
 
         Raises:

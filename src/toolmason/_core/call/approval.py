@@ -248,7 +248,7 @@ def _digests_match(expected: str, given: str) -> bool:
     return compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
-def _without_signature(request: ApprovalRequest) -> dict[str, Any]:
+def _without_signature(request: ApprovalRequest) -> Mapping[str, Any]:
     return {name: value for name, value in request.to_dict().items() if name != "signature"}
 
 
@@ -281,7 +281,7 @@ def rule_requires_approval(rule: ApprovalRule, options: ToolOptions) -> bool:
 
 
 async def predicate_requires_approval(
-    tool: Tool, arguments: dict[str, Any], context: ToolContext[Any], settings: EngineSettings
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
 ) -> bool:
     """Return the tool's own `approval=` for a call. A predicate that fails counts as True."""
     own_rule = tool.options.approval
@@ -300,7 +300,7 @@ def get_identity(context: ToolContext[Any]) -> str | None:
 
 
 async def make_preview(
-    tool: Tool, arguments: dict[str, Any], context: ToolContext[Any], settings: EngineSettings
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext[Any], settings: EngineSettings
 ) -> str | None:
     """Return the text of the tool's `preview` function, or None if it has none. Never runs the tool."""
     preview = tool.options.preview

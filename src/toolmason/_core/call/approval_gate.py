@@ -142,7 +142,7 @@ class ApprovalGate:
             raise ToolTimeout(route.name, total or 0.0, limit="timeout, waiting for approval") from None
 
     async def _make_request(
-        self, call: ToolCall, arguments: dict[str, Any], context: ToolContext[Any]
+        self, call: ToolCall, arguments: Mapping[str, Any], context: ToolContext[Any]
     ) -> ApprovalRequest:
         tool = self.route.tool
         lifetime = self.route.settings.approval_seconds

@@ -110,7 +110,8 @@ def merge_context(chain: PolicyChain) -> ToolContext[Any]:
 
 def choose_on_error(own: OnError | Inherit, chain: PolicyChain) -> OnError:
     """Return the error policy of a tool: the innermost that was set. `"redact"` anywhere wins over `"message"`."""
-    chosen = [item for item in (own, *(policy.on_error for policy in chain)) if not isinstance(item, Inherit)]
+    given: list[OnError | Inherit] = [own, *(policy.on_error for policy in chain)]
+    chosen: list[OnError] = [item for item in given if not isinstance(item, Inherit)]
     first: OnError = chosen[0] if chosen else "message"
     return "redact" if first == "message" and "redact" in chosen else first
 

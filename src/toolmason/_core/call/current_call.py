@@ -41,7 +41,7 @@ class HeldSlots:
 
     __slots__ = ("_acquired", "_keys", "_token", "_wanted")
 
-    def __init__(self, route: Route, values: dict[str, Any]) -> None:
+    def __init__(self, route: Route, values: Mapping[str, Any]) -> None:
         already_held = _held.get()
         self._wanted: list[Semaphore | KeyedLock] = []
         self._keys: list[Hashable] = []
@@ -178,7 +178,7 @@ class CurrentCall:
         grace = route.settings.cancel_grace
         return await await_with_timeout(work, self.get_remaining(), route.name, grace, self.cancellation)
 
-    async def acquire_slots(self, values: dict[str, Any]) -> None:
+    async def acquire_slots(self, values: Mapping[str, Any]) -> None:
         """Acquire the slots and locks of the call.
 
         Raises:

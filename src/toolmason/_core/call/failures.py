@@ -7,6 +7,7 @@ import copy
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -98,7 +99,7 @@ def _get_attached_fields(error: ToolCallError) -> ResultFields:
     return fields
 
 
-def _redact(error: ToolCallError) -> dict[str, Any]:
+def _redact(error: ToolCallError) -> Mapping[str, Any]:
     """Return the model's view of an error without its message, which is logged under the same ID."""
     payload = error.to_model()
     if isinstance(error, ExecutionError | ResultError):

@@ -90,7 +90,7 @@ def count_call(route: Route, *, is_in_run: bool) -> None:
 # --- arguments ---------------------------------------------------------------------------------
 
 
-def parse_arguments(call: ToolCall) -> dict[str, Any]:
+def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
     """Return a call's raw arguments as a mapping."""
     raw = call.arguments
     if isinstance(raw, bytes | bytearray | memoryview):
@@ -100,7 +100,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     return dict(raw or {})
 
 
-def get_effective_arguments(route: Route, raw: Any) -> dict[str, Any]:
+def get_effective_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
     """Return the arguments as an approver sees them: repaired, with defaults filled in."""
     inputs = route.tool.inputs
     parts = inputs.schema.get("properties", {}).items()
@@ -108,7 +108,7 @@ def get_effective_arguments(route: Route, raw: Any) -> dict[str, Any]:
     return {**defaults, **normalize_arguments(inputs, raw, route.name), **_get_bound_arguments(route, raw)}
 
 
-def _get_bound_arguments(route: Route, raw: Any) -> dict[str, Any]:
+def _get_bound_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
     """Return the arguments as the tool receives them. Nested keys that the tool ignores are not shown.
 
     Empty if they do not survive a round trip through JSON; the raw arguments are shown instead.

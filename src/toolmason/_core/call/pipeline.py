@@ -78,13 +78,13 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     default_timeout, timeouts, runs_on = route.timeout, route.timeouts, route.runs_on
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
     grace, is_async, tool_options = route.settings.cancel_grace, route.tool.kind == "async", route.tool.options
-    return_direct, max_calls = tool_options.return_direct, tool_options.max_calls
-    detects_repeats = tool_options.repeats == "detect"
+    max_calls, detects_repeats = tool_options.max_calls, tool_options.repeats == "detect"
 
     async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         if options.deadline is not None or options.retry is not INHERIT:
             return await run_steps(call_id, arguments, options)
         run = options.run
+        key: Any = None
         if run is not None:
             key = make_call_key(name, arguments) if detects_repeats else None
             if run.deadline is not None or key in run.repeats:
@@ -117,7 +117,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                 result = render(await _read_iterator(route, value, seconds, _get_cancellation(run)), values)
             if len(result.text) > max_chars:
                 result = truncate_result(result, max_bytes, _get_store(route, run))
-            if return_direct:
+            if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             result = await make_failure(route, error, has_run=has_run, cancellation=_get_cancellation(run))
@@ -145,7 +145,7 @@ def _get_store(route: Route, run: RunState | None) -> ResultStore:
 
 
 async def _run_plain_in_thread(
-    route: Route, values: dict[str, Any], seconds: float | None, cancellation: Cancellation
+    route: Route, values: Mapping[str, Any], seconds: float | None, cancellation: Cancellation
 ) -> Any:
     """Run a function that needs no context in a thread."""
     loop = get_running_loop()
@@ -192,7 +192,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                 return repeated
             if approval_steps or options.decision is not None:
                 await ApprovalGate(current, approval_steps).admit()
-            values: Any = current.bound[0]  # type: ignore[index]
+            bound: Any = current.bound
+            values = bound[0]
             current.start_timer()
             if has_slots:
                 await current.acquire_slots(values)
@@ -228,7 +229,7 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
     return run_steps
 
 
-async def _invoke(current: CurrentCall, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+async def _invoke(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Run a tool that does not run on the loop, or needs more than its values. Return its value and the arguments."""
     route = current.route
     if route.plain_function is None or current.options.retry is not INHERIT:
@@ -236,7 +237,7 @@ async def _invoke(current: CurrentCall, values: dict[str, Any]) -> tuple[Any, di
     return await _run_plain_in_thread(route, values, current.get_remaining(), current.cancellation), values
 
 
-async def _run_attempts(current: CurrentCall, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Run a tool until it succeeds or has no attempts left. Return its value and the arguments used."""
     route, options = current.route, current.options
     tool, state = route.tool, current.start_state()

@@ -185,7 +185,13 @@ class ProcessPool:
         if needs_start:
             # A thread of its own: the threads of the pool may all be in use.
             threading.Thread(target=self._start_in_thread, name="toolmason-start", daemon=True).start()
-        return await ready
+        try:
+            return await ready
+        except asyncio.CancelledError:
+            if ready.done() and not ready.cancelled() and ready.exception() is None:
+                with self._lock:
+                    self._idle.append(ready.result())  # the process was ready just as the caller was cancelled
+            raise
 
     def _start_in_thread(self) -> None:
         worker: Worker | None = None
@@ -194,15 +200,16 @@ class ProcessPool:
             worker = Worker()
         except Exception as failure:  # noqa: BLE001 - reported to the caller
             error = failure
-        with self._lock:
-            self._starting -= 1
         self._hand_over(worker, error)
 
     def _hand_over(self, worker: Worker | None, error: Exception | None) -> None:
         """Give a new process to the first caller that still waits, or keep it for the next call."""
         while True:
             with self._lock:
+                while self._waiting and self._waiting[0][1].done():
+                    self._waiting.popleft()
                 if not self._waiting:
+                    self._starting -= 1
                     if worker is not None:
                         self._idle.append(worker)
                     return
@@ -216,7 +223,10 @@ class ProcessPool:
     def _settle(self, ready: asyncio.Future[Worker], worker: Worker | None, error: Exception | None) -> None:
         if ready.done():
             self._hand_over(worker, error)
-        elif worker is None:
+            return
+        with self._lock:
+            self._starting -= 1
+        if worker is None:
             ready.set_exception(error or WorkerDied(None))
         else:
             ready.set_result(worker)

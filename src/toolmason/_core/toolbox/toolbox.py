@@ -497,4 +497,4 @@ class RunToolbox(Toolbox):
 
 def get_state(box: Toolbox) -> ToolboxState:
     """Return everything that a toolbox holds."""
-    return box._state
+    return box._state  # pyright: ignore[reportPrivateUsage] - same module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -50,7 +50,7 @@ class Sender(Protocol):
         """Strings that errors must not contain."""
         ...
 
-    async def post(self, body: Mapping[str, Any]) -> Any:
+    def post(self, body: Mapping[str, Any]) -> Awaitable[Any]:
         """Return the response. Raises ModelError."""
         ...
 
@@ -99,7 +99,7 @@ class LazySender:
         """Strings that errors must not contain."""
         return self._instances[0].secrets if self._instances else ()
 
-    def post(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+    def post(self, body: Mapping[str, Any]) -> Awaitable[Any]:
         """Return the response."""
         return self._sender.post(body)
 
