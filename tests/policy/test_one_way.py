@@ -1,0 +1,547 @@
+"""One way for every call: everything that runs, under every policy, in every way of calling.
+
+A cell of the table is run, or has a reason why it does not apply.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import sys
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mcp_server.sample_server import Running, running
+from policy import one_way
+from policy.one_way import BOUND, ENTERED, LEFT, POLICIES, ROWS, SECRET, TENANT, Policy, Work
+from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolResult
+from toolmason.chat import CallFinished, CallProgress, Done
+from toolmason.cli.main import cli
+from toolmason.errors import ApprovalRequired, ToolCallError
+from toolmason.testing import ScriptedModel
+
+# --- ways of calling -----------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """The end of a call, whatever carried it."""
+
+    text: str
+    ok: bool
+    result: ToolResult | None = None
+
+
+@dataclass
+class Request:
+    """The calls of a cell, and the means to follow and to cancel them."""
+
+    work: Work
+    calls: list[ToolCall]
+    one_by_one: bool = False
+    progress: list[float] = field(default_factory=list)
+    cancel: Callable[[], None] | None = None
+    """Cancels the calls otherwise than by cancelling the task that waits for them."""
+
+    @property
+    def box(self) -> Toolbox:
+        return self.work.box
+
+    def on_progress(self, report: Any) -> None:
+        self.progress.append(report.done)
+
+    async def each(self, call: Callable[[ToolCall], Awaitable[Outcome]]) -> list[Outcome]:
+        """Make the calls at once, or one after the other."""
+        if self.one_by_one:
+            return [await call(item) for item in self.calls]
+        return list(await asyncio.gather(*map(call, self.calls)))
+
+    def make_chat(self) -> Chat:
+        turns = [[item] for item in self.calls] if self.one_by_one else [self.calls]
+        chat = Chat(ScriptedModel([*turns, "Done."]), self.box)
+        self.cancel = chat.cancel
+        return chat
+
+
+def _from_result(result: ToolResult) -> Outcome:
+    return Outcome(result.text, result.ok, result)
+
+
+async def _call(request: Request) -> list[Outcome]:
+    async def call(item: ToolCall) -> Outcome:
+        return _from_result(await request.box.call(item, on_progress=request.on_progress))
+
+    return await request.each(call)
+
+
+async def _call_all(request: Request) -> list[Outcome]:
+    batches = [[item] for item in request.calls] if request.one_by_one else [request.calls]
+    found = [await request.box.call_all(batch, on_progress=request.on_progress) for batch in batches]
+    return [_from_result(result) for batch in found for result in batch]
+
+
+async def _run(request: Request) -> list[Outcome]:
+    with request.box.run() as run:
+        request.cancel = run.cancel
+
+        async def call(item: ToolCall) -> Outcome:
+            return _from_result(await run.call(item, on_progress=request.on_progress))
+
+        return await request.each(call)
+
+
+async def _send(request: Request) -> list[Outcome]:
+    reply = await request.make_chat().send("Work.")
+    return [_from_result(result) for result in reply.results]
+
+
+async def _stream(request: Request) -> list[Outcome]:
+    found: list[Outcome] = []
+    async for event in request.make_chat().stream("Work."):
+        if isinstance(event, CallProgress):
+            request.on_progress(event.progress)
+        if isinstance(event, CallFinished):
+            found.append(_from_result(event.result))
+        assert not isinstance(event, Done) or event.reply.finish in ("stop", "cancelled", "limit")
+    return found
+
+
+async def _resume(request: Request) -> list[Outcome]:
+    box = request.box
+
+    async def call(item: ToolCall) -> Outcome:
+        result = await box.call(item)
+        if isinstance(result.error, ApprovalRequired):
+            decision = box.approvals.decide(result.error.request, Allow())
+            result = await box.approvals.resume(decision, on_progress=request.on_progress)
+        return _from_result(result)
+
+    return await request.each(call)
+
+
+async def _resume_chat(request: Request) -> list[Outcome]:
+    chat = request.make_chat()
+    reply = await chat.send("Work.")
+    while reply.pending:
+        decisions = [request.box.approvals.decide(item, Allow()) for item in reply.pending]
+        reply = await chat.resume(reply, decisions)
+    return [_from_result(result) for result in reply.results]
+
+
+async def _gateway(request: Request) -> list[Outcome]:
+    async with Toolbox(McpServer.of("gateway", request.box)) as front:
+        return await _ask(front, request)
+
+
+async def _ask(front: Toolbox, request: Request) -> list[Outcome]:
+    """Ask a toolbox for tools, prompts or resources."""
+
+    async def ask(item: ToolCall) -> Outcome:
+        arguments: Any = item.arguments
+        if request.work.kind == "tool":
+            return _from_result(await front.call(item, on_progress=request.on_progress))
+        try:
+            if request.work.kind == "prompt":
+                (message,) = await front.prompt(item.name, arguments)
+                return Outcome(message.text, ok=True)
+            (content,) = await front.read(f"work://{arguments['how']}/{arguments['key']}")
+            return Outcome(str(getattr(content, "text", "")), ok=True)
+        except (ToolCallError, ValueError) as error:
+            return Outcome(str(error), ok=False)
+
+    return await request.each(ask)
+
+
+async def _command_line(request: Request) -> list[Outcome]:
+    target = types.ModuleType("one_way_target")
+    target.box = request.box  # type: ignore[attr-defined]
+    sys.modules[target.__name__] = target
+
+    def run(item: ToolCall) -> Outcome:
+        arguments = json.dumps(item.arguments)
+        found = CliRunner().invoke(cli, ["call", "one_way_target:box", item.name, "--json", arguments, "--json"])
+        if not found.stdout:
+            return Outcome(found.stderr, ok=False)
+        data = json.loads(found.stdout)
+        return Outcome(data["text"], data["ok"])
+
+    return [await asyncio.to_thread(run, item) for item in request.calls]
+
+
+WAYS: dict[str, Callable[[Request], Awaitable[list[Outcome]]]] = {
+    "call": _call,
+    "call_all": _call_all,
+    "run": _run,
+    "Chat.send": _send,
+    "stream": _stream,
+    "resume": _resume,
+    "Chat.resume": _resume_chat,
+    "gateway": _gateway,
+    "command line": _command_line,
+}
+"""Ways that need no server outside of the test; `served stdio` and `served HTTP` are added below."""
+ALL_WAYS = (*WAYS, "served stdio", "served HTTP")
+ALL_ROWS = (*ROWS, "remote stdio", "remote HTTP")
+
+# --- columns: what holds ---------------------------------------------------------------------------
+
+
+def _spans(outcomes: list[Outcome]) -> list[tuple[float, float]]:
+    return sorted((float(started), float(ended)) for started, ended in (item.text.split() for item in outcomes))
+
+
+def _ends_at_the_time_out(outcomes: list[Outcome], request: Request) -> None:
+    assert not outcomes[0].ok
+    # A served prompt, and a sign-in that ends, do not tell a client why.
+    is_tool = request.work.kind == "tool" and not outcomes[0].text.startswith(
+        ("Error: ", '{"error":{"code":"unknown_tool"')
+    )
+    assert not is_tool or "timeout" in outcomes[0].text or "did not finish" in outcomes[0].text
+
+
+def _is_tried_again(outcomes: list[Outcome], request: Request) -> None:
+    assert outcomes[0].text.startswith("answered key")
+
+
+def _is_denied(outcomes: list[Outcome], request: Request) -> None:
+    assert not outcomes[0].ok
+    assert "not today" in outcomes[0].text
+
+
+def _hides_the_message(outcomes: list[Outcome], request: Request) -> None:
+    assert not outcomes[0].ok
+    assert SECRET not in outcomes[0].text
+
+
+def _runs_once(outcomes: list[Outcome], request: Request) -> None:
+    assert sorted(item.ok for item in outcomes) == [False, True]
+    refused = next(item for item in outcomes if not item.ok)
+    assert "max_calls of 1" in refused.text or "rate of 1" in refused.text
+
+
+def _never_overlap(outcomes: list[Outcome], request: Request) -> None:
+    assert all(item.ok for item in outcomes)
+    assert len(outcomes) == len(request.calls)
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(_spans(outcomes)))
+
+
+def _is_changed_by_the_hook(outcomes: list[Outcome], request: Request) -> None:
+    assert outcomes[0].text == "answered hooked"
+
+
+def _has_the_context(outcomes: list[Outcome], request: Request) -> None:
+    assert outcomes[0].text == TENANT or TENANT in one_way.TOKENS
+
+
+def _is_reported(outcomes: list[Outcome], request: Request) -> None:
+    assert request.progress == [1.0]
+
+
+def _is_truncated(outcomes: list[Outcome], request: Request) -> None:
+    assert outcomes[0].ok
+    assert len(outcomes[0].text) < 4096
+
+
+def _is_recorded(outcomes: list[Outcome], request: Request, log: str) -> None:
+    """Each call is logged. In a run, results are recorded as well, so that a call that repeats itself is refused."""
+    ran = [item for item in outcomes if item.ok and "made before" not in item.text]
+    assert log.count("work [") >= len(ran) >= 2
+    for call, outcome in zip(request.calls, outcomes, strict=True):
+        if outcome.result is not None:
+            assert (outcome.result.call_id, outcome.result.name) == (call.id, call.name)
+            assert outcome not in ran or outcome.result.duration > 0
+
+
+def _is_refused_at_last(outcomes: list[Outcome]) -> None:
+    assert [item.ok for item in outcomes] == [True, True, True, False]
+    assert "identical calls" in outcomes[-1].text
+
+
+CHECKS: dict[str, Callable[[list[Outcome], Request], None]] = {
+    "timeout": _ends_at_the_time_out,
+    "retry": _is_tried_again,
+    "approval": _is_denied,
+    "redaction": _hides_the_message,
+    "max_calls": _runs_once,
+    "max_concurrency": _never_overlap,
+    "lock": _never_overlap,
+    "rate": _runs_once,
+    "hook": _is_changed_by_the_hook,
+    "context": _has_the_context,
+    "progress": _is_reported,
+    "result_cap": _is_truncated,
+}
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+NOT_A_CALL = "the application asks for it; it is not a call of a model"
+AROUND = "it runs around the attempts and the slots of its tool: a person who decides must not hold one"
+CHANGES_NOTHING = "it gets no arguments and gives no answer of its own"
+ON_THE_LOOP = "a sync function on the loop blocks it, as the developer chose"
+ONE_PROCESS = "one command makes one call"
+OWN_ERRORS = "the server writes the message for the model, and redacts it by its own policy"
+STAYS_HERE = "a context stays on this side; `send_context=` names what is sent"
+NOT_LISTED = "a client sees the tools that are listed, and a resolver lists none"
+ELSEWHERE = "the log is that of another process"
+NO_LISTENER = "the caller cannot listen to progress in this way"
+SAME_CODE = "the wire is the point, and one way shows it"
+WORKER = "it kills a worker process, whose start takes half a second; one way shows it"
+BEHIND = "the row `in-memory server` shows a server behind this way, without another process"
+IN_TURN = "decided calls run one after the other"
+USED_UP = "the server counts, whoever calls; one way uses it up"
+NOT_REACHED = "a server that cannot be reached is not asked again by the same call"
+
+ANY = "*"
+REMOTE = ("in-memory server", "remote stdio", "remote HTTP")
+DOES_NOT_APPLY: dict[tuple[str, str, str], str] = {
+    **{
+        (row, ANY, way): NOT_A_CALL
+        for row in ("prompt", "resource")
+        for way in ALL_WAYS
+        if way not in ("call", "gateway")
+    },
+    **{
+        (row, policy, ANY): NOT_A_CALL
+        for row in ("prompt", "resource")
+        for policy in ("retry", "approval", "max_calls", "lock", "rate", "hook", "progress", "result_cap", "record")
+    },
+    **{(row, "redaction", "call"): "the application gets the exception itself" for row in ("prompt", "resource")},
+    **{
+        (row, policy, ANY): AROUND
+        for row in ("approver", "hook")
+        for policy in ("retry", "max_concurrency", "lock", "context", "progress")
+    },
+    ("approver", "approval", ANY): "it is the approver",
+    **{
+        ("auth", policy, ANY): CHANGES_NOTHING
+        for policy in (
+            "approval",
+            "max_calls",
+            "max_concurrency",
+            "lock",
+            "rate",
+            "hook",
+            "progress",
+            "result_cap",
+            "record",
+        )
+    },
+    ("auth", "retry", ANY): NOT_REACHED,
+    **{("loop", policy, ANY): ON_THE_LOOP for policy in ("timeout", "cancel")},
+    **{(row, "redaction", ANY): OWN_ERRORS for row in REMOTE},
+    **{(row, "context", ANY): STAYS_HERE for row in REMOTE},
+    **{("resolver-made", ANY, way): NOT_LISTED for way in ("gateway", "command line")},
+    **{(ANY, "progress", way): NO_LISTENER for way in ("Chat.send", "Chat.resume", "command line")},
+    **{(ANY, policy, "command line"): ONE_PROCESS for policy in ("max_concurrency", "lock")},
+    (ANY, "cancel", "command line"): "Ctrl-C ends the command: tests/cli/test_ends.py",
+    **{(ANY, policy, "Chat.resume"): IN_TURN for policy in ("max_concurrency", "lock")},
+    **{("process", policy, way): WORKER for policy in ("timeout", "cancel") for way in ALL_WAYS if way != "call"},
+    **{(row, ANY, way): BEHIND for row in ("remote stdio", "remote HTTP") for way in ("gateway", "command line")},
+    **{(row, ANY, way): SAME_CODE for row in ALL_ROWS if row != "async" for way in ("served stdio", "served HTTP")},
+    **{
+        (row, policy, way): USED_UP
+        for row in ("remote stdio", "remote HTTP")
+        for policy in ("max_calls", "rate")
+        for way in ALL_WAYS
+        if way != "call"
+    },
+    (ANY, "record", "served stdio"): ELSEWHERE,
+}
+"""(row, column, way), each of them a name or `ANY`, and why the cell is empty."""
+
+
+def find_reason(row: str, policy: str, way: str) -> str | None:
+    keys = itertools.product((row, ANY), (policy, ANY), (way, ANY))
+    return next((DOES_NOT_APPLY[key] for key in keys if key in DOES_NOT_APPLY), None)
+
+
+TABLE = [*itertools.product(ALL_ROWS, POLICIES, ALL_WAYS)]
+CELLS = [cell for cell in TABLE if find_reason(*cell) is None]
+OPEN: dict[tuple[str, str, str], str] = {
+    **{
+        (row, "retry", way): "an error of a server's tool is raised after the attempts"
+        for row in REMOTE
+        for way in ALL_WAYS
+    },
+    ("in-memory server", "result_cap", "gateway"): "a gateway passes a long result on as it came",
+    ("auth", "cancel", "run"): "the end of a run does not end the wait for a server's list",
+}
+"""Cells that do not hold yet."""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def http_server() -> Iterator[Running]:
+    with running(one_way.make_served_box()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+async def over_http(http_server: Running, anyio_backend: str) -> AsyncIterator[Toolbox]:
+    async with Toolbox(McpServer.http("served", http_server.url)) as box:
+        yield box
+
+
+@pytest.fixture(scope="module")
+async def over_stdio(anyio_backend: str) -> AsyncIterator[Toolbox]:
+    tests = Path(__file__).parents[1]
+    script = str(tests / "policy" / "one_way.py")
+    server = McpServer.stdio("served", sys.executable, [script], env={"PYTHONPATH": str(tests)}, connect_timeout=60)
+    async with Toolbox(server) as box:
+        yield box
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    one_way.start_afresh()
+    yield
+    one_way.RELEASE.set()
+
+
+NUMBERS = itertools.count()
+
+
+def make_request(policy: Policy, work: Work) -> Request:
+    arguments = [{**call, **work.more} for call in policy.calls]
+    if policy.name == "retry":
+        # A server outside of the test remembers the keys of earlier calls.
+        arguments = [{**call, "key": f"key {next(NUMBERS)}"} for call in arguments]
+    calls = [ToolCall(f"call {number}", work.name, call) for number, call in enumerate(arguments)]
+    return Request(work, calls, policy.one_by_one)
+
+
+Wires = tuple[Toolbox, Toolbox]
+"""Toolboxes that are connected to the same tools over stdio and over HTTP."""
+
+
+def prepare(row: str, policy: Policy, way: str, wires: Wires | None = None) -> tuple[Request, Awaitable[list[Outcome]]]:
+    """Return the calls of a cell, and the work of making them."""
+    options: dict[str, Any] = {"approve": "all"} if "resume" in way and policy.name != "approval" else {}
+    if wires is None:
+        request = make_request(policy, ROWS[row](policy, **options))
+        is_asked = request.work.kind != "tool" and way == "call"
+        return request, _ask(request.box, request) if is_asked else WAYS[way](request)
+    wire = wires["HTTP" in row + way]
+    if way in WAYS:
+        request = make_request(policy, one_way.make_remote(wire)(policy, **options))
+        return request, WAYS[way](request)
+    request = make_request(policy, Work(wire, f"{policy.name}_work"))
+    return request, _ask(wire, request)
+
+
+def is_on_a_wire(cell: tuple[str, str, str]) -> bool:
+    return cell[0] not in ROWS or cell[2] not in WAYS
+
+
+def mark(cells: list[tuple[str, str, str]]) -> list[Any]:
+    """Mark the cells that do not hold yet."""
+    marks = {cell: [pytest.mark.xfail(reason=OPEN[cell])] if cell in OPEN else [] for cell in cells}
+    return [pytest.param(*cell, marks=marks[cell], id="-".join(cell)) for cell in cells]
+
+
+def make_cells(*, on_a_wire: bool) -> list[Any]:
+    """Return the cells to run, without those that are cancelled."""
+    cells = [cell for cell in CELLS if cell[1] != "cancel" and is_on_a_wire(cell) is on_a_wire]
+    return mark(cells)
+
+
+async def check_cell(cell: tuple[str, str, str], caplog: pytest.LogCaptureFixture, wires: Wires | None = None) -> None:
+    row, column, way = cell
+    caplog.set_level(logging.DEBUG if column == "record" else logging.CRITICAL, "toolmason")
+    made, work = prepare(row, POLICIES[column], way, wires)
+
+    outcomes = await asyncio.wait_for(work, BOUND)
+
+    if column != "record":
+        CHECKS[column](outcomes, made)
+        return
+    _is_recorded(outcomes, made, caplog.text)
+    if way in ("run", "Chat.send", "stream"):
+        _is_refused_at_last(outcomes)
+
+
+@pytest.mark.parametrize(("row", "column", "way"), make_cells(on_a_wire=False))
+async def test_a_policy_holds(row: str, column: str, way: str, caplog: pytest.LogCaptureFixture):
+    await check_cell((row, column, way), caplog)
+
+
+@pytest.mark.parametrize(("row", "column", "way"), make_cells(on_a_wire=True))
+async def test_a_policy_holds_over_a_wire(
+    row: str, column: str, way: str, caplog: pytest.LogCaptureFixture, over_stdio: Toolbox, over_http: Toolbox
+):
+    await check_cell((row, column, way), caplog, (over_stdio, over_http))
+
+
+SEES_CANCELLATION = [row for row in ROWS if row not in ("process", "prompt", "resource", "auth")]
+"""Rows whose code can notice that it was cancelled."""
+
+
+async def check_cancellation(row: str, way: str, wires: Wires | None = None) -> None:
+    made, work = prepare(row, POLICIES["cancel"], way, wires)
+    task = asyncio.ensure_future(work)
+    # What begins in another process does not show here.
+    await asyncio.to_thread(ENTERED.wait, BOUND if wires is None and row != "process" else one_way.SHORT)
+
+    if made.cancel is not None:
+        made.cancel()
+        outcomes = await asyncio.wait_for(task, BOUND)
+
+        assert not any(item.ok for item in outcomes)
+    else:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, BOUND)
+    if row in SEES_CANCELLATION and wires is None:
+        assert await asyncio.to_thread(LEFT.wait, BOUND)
+
+
+CANCELLED = [cell for cell in CELLS if cell[1] == "cancel"]
+
+
+@pytest.mark.parametrize(("row", "column", "way"), mark([cell for cell in CANCELLED if not is_on_a_wire(cell)]))
+async def test_a_cancelled_call_ends(row: str, column: str, way: str):
+    await check_cancellation(row, way)
+
+
+@pytest.mark.parametrize(("row", "column", "way"), mark([cell for cell in CANCELLED if is_on_a_wire(cell)]))
+async def test_a_cancelled_call_over_a_wire_ends(
+    row: str, column: str, way: str, over_stdio: Toolbox, over_http: Toolbox
+):
+    await check_cancellation(row, way, (over_stdio, over_http))
+
+
+def test_every_cell_is_run_or_has_a_reason():
+    assert {*CHECKS, "cancel", "record"} == POLICIES.keys()
+    assert {cell for cell in TABLE if find_reason(*cell) is None} == {*CELLS}
+    assert all(reason for reason in DOES_NOT_APPLY.values())
+
+
+def test_every_reason_is_for_a_cell_of_the_table():
+    def covers(key: tuple[str, str, str]) -> bool:
+        return all(
+            name == ANY or name in known for name, known in zip(key, (ALL_ROWS, POLICIES, ALL_WAYS), strict=True)
+        )
+
+    assert [key for key in DOES_NOT_APPLY if not covers(key)] == []
+
+
+@pytest.mark.parametrize("row", ALL_ROWS)
+def test_every_row_has_a_cell_that_is_run(row: str):
+    assert any(cell[0] == row for cell in CELLS)
+
+
+@pytest.mark.parametrize("way", ALL_WAYS)
+@pytest.mark.parametrize("column", POLICIES)
+def test_every_policy_is_run_in_every_way_that_can_show_it(column: str, way: str):
+    assert any(cell[1:] == (column, way) for cell in CELLS) or (ANY, column, way) in DOES_NOT_APPLY
