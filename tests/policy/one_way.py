@@ -193,7 +193,7 @@ def _calls(how: str, *keys: str) -> tuple[Mapping[str, str], ...]:
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("timeout", _calls("hang"), {"timeout": SHORT, "settings": EngineSettings(approval_seconds=SHORT)}),
+        Policy("timeout", _calls("hang"), {"timeout": SHORT}),
         Policy("retry", _calls("flaky"), {"retry": Retry(3, delay=0)}, {"idempotent": True}),
         Policy("approval", _calls("answer"), {"approve": "all", "approver": deny}),
         Policy("redaction", _calls("fail"), {"on_error": "redact"}),
@@ -307,13 +307,18 @@ async def always(how: str, key: str = "a") -> str:
     return f"answered {key}"
 
 
+def _bounded(policy: Policy) -> dict[str, Any]:
+    """Return the setting that bounds the wait for a person, which no time-out of a call does."""
+    return {"settings": EngineSettings(max_timeout=SHORT)} if policy.name == "timeout" else {}
+
+
 def _approver(policy: Policy, **options: Any) -> Work:
     async def approve(request: Any) -> bool:
         await work_async(request.arguments["how"], request.arguments["key"])
         return True
 
     made = Tool.from_function(always, name="work", **policy.tool)
-    return Work(policy.make_box(made, **{**options, "approve": "all", "approver": approve}))
+    return Work(policy.make_box(made, **{**options, **_bounded(policy), "approve": "all", "approver": approve}))
 
 
 def _hook(policy: Policy, **options: Any) -> Work:
@@ -321,7 +326,8 @@ def _hook(policy: Policy, **options: Any) -> Work:
         await work_async(call.arguments["how"], call.arguments["key"])
         return await following(call)
 
-    box = policy.make_box(Tool.from_function(always, name="work", **policy.tool), **options)
+    made = Tool.from_function(always, name="work", **policy.tool)
+    box = policy.make_box(made, **options, **_bounded(policy))
     box.use(run_before)
     return Work(box)
 
