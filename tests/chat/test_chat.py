@@ -1,6 +1,7 @@
 """The loop and its three ways of control: rows SP-33 to SP-50 and promises 7 to 11, by name."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -438,3 +439,53 @@ async def test_a_toolbox_says_more_of_a_search_than_the_settings():
     await Chat(model, tools=Toolbox(WebSearch(city="Brno")), config={"WebSearchTool.type": "default"}).send("x")
 
     assert [item.city for item in model.requests[0].native] == ["Brno"]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_an_async_execute_predicate_is_awaited(answer):
+    """review/seeds.md, bug 4: the coroutine counted as True, and the tools ran."""
+
+    async def execute(request, reply):
+        await asyncio.sleep(0)
+        return answer
+
+    reply = await Chat(ScriptedModel([sum_of((1, 2)), "3"]), [add], execute=execute).send("1 + 2?")
+
+    assert (reply.finish, len(reply.results)) == (("stop", 1) if answer else ("calls", 0))
+
+
+async def test_an_execute_predicate_that_blocks_does_not_block_the_loop():
+    released = threading.Event()
+
+    def execute(request, reply):
+        return released.wait(5)
+
+    async def release():
+        released.set()
+
+    chat = Chat(ScriptedModel([sum_of((1, 2)), "3"]), [add], execute=execute)
+    sending = asyncio.create_task(chat.send("1 + 2?"))
+    await asyncio.sleep(0)
+    await asyncio.create_task(release())
+
+    assert (await sending).finish == "stop"
+
+
+async def test_a_chat_runs_no_more_calls_at_once_than_its_toolbox_allows():
+    running, peak = 0, 0
+
+    @tool
+    async def count(n: int) -> None:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running -= 1
+
+    box = Toolbox(count, max_concurrency=2)
+
+    reply = await Chat(ScriptedModel([[("count", {"n": n}) for n in range(6)], "Done."]), box).send("Go.")
+
+    assert all(result.ok for result in reply.results)
+    assert peak == 2

@@ -1,12 +1,13 @@
 """Prompts: functions that open a conversation."""
 
 import asyncio
+import threading
 from typing import Annotated
 
 import pytest
 
-from toolmason import Config, Image, Message, Param, Text, Toolbox, prompt, tool
-from toolmason.errors import ConfigError, DefinitionError, InvalidArguments
+from toolmason import Config, Image, Message, Param, Text, Toolbox, prompt, resource, tool
+from toolmason.errors import ConfigError, DefinitionError, InvalidArguments, ToolTimeout
 
 
 @prompt
@@ -213,3 +214,64 @@ def test_the_prompts_are_sorted_by_name():
         return ""
 
     assert [found.name for found in Toolbox(b, a).prompts] == ["a", "b"]
+
+
+# --- prompts and resources that hang -----------------------------------------------------------------
+
+
+@pytest.fixture
+def release():
+    """An event that functions that hang wait for; set at the end of the test, whatever happens."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def hanging(release):
+    @prompt
+    def hang() -> str:
+        release.wait(30)
+        return "late"
+
+    @resource("hang://now")
+    def hang_too() -> str:
+        release.wait(30)
+        return "late"
+
+    return [hang, hang_too]
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+async def test_sync_functions_that_hang_leave_threads_for_the_application(hanging, kind):
+    """07-redesign.md, opening: hanging prompts starved `asyncio.to_thread`."""
+    box = Toolbox(*hanging)
+    calls = [box.prompt("hang") if kind == "prompt" else box.read("hang://now") for _ in range(64)]
+    waiting = [asyncio.ensure_future(call) for call in calls]
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert await asyncio.wait_for(asyncio.to_thread(lambda: "ran"), 5) == "ran"
+
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting, timeout=5)
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+async def test_a_function_that_hangs_ends_at_the_time_out_of_the_toolbox(hanging, kind):
+    box = Toolbox(*hanging, timeout=0.05)
+
+    with pytest.raises(ToolTimeout):
+        await asyncio.wait_for(box.prompt("hang") if kind == "prompt" else box.read("hang://now"), 5)
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+async def test_a_function_that_hung_gives_its_slot_back(hanging, kind):
+    box = Toolbox(*hanging, review, timeout=0.05, max_concurrency=1)
+    with pytest.raises(ToolTimeout):
+        await asyncio.wait_for(box.prompt("hang") if kind == "prompt" else box.read("hang://now"), 5)
+
+    [message] = await asyncio.wait_for(box.prompt("review", {"language": "Python"}), 5)
+
+    assert "Python" in message.text

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolmason import Abort, Retry, Toolbox, ToolContext, ToolError, tool
+from toolmason import Abort, Retry, Tool, Toolbox, ToolContext, ToolError, tool
 from toolmason.errors import DefinitionError, ExecutionError, InvalidArguments, ToolTimeout
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=False)
@@ -288,3 +288,23 @@ def test_jitter_keeps_the_wait_between_half_and_whole():
 def test_a_retry_that_makes_no_sense_is_refused(words):
     with pytest.raises(DefinitionError):
         Retry(**words)
+
+
+@pytest.mark.parametrize("retry", [3, True, "3", 0.5], ids=repr)
+def test_a_retry_that_is_no_policy_is_refused_when_it_is_defined(retry):
+    async def fetch() -> str:
+        return "done"
+
+    with pytest.raises(DefinitionError, match="Retry"):
+        Tool.from_function(fetch, retry=retry)
+    with pytest.raises(DefinitionError, match="Retry"):
+        Toolbox(fetch, retry=retry)
+
+
+async def test_a_retry_that_is_no_policy_is_refused_by_a_call():
+    @tool
+    async def fetch() -> str:
+        return "done"
+
+    with pytest.raises(DefinitionError, match="Retry"):
+        await Toolbox(fetch).call("fetch", retry=3)

@@ -3,8 +3,9 @@
 import pytest
 
 from policy.samples import noting
-from toolmason import Image, Limits, Tool, Toolbox, ToolError, ToolReturn
+from toolmason import Chat, Image, Limits, Tool, Toolbox, ToolError, ToolReturn
 from toolmason.errors import LimitExceeded
+from toolmason.testing import ScriptedModel
 
 
 def giving(values, **options):
@@ -220,3 +221,29 @@ async def test_the_same_bad_arguments_are_refused_after_three_calls():
 
     assert [result.error.code for result in results] == [*["invalid_arguments"] * 3, "limit_exceeded"]
     assert runs == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("poll", {"depth": "deep"}), ("poll", "{"), ("pol", {}), ("unheard_of", {"path": "a"})],
+    ids=["bad argument", "bad JSON", "misspelt name", "unknown name"],
+)
+async def test_a_call_that_never_runs_is_a_repeat_as_well(name, arguments):
+    """review/peers.md §3, bug 5: the loop that small models fall into most went on until the step limit."""
+    tool, runs = giving(["same"])
+    run = Toolbox(tool).run()
+
+    *_, third, fourth = [await run.call(name, arguments) for _ in range(4)]
+
+    assert "made before" in third.text
+    assert isinstance(fourth.error, LimitExceeded)
+    assert runs == []
+
+
+async def test_a_chat_ends_a_model_that_repeats_a_call_that_never_runs():
+    tool, _ = giving(["same"])
+    model = ScriptedModel([[("unheard_of", {})]] * 4 + ["Done."])
+
+    reply = await Chat(model, [tool]).send("Go.")
+
+    assert [result.error.code for result in reply.results] == [*["unknown_tool"] * 3, "limit_exceeded"]

@@ -1,0 +1,61 @@
+"""A `ToolResult` that an application or a hook makes itself."""
+
+from typing import Any
+
+import pytest
+
+from toolmason import Text, Toolbox, ToolResult, tool
+from toolmason.errors import ToolTimeout
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(42, "42"), ("words", "words"), (None, "null"), ([1, 2], "[1,2]"), ({"a": 1}, '{"a":1}')],
+    ids=repr,
+)
+def test_a_result_with_a_value_has_its_text_and_content(value: Any, text: str):
+    """07-redesign.md: `ToolResult(id, name, value=42).text` recursed."""
+    result = ToolResult("1", "work", value=value)
+
+    assert (result.text, result.content, result.value) == (text, (Text(text),), value)
+    assert text in repr(result)
+    assert result == ToolResult("1", "work", text=text)
+
+
+def test_a_value_without_a_json_form_has_a_text():
+    assert "object" in ToolResult("1", "work", value=object()).text
+
+
+def test_a_result_with_content_has_the_text_of_its_parts():
+    result = ToolResult("1", "work", content=[Text("one"), Text("two")])
+
+    assert (result.text, result.content) == ("one\ntwo", (Text("one"), Text("two")))
+
+
+def test_a_result_with_an_error_has_its_text():
+    result = ToolResult("1", "work", error=ToolTimeout("work", 1.0))
+
+    assert '"code":"timeout"' in result.text
+    assert not result.ok
+
+
+@pytest.mark.parametrize("field", ["txt", "contents", "is_error", "structured_content"])
+def test_a_misspelt_field_is_refused(field: str):
+    fields: Any = {field: "x"}
+
+    with pytest.raises(TypeError, match=field):
+        ToolResult("1", "work", **fields)
+
+
+async def test_a_hook_may_answer_with_a_value_alone():
+    @tool
+    async def work() -> str:
+        return "ran"
+
+    async def answer(call: Any, following: Any) -> ToolResult:
+        return ToolResult(call.id, call.name, value=42)
+
+    box = Toolbox(work)
+    box.use(answer)
+
+    assert (await box.call("work")).text == "42"
