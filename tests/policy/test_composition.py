@@ -66,8 +66,7 @@ COMPOSITIONS: dict[str, Callable[[Work], Work]] = {
 KINDS = ("async", "sync", "lazily loaded", "in-memory server")
 LISTED = [policy for policy in POLICIES if policy not in ("cancel", "record")]
 NOT_FOR_SERVERS = ("redaction", "context", "retry")
-"""Columns that a server's tool does not show; see `DOES_NOT_APPLY` and `OPEN` in test_one_way.py."""
-LOST = "augmented() forgets the policies of a tool that is not loaded yet"
+"""Columns that a server's tool does not show; see `DOES_NOT_APPLY` in test_one_way.py."""
 
 
 def _cases() -> Iterator[Any]:
@@ -78,10 +77,7 @@ def _cases() -> Iterator[Any]:
             for policy in LISTED:
                 if kind == "in-memory server" and policy in (*NOT_FOR_SERVERS, "result_cap"):
                     continue
-                is_lost = kind == "lazily loaded" and composition == "augmented between" and policy in POLICIES
-                is_lost = is_lost and policy not in ("max_calls", "lock", "rate", "progress")
-                marks = [pytest.mark.xfail(reason=LOST)] if is_lost else []
-                yield pytest.param(kind, composition, policy, marks=marks)
+                yield pytest.param(kind, composition, policy)
 
 
 @pytest.mark.parametrize(("kind", "composition", "policy"), [*_cases()])
@@ -218,7 +214,7 @@ async def test_a_rule_that_no_toolbox_answers_is_answered_by_the_chat():
     "tools",
     [
         pytest.param(lambda box: [box], id="[box]"),
-        pytest.param(lambda box: box, id="box", marks=pytest.mark.xfail(reason="the chat's approver replaces it")),
+        pytest.param(lambda box: box, id="box"),
     ],
 )
 async def test_the_approver_of_a_chat_does_not_replace_that_of_a_toolbox(tools: Any):
@@ -315,7 +311,6 @@ async def test_the_stricter_result_cap_holds(inner: int | None, outer: int | Non
 
 
 @pytest.mark.parametrize("inner", [EngineSettings(), EngineSettings(result_bytes=2048)], ids=["default", "set"])
-@pytest.mark.xfail(reason="a tool's own cap is compared with a default that was not set, or with its own toolbox's")
 async def test_a_cap_that_a_tool_sets_holds_in_another_toolbox_as_in_its_own(inner: EngineSettings):
     async def flood() -> str:
         """Return more than the default allows."""
@@ -576,7 +571,6 @@ async def test_prompts_and_resources_carry_the_policy_of_their_toolbox(kind: str
     CHECKS[policy](outcomes, request)
 
 
-@pytest.mark.xfail(reason="read() of a server's resource asks the called toolbox only")
 async def test_a_resource_of_a_server_carries_the_time_out_of_its_toolbox():
     @resource("hang://now")
     async def hang() -> str:

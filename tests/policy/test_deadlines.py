@@ -529,7 +529,6 @@ async def test_the_start_of_a_worker_process_counts_for_the_run():
     assert not any(result.ok for result in reply.results)
 
 
-@pytest.mark.xfail(reason="the first call of a server's tool waits for its list until the setting, not the toolbox's")
 async def test_the_time_out_of_a_toolbox_bounds_the_wait_for_the_list_of_a_server():
     async def hang(context: ToolContext) -> str:
         await asyncio.Event().wait()

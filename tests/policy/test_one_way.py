@@ -107,15 +107,6 @@ def find_reason(row: str, policy: str, way: str) -> str | None:
 
 TABLE = [*itertools.product(ALL_ROWS, POLICIES, ALL_WAYS)]
 CELLS = [cell for cell in TABLE if find_reason(*cell) is None]
-OPEN: dict[tuple[str, str, str], str] = {
-    **{
-        (row, "retry", way): "an error of a server's tool is raised after the attempts"
-        for row in REMOTE
-        for way in ALL_WAYS
-    },
-    ("auth", "cancel", "run"): "the end of a run does not end the wait for a server's list",
-}
-"""Cells that do not hold yet."""
 
 
 @pytest.fixture(scope="module")
@@ -174,16 +165,15 @@ def is_on_a_wire(cell: tuple[str, str, str]) -> bool:
     return cell[0] not in ROWS or cell[2] not in WAYS
 
 
-def mark(cells: list[tuple[str, str, str]]) -> list[Any]:
-    """Mark the cells that do not hold yet."""
-    marks = {cell: [pytest.mark.xfail(reason=OPEN[cell])] if cell in OPEN else [] for cell in cells}
-    return [pytest.param(*cell, marks=marks[cell], id="-".join(cell)) for cell in cells]
+def name_cells(cells: list[tuple[str, str, str]]) -> list[Any]:
+    """Return the cells as parameters, each with its name."""
+    return [pytest.param(*cell, id="-".join(cell)) for cell in cells]
 
 
 def make_cells(*, on_a_wire: bool) -> list[Any]:
     """Return the cells to run, without those that are cancelled."""
     cells = [cell for cell in CELLS if cell[1] != "cancel" and is_on_a_wire(cell) is on_a_wire]
-    return mark(cells)
+    return name_cells(cells)
 
 
 async def check_cell(cell: tuple[str, str, str], caplog: pytest.LogCaptureFixture, wires: Wires | None = None) -> None:
@@ -242,12 +232,12 @@ async def check_cancellation(row: str, way: str, wires: Wires | None = None) -> 
 CANCELLED = [cell for cell in CELLS if cell[1] == "cancel"]
 
 
-@pytest.mark.parametrize(("row", "column", "way"), mark([cell for cell in CANCELLED if not is_on_a_wire(cell)]))
+@pytest.mark.parametrize(("row", "column", "way"), name_cells([cell for cell in CANCELLED if not is_on_a_wire(cell)]))
 async def test_a_cancelled_call_ends(row: str, column: str, way: str):
     await check_cancellation(row, way)
 
 
-@pytest.mark.parametrize(("row", "column", "way"), mark([cell for cell in CANCELLED if is_on_a_wire(cell)]))
+@pytest.mark.parametrize(("row", "column", "way"), name_cells([cell for cell in CANCELLED if is_on_a_wire(cell)]))
 async def test_a_cancelled_call_over_a_wire_ends(
     row: str, column: str, way: str, over_stdio: Toolbox, over_http: Toolbox
 ):

@@ -39,7 +39,6 @@ async def test_the_store_does_not_grow_for_ever(store: Any):
     assert len(store) <= BOUND
 
 
-@pytest.mark.xfail(reason="the newest forgotten decision can be used again: `<` in _UsedDecisions.add must be `<=`")
 async def test_a_decision_that_was_forgotten_is_still_refused():
     box = Toolbox(noting(ran := []), approve="all")
     decisions = [await decide(box, str(number)) for number in range(3 * BOUND)]

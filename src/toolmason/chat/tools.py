@@ -11,7 +11,7 @@ from toolmason._core.config.config import Config
 from toolmason._core.define.context import ToolContext
 from toolmason._core.toolbox.exchange import ModelRequest
 from toolmason._core.toolbox.options import make_native_tools
-from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.errors import ConfigError
 from toolmason.models.protocol import Model
 from toolmason.providers.codec import Codec
@@ -21,6 +21,8 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
     """Return the toolbox of a chat."""
     if not isinstance(tools, Toolbox):
         return Toolbox(*_to_sequence(tools), approver=approver, config=config)
+    if get_state(tools).calls.approver is not None:
+        approver = None  # the toolbox decides about its own tools
     if config is None:
         return tools if approver is None else tools.with_policy(approver=approver)
     # Native tools of the toolbox override those from the settings, which apply to every chat.

@@ -144,7 +144,7 @@ class _UsedDecisions:
         self._lock = threading.Lock()
         self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
         """Requests by signature, which is unique across keys."""
-        self._issued_until = 0.0
+        self._issued_until = -1.0
         """Issue time of the newest forgotten request that has not expired."""
 
     def add(self, request: ApprovalRequest) -> None:
@@ -157,7 +157,7 @@ class _UsedDecisions:
         with self._lock:
             if request.signature in self._requests:
                 raise ApprovalDenied(request.tool, "the decision was already used")
-            if request.issued < self._issued_until:
+            if request.issued <= self._issued_until:
                 raise ApprovalDenied(request.tool, "the request is too old: its decision may have been used")
             self._requests[request.signature] = request
             while len(self._requests) > 1:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from typing_extensions import override
+
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver
 from toolmason._core.call.deadlines import TimeoutRule
 from toolmason._core.call.limits import RateLimiter
@@ -72,6 +74,10 @@ class CallPolicy(CarriedPolicy):
     """Maximum number of concurrent calls in the whole toolbox, if set."""
     state: SharedState = field(default_factory=SharedState)
 
+    @override
+    async def bound(self, name: str, work: Coroutine[Any, Any, _T]) -> _T:
+        return await run_in_time(name, (self,), work)
+
 
 PolicyChain: TypeAlias = tuple[CallPolicy, ...]
 """Policies of the toolboxes that a tool came through, innermost first. The last one belongs to the called toolbox."""
@@ -114,6 +120,17 @@ def choose_on_error(own: OnError | Inherit, chain: PolicyChain) -> OnError:
     chosen: list[OnError] = [item for item in given if not isinstance(item, Inherit)]
     first: OnError = chosen[0] if chosen else "message"
     return "redact" if first == "message" and "redact" in chosen else first
+
+
+def choose_result_bytes(own: int | None, chain: PolicyChain) -> int:
+    """Return the maximum size of a tool's results: its own or its toolbox's, and the strictest of the outer ones."""
+    default = _DEFAULT_SETTINGS.result_bytes
+    first, *outer = [policy.settings.result_bytes for policy in chain]
+    if own is not None:
+        first = own
+    elif first == default and any(size != default for size in outer):
+        first = max(outer)  # no value was set inside
+    return min([first, *(size for size in outer if size != default)])
 
 
 def choose_retry(tool: Tool, chain: PolicyChain) -> Retry | None:

@@ -157,7 +157,7 @@ def _to_call_error(
 ) -> ToolCallError:
     if isinstance(error, RaisedInThread):
         error = error.error
-    elif isinstance(error, asyncio.CancelledError) and cancellation.cancelled and not _is_cancelled():
+    elif isinstance(error, asyncio.CancelledError) and cancellation.cancelled and not is_being_cancelled():
         return ToolCancelled(route.name)
     elif _must_propagate(error, route):
         raise error
@@ -201,7 +201,7 @@ def _format_location(error: BaseException) -> str:
     return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def _is_cancelled() -> bool:
+def is_being_cancelled() -> bool:
     """Return True if the current task is being cancelled by its owner."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -218,5 +218,5 @@ def _must_propagate(error: BaseException, route: Route) -> bool:
         return threading.current_thread() is threading.main_thread()
     if isinstance(error, asyncio.CancelledError):
         # A tool that raises CancelledError has failed. A cancelled task must end.
-        return _is_cancelled()
+        return is_being_cancelled()
     return isinstance(error, route.rethrow)

@@ -340,8 +340,10 @@ def _get_middleware_seconds(route: Route, options: CallOptions) -> float | None:
     retry = route.retry if isinstance(options.retry, Inherit) else options.retry
     attempts = 1 if retry is None else retry.attempts
     pauses = 0.0 if retry is None else sum(retry.delay * retry.factor**number for number in range(attempts - 1))
-    approval = route.settings.approval_seconds or route.settings.max_timeout
-    return seconds * (attempts + 1) + pauses + approval
+    total = seconds * (attempts + 1) + pauses
+    if get_approval_steps(route.tool, route.chain, in_run=options.run is not None):
+        total += route.settings.approval_seconds or route.settings.max_timeout
+    return total
 
 
 async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route: Route) -> ToolResult:

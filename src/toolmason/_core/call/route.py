@@ -12,6 +12,7 @@ from toolmason._core.call.call_policy import (
     Middleware,
     PolicyChain,
     choose_on_error,
+    choose_result_bytes,
     choose_retry,
     combine_timeouts,
     merge_context,
@@ -100,9 +101,6 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     options = tool.options
     settings = merge_settings(chain)
     timeouts = combine_timeouts(options.timeout, chain, settings)
-    max_bytes = options.max_result_bytes or settings.result_bytes
-    if len(chain) > 1:
-        max_bytes = min(max_bytes, settings.result_bytes)
     return Route(
         tool=tool,
         root=tool.root,
@@ -118,7 +116,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         runs_on=options.runs_on or ("thread" if tool.kind == "sync" else "loop"),
         bind=make_binder(tool.inputs, tool.name, settings),
         render=make_renderer(tool),
-        max_result_bytes=max_bytes,
+        max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),
         store=store,
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),

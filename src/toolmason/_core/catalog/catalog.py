@@ -170,9 +170,7 @@ def rename_tool(tool: Tool, name: str) -> Tool:
     if name == tool.name:
         return tool
     if isinstance(tool, LazyTool):
-        lazy = tool.with_definition(replace(tool.definition, name=name), lambda loaded: RenamedTool(loaded, name))
-        lazy.policies = tool.policies
-        return lazy
+        return tool.with_definition(replace(tool.definition, name=name), lambda loaded: RenamedTool(loaded, name))
     return RenamedTool(tool, name)
 
 

@@ -73,4 +73,6 @@ class LazyTool(Tool):
 
     def with_definition(self, definition: ToolDefinition, change: Callable[[Tool], Tool]) -> LazyTool:
         """Return a lazy tool with another definition. `change` converts the tool after loading."""
-        return LazyTool(definition, self.options, self.place, lambda: change(self.load()))
+        changed = LazyTool(definition, self.options, self.place, lambda: change(self.load()))
+        changed.policies = self.policies
+        return changed

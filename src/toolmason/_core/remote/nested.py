@@ -57,7 +57,6 @@ class RemoteView:
         self.refresh: Callable[[], Awaitable[None]] = inner.refresh
         self.clear_cache = inner.clear_cache
         self.health: Callable[[], Awaitable[Health]] = inner.health
-        self.read: Callable[..., Awaitable[tuple[Content, ...]]] = inner.read
         self.complete: Callable[..., Awaitable[Mapping[str, Any]]] = inner.complete
         self.subscribe: Callable[[frozenset[str]], Awaitable[None]] = inner.subscribe
         self.aclose: Callable[[], Awaitable[None]] = inner.aclose
@@ -84,6 +83,11 @@ class RemoteView:
             return replace(lists, tools=visible_tools)
         prompts = [replace(prompt, policies=(*prompt.policies, self.policy)) for prompt in lists.prompts]
         return replace(lists, tools=visible_tools, prompts=prompts)
+
+    async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
+        """Return the contents of a resource, under the policy of the other toolbox."""
+        work = self.inner.read(uri, context)
+        return await (work if self.policy is None else self.policy.bound(uri, work))
 
     def set_handlers(self, handlers: ServerRequestHandlers) -> None:
         """Enable request forwarding in the other toolbox if these handlers forward."""

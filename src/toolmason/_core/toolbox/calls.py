@@ -9,20 +9,21 @@ from collections.abc import Coroutine
 from typing import Any
 
 from toolmason._core.call.batch import Batch, is_barrier
-from toolmason._core.call.call_policy import run_in_time
-from toolmason._core.call.deadlines import Deadline
-from toolmason._core.call.failures import make_failed_result
+from toolmason._core.call.call_policy import combine_timeouts, run_in_time
+from toolmason._core.call.deadlines import Deadline, get_earlier
+from toolmason._core.call.failures import is_being_cancelled, make_failed_result
 from toolmason._core.call.gates import find_repeated_result, record_result
 from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import ToolContext
+from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Inherit, OnError
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
-from toolmason.errors import ToolCallError, ToolTimeout, UnknownTool
+from toolmason.errors import ToolCallError, ToolCancelled, ToolTimeout, UnknownTool
 
 
 class Calls:
@@ -35,17 +36,35 @@ class Calls:
         """Run a call whose tool is unknown. It may be on a server that has not been listed yet."""
         route: Route | ToolCallError = error
         if isinstance(error, UnknownTool) and self.state.remotes:
-            seconds = self.state.policy.settings.call_timeout if options.timeout is INHERIT else options.timeout
-            try:
-                async with asyncio.timeout(seconds):
-                    route = (await self.lookup.refresh(options.context)).get_route_or_error(call.name)
-            except ToolCallError as unreachable:
-                route = unreachable
-            except TimeoutError:
-                route = ToolTimeout(call.name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
+            route = await self._find_on_servers(call.name, options)
         if isinstance(route, ToolCallError):
             return await self.refuse(call, route)
         return await self.run(route, call, options)
+
+    async def _find_on_servers(self, name: str, options: CallOptions) -> Route | ToolCallError:
+        """Return the route of a tool that the servers may have, within the time of the call and of its run."""
+        policy, run = self.state.calls, options.run
+        seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(options.timeout)
+        deadline = get_earlier(options.deadline, None if run is None else run.deadline)
+        remaining = seconds
+        if deadline is not None:
+            remaining = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
+        cancellation = NEVER_CANCELLED if run is None else run.cancellation
+        work = self.lookup.refresh(options.context)
+        try:
+            lookup = await await_with_timeout(work, remaining, name, policy.settings.cancel_grace, cancellation)
+        except ToolCallError as unreachable:
+            return unreachable
+        except asyncio.CancelledError:
+            if not cancellation.cancelled or is_being_cancelled():
+                raise
+            return ToolCancelled(name)
+        except DeadlinePassed:
+            if deadline is not None and deadline.is_over:
+                return deadline.make_error(name)
+            return ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
+        found: Route | ToolCallError = lookup.get_route_or_error(name)
+        return found
 
     def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
         """Run a call of a known tool through its middleware and steps."""

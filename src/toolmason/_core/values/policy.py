@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -22,15 +22,20 @@ class Inherit(Enum):
 INHERIT: Final = Inherit.INHERIT
 """Default of an option: the next level decides (call > tool > toolbox > setting). `None` means no value."""
 
+_T = TypeVar("_T")
+
 
 class CarriedPolicy:
     """Base of the policies that a tool carries from the toolboxes that it came through."""
 
     __slots__ = ()
 
+    async def bound(self, name: str, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run other work of the toolbox, such as reading a resource, within its time-out and its slots."""
+        raise NotImplementedError
+
 
 Timeout: TypeAlias = float | Literal[Inherit.INHERIT] | None
-_T = TypeVar("_T")
 
 
 def check_timeout(timeout: _T) -> _T:

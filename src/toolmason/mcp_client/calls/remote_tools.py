@@ -92,8 +92,12 @@ class RemoteTool(Tool):
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         result = await self._call(self, arguments, context)
+        if result.is_error:
+            content = tuple(map(to_content, result.content))
+            text = "\n".join(map(describe_part, content))
+            raise _make_tool_error(text, content, _get_structured(result), dict(result.meta or {}))
         # Accept content without the structured data that the schema requires: an image may be the whole result.
-        if self._checker is not None and not result.is_error and (structured := _get_structured(result)) is not None:
+        if self._checker is not None and (structured := _get_structured(result)) is not None:
             reason = await self._checker.find_misfit(structured)
             if reason is not None:
                 raise ToolError(f"the server's result does not match its output schema: {reason}", retryable=False)
@@ -103,8 +107,6 @@ class RemoteTool(Tool):
         content = tuple(map(to_content, result.content))
         text = "\n".join(map(describe_part, content))
         structured = _get_structured(result)
-        if result.is_error:
-            raise _make_tool_error(text, content, structured, dict(result.meta or {}))
         has_structured = structured is not None
         if has_structured and not content:
             text = to_json(structured).decode()
