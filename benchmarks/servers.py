@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 
-def ours(tools: int, *, fast: bool) -> Any:
+def ours(tools: int) -> Any:
     """Toolmason."""
     from toolmason import Tool, Toolbox
 
@@ -20,7 +20,7 @@ def ours(tools: int, *, fast: bool) -> Any:
     box = Toolbox(*(Tool.from_function(echo, name=f"echo_{number}") for number in range(tools)))
     from toolmason.mcp_server.http.app import asgi_app
 
-    return box, asgi_app(box, fast=fast)
+    return box, asgi_app(box)
 
 
 def sdk(tools: int) -> Any:
@@ -100,8 +100,7 @@ def bare(tools: int) -> Any:
 
 KINDS = {
     "bare handler": bare,
-    "toolmason": lambda tools: ours(tools, fast=True),
-    "toolmason, fast path off": lambda tools: ours(tools, fast=False),
+    "toolmason": ours,
     "mcp low-level": sdk,
     "fastmcp": fastmcp,
 }
@@ -117,7 +116,7 @@ def main() -> None:
         uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="warning", access_log=False)
     elif way == "alone":
         asyncio.run(_alone(app))
-    elif kind.startswith("toolmason"):
+    elif kind == "toolmason":
         from toolmason import serve
 
         serve(server)

@@ -22,7 +22,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
 }
 PARAMS = {"name": "echo_0", "arguments": {"text": "hello"}, "_meta": META}
-OWN = ("bare handler", "toolmason", "toolmason, fast path off", "mcp low-level")
+OWN = ("bare handler", "toolmason", "mcp low-level")
 TOOLS = (1, 100, 500)
 CONNECTIONS = 64
 SECONDS = 0.5
@@ -37,7 +37,7 @@ def table(rounds: int, *, with_peers: bool) -> list[Table]:
     kinds = (*OWN, "fastmcp") if with_peers else OWN
     found = [_compared("http", kinds, tools, rounds) for tools in TOOLS]
     found += [_compared("alone", kinds, tools, rounds) for tools in TOOLS]
-    streams = [kind for kind in kinds if kind not in ("bare handler", "toolmason, fast path off")]
+    streams = [kind for kind in kinds if kind != "bare handler"]
     return [*found, _compared("stdio", streams, 1, rounds)]
 
 

@@ -1,6 +1,6 @@
 """The server that the official suite wants to see, written as a toolbox, with our public names alone.
 
-`python tests/judges/server_fixture.py PORT [--slow] [--gateway URL]` serves it over HTTP.
+`python tests/judges/server_fixture.py PORT [--gateway URL]` serves it over HTTP.
 """
 
 import asyncio
@@ -436,7 +436,7 @@ def main() -> None:
     served = box
     if "--gateway" in words:
         served = Toolbox(McpServer.http("behind", words[words.index("--gateway") + 1]))
-    serve(served, transport="http", port=port, fast="--slow" not in words)
+    serve(served, transport="http", port=port)
 
 
 if __name__ == "__main__":

@@ -35,27 +35,27 @@ def _answered(server: Running, *pieces: bytes) -> http.client.HTTPResponse:
 
 
 @pytest.mark.parametrize("cut", [None, 40, 200, -10])
-def test_a_client_that_would_like_http_2_is_answered_in_http_1(one_server: Running, cut: int | None):
+def test_a_client_that_would_like_http_2_is_answered_in_http_1(server: Running, cut: int | None):
     sent = _head(_JAVA, len(_body())) + _body()
 
-    response = _answered(one_server, sent[:cut], b"" if cut is None else sent[cut:])
+    response = _answered(server, sent[:cut], b"" if cut is None else sent[cut:])
 
     assert response.status == 200
     assert b'"text":"hi"' in response.body  # type: ignore[attr-defined]
 
 
-def test_a_client_that_would_like_http_2_and_an_end_gets_both_wishes_but_one(one_server: Running):
+def test_a_client_that_would_like_http_2_and_an_end_gets_both_wishes_but_one(server: Running):
     sent = _head(_JAVA.replace(b"Upgrade,", b"Upgrade, Close,"), len(_body())) + _body()
 
-    response = _answered(one_server, sent)
+    response = _answered(server, sent)
 
     assert (response.status, response.getheader("connection")) == (200, "close")
 
 
-def test_requests_that_would_like_http_2_may_follow_each_other(one_server: Running):
+def test_requests_that_would_like_http_2_may_follow_each_other(server: Running):
     sent = _head(_JAVA, len(_body())) + _body()
 
-    with one_server.socket() as connection:
+    with server.socket() as connection:
         connection.sendall(sent * 2 + sent.replace(b"Upgrade,", b"Upgrade, close,"))
         found = b"".join(iter(lambda: connection.recv(1 << 20), b""))
 
@@ -63,16 +63,16 @@ def test_requests_that_would_like_http_2_may_follow_each_other(one_server: Runni
 
 
 @pytest.mark.parametrize("method", [b"CONNECT 127.0.0.1:80", b"PRI *"])
-def test_what_is_no_request_to_us_is_refused(one_server: Running, method: bytes):
-    response = _answered(one_server, method + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+def test_what_is_no_request_to_us_is_refused(server: Running, method: bytes):
+    response = _answered(server, method + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
     assert response.status == 400
 
 
-def test_t2_what_stands_behind_a_body_is_no_header(one_server: Running):
+def test_t2_what_stands_behind_a_body_is_no_header(server: Running):
     behind = b"0\r\nMcp-Name: add\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n"
 
-    response = _answered(one_server, _head(_PIECES) + b"%x\r\n%b\r\n" % (len(_body()), _body()) + behind)
+    response = _answered(server, _head(_PIECES) + b"%x\r\n%b\r\n" % (len(_body()), _body()) + behind)
 
     assert response.status == 200
 
@@ -80,27 +80,27 @@ def test_t2_what_stands_behind_a_body_is_no_header(one_server: Running):
 @pytest.mark.parametrize(
     "start", [b"%x\r\n%b\r\n0\r\nTrailer: " % (len(_body()), _body()), b"5;extension="], ids=["behind", "between"]
 )
-def test_t11_what_stands_around_the_pieces_of_a_body_has_an_end(one_server: Running, start: bytes):
-    with one_server.socket() as connection:
+def test_t11_what_stands_around_the_pieces_of_a_body_has_an_end(server: Running, start: bytes):
+    with server.socket() as connection:
         connection.sendall(_head(_PIECES) + start)
 
         with pytest.raises(ConnectionError):
             connection.sendall(b"x" * 64_000_000)
 
 
-def test_a_body_in_many_small_pieces_is_one_body(one_server: Running):
+def test_a_body_in_many_small_pieces_is_one_body(server: Running):
     text = _body()
     pieces = b"".join(b"1\r\n%b\r\n" % text[place : place + 1] for place in range(len(text)))
 
-    response = _answered(one_server, _head(_PIECES) + pieces + b"0\r\n\r\n")
+    response = _answered(server, _head(_PIECES) + pieces + b"0\r\n\r\n")
 
     assert response.status == 200
 
 
-def test_a_thousand_requests_at_once_are_all_answered(one_server: Running):
+def test_a_thousand_requests_at_once_are_all_answered(server: Running):
     sent = b"".join(_head(length=len(_body(number))) + _body(number) for number in range(1000, 2000))
 
-    with one_server.socket() as connection:
+    with server.socket() as connection:
         sender = threading.Thread(target=connection.sendall, args=(sent,))
         sender.start()
         found = b""

@@ -68,13 +68,12 @@ def mutated(chance: random.Random) -> tuple[bytes, dict[str, str]]:
     return bytes(body), {name: value for name, value in headers.items() if chance.random() > 0.05}
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
-def test_no_request_brings_a_500_or_makes_the_server_grow(fast: bool, fuzz_count: int):
+def test_no_request_brings_a_500_or_makes_the_server_grow(fuzz_count: int):
     chance = random.Random(7)  # noqa: S311 - the same requests each time
     count = max(200, fuzz_count // 4)
     worst: list[tuple[int, bytes]] = []
     with (
-        running(fast=fast) as server,
+        running() as server,
         closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection,
     ):
         middle = 0

@@ -50,11 +50,10 @@ def test_a_failure_is_redacted_over_http(server: Running):
     assert "hunter2" not in json.dumps(found)
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_a_toolbox_that_says_so_sends_the_words_of_failures(fast: bool):
+def test_a_toolbox_that_says_so_sends_the_words_of_failures():
     from mcp_server.sample_server import shelf
 
-    with running(shelf(on_error="message"), fast=fast) as server:
+    with running(shelf(on_error="message")) as server:
         found = server.call("explode")
 
     assert "hunter2" in found["content"][0]["text"]
@@ -219,10 +218,9 @@ def rpc(method: str, params: dict) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 @pytest.mark.parametrize("words", [{"on_error": "raise"}, {}, {"on_error": "redact"}], ids=repr)
-def test_f42_a_failure_that_is_to_be_raised_loses_its_words_on_the_wire(fast: bool, words: dict[str, Any]):
-    with running(shelf(**words), fast=fast) as server:
+def test_f42_a_failure_that_is_to_be_raised_loses_its_words_on_the_wire(words: dict[str, Any]):
+    with running(shelf(**words)) as server:
         found = server.call("explode")
 
     assert found["isError"] is True

@@ -48,10 +48,9 @@ def handle_in(result: dict[str, Any]) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 @pytest.mark.parametrize("era", [stateless, in_session])
-def test_the_rest_of_a_cut_result_is_read_over_http(fast: bool, era: Any):
-    with running(box(), fast=fast) as server:
+def test_the_rest_of_a_cut_result_is_read_over_http(era: Any):
+    with running(box()) as server:
         call = era(server)
         handle = handle_in(call("log", {"lines": 1000}))
 
@@ -61,9 +60,8 @@ def test_the_rest_of_a_cut_result_is_read_over_http(fast: bool, era: Any):
     assert found["content"][0]["text"].startswith("a line of the log\n[characters 18 to 35 of")
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
-def test_it_is_listed_when_there_is_something_to_read(fast: bool):
-    with running(box(), fast=fast) as server:
+def test_it_is_listed_when_there_is_something_to_read():
+    with running(box()) as server:
         before = [entry["name"] for entry in server.ask("tools/list").json["result"]["tools"]]
         server.call("log", {"lines": 1000})
         after = [entry["name"] for entry in server.ask("tools/list").json["result"]["tools"]]
@@ -72,10 +70,9 @@ def test_it_is_listed_when_there_is_something_to_read(fast: bool):
     assert after == ["log", READ_RESULT]
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 @pytest.mark.parametrize("era", [stateless, in_session])
-def test_t16_a_cut_result_of_another_user_is_not_read(fast: bool, era: Any):
-    with running(box(), auth=str, fast=fast) as server:
+def test_t16_a_cut_result_of_another_user_is_not_read(era: Any):
+    with running(box(), auth=str) as server:
         alice, bob = era(server, "alice"), era(server, "bob")
         handle = handle_in(alice("log", {"lines": 1000}))
 
@@ -87,9 +84,8 @@ def test_t16_a_cut_result_of_another_user_is_not_read(fast: bool, era: Any):
     assert own["isError"] is False
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
-def test_t16_a_cut_result_of_another_session_is_not_read(fast: bool):
-    with running(box(), fast=fast) as server:
+def test_t16_a_cut_result_of_another_session_is_not_read():
+    with running(box()) as server:
         one, other = in_session(server), in_session(server)
         handle = handle_in(one("log", {"lines": 1000}))
 

@@ -53,7 +53,6 @@ def _box() -> Toolbox:
     return Toolbox(text, data, row, parts, something, wrong, settings=EngineSettings(result_bytes=500))
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
     ("name", "arguments"),
@@ -66,10 +65,8 @@ def _box() -> Toolbox:
         ("something", {}),
     ],
 )
-async def test_a_client_that_insists_on_promised_data_takes_the_result(
-    fast: bool, mode: Any, name: str, arguments: dict[str, Any]
-):
-    with running(_box(), fast=fast) as server:
+async def test_a_client_that_insists_on_promised_data_takes_the_result(mode: Any, name: str, arguments: dict[str, Any]):
+    with running(_box()) as server:
         async with Client(server.url, mode=mode) as client:
             listed = {entry.name: entry for entry in (await client.list_tools()).tools}
 
@@ -79,9 +76,8 @@ async def test_a_client_that_insists_on_promised_data_takes_the_result(
     assert Draft202012Validator(listed[name].output_schema or {}).is_valid(result.structured_content)
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
-def test_what_a_model_reads_stays_cut_and_data_are_whole(fast: bool):
-    with running(_box(), fast=fast) as server:
+def test_what_a_model_reads_stays_cut_and_data_are_whole():
+    with running(_box()) as server:
         long_text, numbers = server.call("text", {"size": 5000}), server.call("data", {"size": 5000})
 
     assert long_text["structuredContent"] == {"result": long_text["content"][0]["text"]}

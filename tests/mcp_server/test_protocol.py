@@ -96,13 +96,13 @@ def picture() -> Image:
     return Image(b"png")
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["short way", "long way"])
-def server(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(scope="module")
+def server() -> Any:
     box = Toolbox(
         *(typed, system, folders, hang_up, ended, loud),
         *(broken, asking, broken_resource, asking_resource, picture),
     )
-    with running(box, fast=request.param) as found:
+    with running(box) as found:
         yield found
 
 

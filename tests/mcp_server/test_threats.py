@@ -347,12 +347,11 @@ async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client()
     assert peers.has_room("10.0.0.1", [])
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["short way", "long way"])
-def test_t17_a_client_that_does_not_read_is_cut(fast: bool, monkeypatch: pytest.MonkeyPatch):
+def test_t17_a_client_that_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(uvicorn_limits, "READ_SECONDS", 0.3)
     params = {"name": "big", "arguments": {}, "_meta": ENVELOPE}
     body = rpc("tools/call", params)
-    with running(fast=fast) as server, socket.socket() as raw:
+    with running() as server, socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.connect(("127.0.0.1", server.port))
         raw.sendall(
@@ -546,15 +545,15 @@ def test_a_mounted_application_starts_with_its_first_request():
     from toolmason import asgi_app
 
     async def main() -> list[dict]:
-        app = asgi_app(shelf(), path="/tools", fast=False)
+        app = asgi_app(shelf(), path="/tools")
         sent: list[dict] = []
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}).encode()
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/list", "params": {"_meta": ENVELOPE}}).encode()
         headers = [
             (b"host", b"localhost"),
             (b"content-type", b"application/json"),
             (b"accept", ACCEPT.encode()),
             (b"mcp-protocol-version", b"2026-07-28"),
-            (b"mcp-method", b"tools/list"),
+            (b"mcp-method", b"prompts/list"),
         ]
         scope = {"type": "http", "method": "POST", "path": "/app/tools", "root_path": "/app", "headers": headers}
         given = iter([{"type": "http.request", "body": body}])

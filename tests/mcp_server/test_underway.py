@@ -38,10 +38,10 @@ class Room:
         return Toolbox(wait)
 
 
-@pytest.fixture(params=[True, False], ids=["short way", "long way"])
-def waiting(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Room, "Future[Answer]", dict[str, str]]]:
+@pytest.fixture
+def waiting() -> Iterator[tuple[Running, Room, "Future[Answer]", dict[str, str]]]:
     room = Room()
-    with running(room.box(), fast=request.param) as server, ThreadPoolExecutor() as pool:
+    with running(room.box()) as server, ThreadPoolExecutor() as pool:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         opened = server.ask_in_session("initialize", params)
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}

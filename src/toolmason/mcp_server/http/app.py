@@ -57,8 +57,6 @@ class AppOptions(TypedDict, total=False):
     """Origins of web pages that may call, besides the server's own; `["*"]` disables the check."""
     max_body_bytes: int
     max_sessions: int
-    fast: bool
-    """True to use the fast path for plain requests. It changes the speed, not the responses."""
     state_key: str | bytes | None
     """Key that signs the state clients carry between rounds; use the same in all processes of a deployment."""
 
@@ -88,9 +86,7 @@ class McpApp:
         self.manager = self._make_manager()
         self.session_quota = self._make_quota()
         self.in_flight = InFlight()
-        self.fast_path = (
-            FastPath(self.server, self._max_sessions, self.in_flight) if options.get("fast", True) else None
-        )
+        self.fast_path = FastPath(self.server, self._max_sessions, self.in_flight)
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -126,10 +122,9 @@ class McpApp:
                 await body(send)
             if not isinstance(body, bytes):
                 return
-            if self.fast_path is not None:
-                has_unique_headers = len(headers) == len(header_pairs)
-                if has_unique_headers and await self.fast_path.try_handle(headers, body, principal, receive, send):
-                    return
+            has_unique_headers = len(headers) == len(header_pairs)
+            if has_unique_headers and await self.fast_path.try_handle(headers, body, principal, receive, send):
+                return
             await self._handle_post(scope, principal, body, receive, send)
         else:
             await self._handle_with_sdk(scope, principal, receive, send)
@@ -169,8 +164,7 @@ class McpApp:
             scope = {**scope, PRINCIPAL_KEY: principal}
             # The SDK binds the session to this user, so that other users cannot use it.
             scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal.owner, scopes=[]))  # noqa: S106 - not a password
-        if self.fast_path is not None:
-            send = self.fast_path.track_sessions(scope, principal, send)
+        send = self.fast_path.track_sessions(scope, principal, send)
         await self.manager.handle_request(scope, receive, send)
 
     async def _handle_other_path(self, path: str, method: str, send: Send) -> None:
@@ -243,8 +237,7 @@ class McpApp:
         self.manager = self._make_manager()
         self.session_quota = self._make_quota()
         self.server.subscriptions.close()
-        if self.fast_path is not None:
-            self.fast_path.sessions.clear()
+        self.fast_path.sessions.clear()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
