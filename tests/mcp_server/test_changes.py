@@ -9,8 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_server.sample_server import running
 from toolmason import Abort, Toolbox, ToolContext, tool
 from toolmason.mcp_server import subscriptions
-from toolmason.mcp_server.call_tool import CallHandler, RequestInfo
-from toolmason.mcp_server.client_requests import ClientProxy
+from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.lists import ToolboxLists
 from toolmason.mcp_server.subscriptions import Subscriptions
 from toolmason.mcp_server.tasks import ServedTask, TaskStore, TooManyTasks
@@ -198,13 +197,17 @@ async def asks(ctx: ToolContext) -> str:
     return await ctx.client.sample("?")
 
 
+def request(capabilities: dict[str, Any], **params: Any) -> Request:
+    return Request("tools/call", params, capabilities=capabilities)
+
+
 def engine() -> CallHandler:
     box = Toolbox(job, asks)
     return CallHandler(box, ToolboxLists(box))
 
 
 async def ended(found: CallHandler, name: str, arguments: dict[str, Any]) -> ServedTask:
-    begun = await found.call({"name": name, "arguments": arguments}, RequestInfo(ClientProxy(TASKS)))
+    begun = await found.call(request(TASKS, name=name, arguments=arguments))
     task = found.tasks.find(begun["taskId"], "")
     assert task is not None
     assert task.work is not None
@@ -265,7 +268,7 @@ async def test_t18_a_task_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPat
 
     box = Toolbox(wipe)
     found = CallHandler(box, ToolboxLists(box))
-    begun = await found.call({"name": "wipe"}, RequestInfo(ClientProxy({**TASKS, "elicitation": {}})))
+    begun = await found.call(request({**TASKS, "elicitation": {}}, name="wipe"))
     task = found.tasks.find(begun["taskId"], "")
     assert task is not None
     assert task.work is not None
@@ -290,8 +293,8 @@ async def test_a_task_ends_as_its_call_does():
 async def test_a_tool_that_needs_a_task_is_refused_to_who_cannot_wait_and_where_there_is_no_room():
     found = engine()
     with pytest.raises(MCPError, match="runs as a task"):
-        await found.call({"name": "job", "arguments": {"kind": "x"}}, RequestInfo(ClientProxy({})))
+        await found.call(request({}, name="job", arguments={"kind": "x"}))
 
     found.tasks.max_tasks = 0
     with pytest.raises(MCPError, match="Too many tasks"):
-        await found.call({"name": "job", "arguments": {"kind": "x"}}, RequestInfo(ClientProxy(TASKS)))
+        await found.call(request(TASKS, name="job", arguments={"kind": "x"}))

@@ -194,7 +194,8 @@ def test_pages_follow_each_other_to_the_end():
     lists = ToolboxLists(running_box(), page_size=2)
     entries, seen, cursor = list(range(5)), [], None
     while True:
-        part, cursor = lists.get_page(entries, cursor)
+        page = lists.get_page("tools", entries, cursor)
+        part, cursor = page["tools"], page.get("nextCursor")
         seen.extend(part)
         if cursor is None:
             break

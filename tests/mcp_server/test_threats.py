@@ -19,7 +19,7 @@ from toolmason import Toolbox, tool
 from toolmason.mcp import token_is
 from toolmason.mcp_server.http import uvicorn_limits
 from toolmason.mcp_server.http.app import asgi_app
-from toolmason.mcp_server.http.owner import SessionQuota
+from toolmason.mcp_server.http.owner import SessionTable
 
 FOREIGN_HOSTS = ["evil.com", "evil.com:80", "127.0.0.1.evil.com", "localhost.evil.com", "localhost:80@evil.com", ""]
 FOREIGN_ORIGINS = [
@@ -334,15 +334,13 @@ async def posted(
 
 
 async def test_t18_sessions_that_are_idle_make_room_for_others_of_their_client():
-    peers = SessionQuota(1, idle_seconds=0.0)
+    peers = SessionTable(2, idle_seconds=0.0)
     scope: Any = {"method": "POST", "headers": [(b"mcp-session-id", b"s")]}
 
     async def nothing(message: Any) -> None:
         return None
 
-    await peers.track_sessions("10.0.0.1", scope, nothing)(
-        {"type": "http.response.start", "status": 200, "headers": []}
-    )
+    await peers.track("10.0.0.1", "", scope, nothing)({"type": "http.response.start", "status": 200, "headers": []})
 
     assert peers.has_room("10.0.0.1", [])
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mcp_server.sample_server import ACCEPT, Answer, Running, eventually, running
-from toolmason import Toolbox, tool
-from toolmason.mcp_server.http.owner import SessionQuota
-from toolmason.mcp_server.in_flight import InFlight, RequestCancelled, get_cancelled_id, get_request_id
+from toolmason import Tool, Toolbox, ToolContext, tool
+from toolmason.mcp_server.dispatch import get_cancelled_id, get_request_id
+from toolmason.mcp_server.http.owner import SessionTable
 
 
 class Room:
@@ -22,29 +22,34 @@ class Room:
         self.entered, self.cancelled, self.let_go = threading.Event(), threading.Event(), threading.Event()
         self.left = threading.Event()
 
-    def box(self) -> Toolbox:
-        @tool
-        async def wait() -> str:
+    def box(self, *, with_context: bool) -> Toolbox:
+        @tool(name="wait")
+        async def wait_with_context(ctx: ToolContext) -> str:
             """Wait."""
-            self.entered.set()
-            try:
-                await asyncio.to_thread(self.let_go.wait, 30)
-            except asyncio.CancelledError:
-                self.cancelled.set()
-                raise
-            self.left.set()
-            return "waited"
+            return await self.wait()
 
-        return Toolbox(wait)
+        return Toolbox(wait_with_context if with_context else Tool.from_function(self.wait))
+
+    async def wait(self) -> str:
+        """Wait."""
+        self.entered.set()
+        try:
+            await asyncio.to_thread(self.let_go.wait, 30)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        self.left.set()
+        return "waited"
 
 
-@pytest.fixture
-def waiting() -> Iterator[tuple[Running, Room, "Future[Answer]", dict[str, str]]]:
+@pytest.fixture(params=[False, True], ids=["a plain tool", "a tool with context"])
+def waiting(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Room, "Future[Answer]", dict[str, str]]]:
     room = Room()
-    with running(room.box()) as server, ThreadPoolExecutor() as pool:
+    with running(room.box(with_context=request.param)) as server, ThreadPoolExecutor() as pool:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         opened = server.ask_in_session("initialize", params)
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        server.ask_in_session("tools/list", {}, session)  # the server learns what the client can do
         call = pool.submit(server.ask_in_session, "tools/call", {"name": "wait", "arguments": {}}, session)
         assert room.entered.wait(10)
         try:
@@ -119,41 +124,6 @@ def test_who_hangs_up_in_a_session_has_not_called_the_call_off(waiting: Any):
     assert not room.cancelled.is_set()
 
 
-async def test_a_cancel_that_the_client_did_not_ask_for_stays_one():
-    underway, request = InFlight(), (b"session", "", 1)
-
-    async def work() -> None:
-        with underway.claim(request):
-            await underway.wait(request, asyncio.sleep(60))
-
-    task = asyncio.ensure_future(work())
-    await asyncio.sleep(0)
-    task.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_a_call_that_is_called_off_says_so_and_frees_its_id():
-    underway, request = InFlight(), (b"session", "", 1)
-
-    async def work() -> None:
-        with underway.claim(request) as is_free:
-            assert is_free
-            await underway.wait(request, asyncio.sleep(60))
-
-    task = asyncio.ensure_future(work())
-    await asyncio.sleep(0)
-    underway.cancel((b"session", "somebody else", 1))
-    underway.cancel((b"session", "", "1"))
-    underway.cancel(request)
-
-    with pytest.raises(RequestCancelled):
-        await task
-    with underway.claim(request) as is_free:
-        assert is_free
-
-
 @pytest.mark.parametrize("data", [[], {"id": 1}, {"id": True, "method": "m"}, {"id": 1.5, "method": "m"}])
 def test_what_wants_no_answer_has_no_id(data: Any):
     assert get_request_id(data) is None
@@ -166,7 +136,7 @@ def test_what_names_no_request_calls_none_off(params: Any):
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "203.0.113.7"])
 async def test_t18_sessions_that_clients_make_up_are_not_kept(peer: str):
-    peers = SessionQuota(2, 60)
+    peers = SessionTable(4, 60)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -174,7 +144,7 @@ async def test_t18_sessions_that_clients_make_up_are_not_kept(peer: str):
 
     for number in range(10):
         scope = {"method": "POST", "headers": [(b"mcp-session-id", b"%d" % number)]}
-        watch = peers.track_sessions(peer, scope, send)
+        watch = peers.track(peer, "", scope, send)
         await watch({"type": "http.response.start", "status": 200, "headers": []})
 
     assert len(sent) == 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
@@ -22,7 +22,13 @@ from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
 from toolmason.mcp_client.remote_errors import is_from_server
-from toolmason.mcp_server.client_requests import ClientProxy, ContinuesAsTask, MissingCapability, NeedsInput
+from toolmason.mcp_server.client_requests import (
+    ClientProxy,
+    ClientStream,
+    ContinuesAsTask,
+    MissingCapability,
+    NeedsInput,
+)
 from toolmason.mcp_server.encode import (
     encode_call_result,
     get_remote_name,
@@ -31,6 +37,7 @@ from toolmason.mcp_server.encode import (
     passthrough,
     with_structured_content,
 )
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
 from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_binding
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask, TaskStore, TooManyTasks
@@ -39,23 +46,65 @@ _log = logging.getLogger("toolmason.mcp_server")
 
 APPROVAL_KEY: Final = "approval"
 """Key of the approval question."""
-_TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
+ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
+"""Parameters of a request that continues an earlier round."""
+_TRACE_KEYS: Final = frozenset({"traceparent", "tracestate", "baggage"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
-    """Data of a request besides its parameters."""
+@dataclass(slots=True, eq=False, repr=False)
+class Request:
+    """A request to a served toolbox as plain data, whatever carries its answer."""
 
-    client: ClientProxy
+    method: str
+    params: Mapping[str, Any]
+    id: int | str | None = None
     modern: bool = True
-    principal: Mapping[str, Any] = field(default_factory=dict)
-    """Context values from authentication."""
-    owner: str = ""
-    """Owner of the tasks and results that the request creates; empty if anonymous."""
+    """True in the stateless era, False in a session."""
+    identity: Identity = field(default_factory=lambda: ANONYMOUS)
+    """Context values from authentication, and the owner of the tasks and results that the request creates."""
     session_id: str = ""
-    """Session of the request; empty if there is none."""
-    progress_token: Any = None
-    """Progress token, or None if the client does not want progress."""
+    """Session of the request; empty if there is none, and over stdio, which has a single one."""
+    session: Any = None
+    """The SDK's session; None if the request is answered directly."""
+    headers: Mapping[str, str] | None = None
+    """HTTP headers; None if the request is answered directly, and over stdio."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """Capabilities of the client."""
+    stream: ClientStream | None = None
+    """Stream for notifications and questions; None if the client gets only the response."""
+    log_level: str | None = None
+    """Lowest log level that the client wants."""
+    wants_progress: bool = False
+    traits: ToolTraits | None = None
+    """Traits of the called tool, if they are known already."""
+    client: ClientProxy | None = None
+    """The client as the tool sees it; None until something needs it."""
+
+    def open_client(self) -> ClientProxy:
+        """Return the client as the tool sees it."""
+        if self.client is None:
+            stream, params = self.stream, self.params
+            self.client = ClientProxy(
+                self.capabilities,
+                send_questions=stream.ask if stream is not None and stream.can_ask else None,
+                send_notification=None if stream is None else stream.notify,
+                log_level=self.log_level,
+                logger=str(params.get("name") or params.get("uri") or self.method),
+                close_stream=None if stream is None else stream.close,
+            )
+        return self.client
+
+    def get_values(self) -> Mapping[str, Any]:
+        """Return the context values of the caller: its identity, and the trace that the request belongs to."""
+        meta = self.params.get("_meta")
+        if not meta or _TRACE_KEYS.isdisjoint(meta):
+            return self.identity
+        trace = {key: meta[key] for key in _TRACE_KEYS if isinstance(meta.get(key), str)}
+        return {**trace, **self.identity}
+
+    def make_context(self) -> dict[str, Any]:
+        """Return the context values of a call that may use the client."""
+        return {**self.get_values(), CLIENT_KEY: self.open_client()}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -69,33 +118,43 @@ class CallHandler:
     redact: bool = False
     """True to redact error messages, unless the tool sets its own `on_error`."""
 
-    async def call(self, params: Mapping[str, Any], info: RequestInfo) -> dict[str, Any]:
+    async def call(self, request: Request) -> dict[str, Any]:
         """Return the result of a call as MCP data.
 
         Raises:
             MCPError: the request itself is invalid: unknown tool, invalid state.
         """
+        params = request.params
         name, arguments = params["name"], params.get("arguments") or {}
-        traits = self.lists.get_traits(name)
-        binding = make_binding("tools/call", name, arguments, info.owner)
-        self._restore_answers(params, info, binding)
-        if traits is not None and traits.task is not None and self._runs_as_task(traits, params, info):
-            return self._start_task(name, arguments, traits, info)
+        traits = request.traits or self.lists.get_traits(name)
+        self.restore_answers(request, name, arguments)
+        if traits is not None and traits.task is not None and self._runs_as_task(traits, request):
+            return self._start_task(request, traits)
         try:
-            return await self._run(name, arguments, traits, info)
+            return await self._run(request, traits)
         except NeedsInput:
-            return self._make_input_required(info.client, binding)
+            return self.make_input_required(request, name, arguments)
         except ContinuesAsTask:
-            return self._start_task(name, arguments, traits, info)
+            return self._start_task(request, traits)
         finally:
-            await info.client.flush()
+            if request.client is not None and request.client.has_notified:
+                await request.client.flush()
 
     # --- input rounds ------------------------------------------------------------------------------
 
-    def _restore_answers(self, params: Mapping[str, Any], info: RequestInfo, binding: str) -> None:
+    def restore_answers(self, request: Request, name: str, arguments: Any) -> None:
+        """Restore the answers of earlier rounds.
+
+        Raises:
+            MCPError: the state is forged, expired, or belongs to another request.
+        """
+        params = request.params
+        if ROUND_PARAMS.isdisjoint(params):
+            return
         answers, state = params.get("inputResponses"), params.get("requestState")
-        client = info.client
+        client = request.open_client()
         if isinstance(state, str):
+            binding = make_binding(request.method, name, arguments, request.identity.owner)
             try:
                 restored = self.state_signer.verify(state, binding)
             except InvalidState as invalid:
@@ -109,65 +168,49 @@ class CallHandler:
             answers = {key: value for key, value in answers.items() if key != APPROVAL_KEY}
         client.answers.update({key: value for key, value in (answers or {}).items() if isinstance(value, Mapping)})
 
-    def make_input_required(
-        self, client: ClientProxy, method: str, name: str, arguments: Any, owner: str
-    ) -> dict[str, Any]:
-        """Return the result that asks for input, for a request other than a tool call."""
-        return self._make_input_required(client, make_binding(method, name, arguments, owner))
-
-    def restore_answers(
-        self, params: Mapping[str, Any], info: RequestInfo, method: str, name: str, arguments: Any
-    ) -> None:
-        """Restore the answers of earlier rounds, for a request other than a tool call."""
-        self._restore_answers(params, info, make_binding(method, name, arguments, info.owner))
-
-    def _make_input_required(self, client: ClientProxy, binding: str) -> dict[str, Any]:
-        state = self.state_signer.sign(_dump_state(client), binding)
+    def make_input_required(self, request: Request, name: str, arguments: Any) -> dict[str, Any]:
+        """Return the result that asks the client for input."""
+        client = request.open_client()
+        data = {"answers": client.answers, "asked": list(client.pending_questions), "kept": client.upstream_state}
+        state = self.state_signer.sign(data, make_binding(request.method, name, arguments, request.identity.owner))
         return {"resultType": "input_required", "inputRequests": dict(client.pending_questions), "requestState": state}
 
     # --- the call ----------------------------------------------------------------------------------
 
-    async def _run(self, name: str, arguments: Any, traits: ToolTraits | None, info: RequestInfo) -> dict[str, Any]:
-        client = info.client
-        context = {**info.principal, CLIENT_KEY: client}
-        progress = None if info.progress_token is None else _make_progress_callback(client, info.progress_token)
-        scope = set_result_owner(info.owner or info.session_id)
+    async def _run(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
+        name, arguments = request.params["name"], request.params.get("arguments") or {}
+        is_plain = traits is not None and traits.plain and request.client is None
+        context = (request.get_values() or None) if is_plain else request.make_context()
+        progress = _make_progress_callback(request.open_client()) if request.wants_progress else None
+        scope = set_result_owner(request.identity.owner or request.session_id)
         try:
             result = await self.box.call(name, arguments, context=context, on_progress=progress)
             if isinstance(result.error, ApprovalRequired):
-                result = await self._ask_approval(result, info, context, progress)
+                result = await self._ask_approval(result, request, progress)
         except (NeedsInput, ContinuesAsTask):
             raise
         except MissingCapability as missing:
-            if not info.modern:
+            if not request.modern:
                 return make_error_result(str(missing))
             data: dict[str, Any] = {"requiredCapabilities": {missing.capability: {}}}
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(missing), data) from None
         except (Abort, ToolCallError) as raised:
-            return self.make_raised_result(raised)
+            return self._make_raised_result(raised)
         finally:
             reset_result_owner(scope)
+        client = request.client
+        if client is None:
+            return self.encode(result, traits)
         if client.pending_questions and client.send_questions is None:
             raise NeedsInput("the call is waiting for input")
-        encoded = self.encode_checked(result, traits)
+        encoded = self.encode(result, traits)
         reply = client.upstream_reply
         # An upstream request made by a local tool is not the result of that tool.
         if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
         return passthrough(encoded, reply[2], result)
 
-    def encode_checked(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
-        """Return a result as MCP data that can be encoded as JSON.
-
-        Raises:
-            MCPError: the tool is unknown.
-        """
-        encoded = self.encode(result, traits)
-        if result.error is not None or is_json_serializable(encoded):
-            return encoded
-        return self.make_unwritable_result(result.name)
-
-    def make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
+    def _make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
         """Return the redacted result of a call that raised an error, which no caller in this process can catch.
 
         Raises:
@@ -176,6 +219,10 @@ class CallHandler:
         if isinstance(raised, ToolCallError):
             return make_error_result(make_redacted_result(raised, "redact").text)
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
+
+    def check_serializable(self, name: str, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a result, or an error result if it cannot be encoded as JSON."""
+        return result if is_json_serializable(result) else self.make_unwritable_result(name)
 
     def make_unwritable_result(self, name: str) -> dict[str, Any]:
         """Return the result of a call whose value cannot be encoded as JSON."""
@@ -203,45 +250,44 @@ class CallHandler:
             return with_structured_content(encoded, self.box[result.name], result)
         return encoded
 
-    async def _ask_approval(
-        self, result: ToolResult, info: RequestInfo, context: Mapping[str, Any], progress: OnProgress | None
-    ) -> ToolResult:
+    async def _ask_approval(self, result: ToolResult, request: Request, progress: OnProgress | None) -> ToolResult:
         """Ask the client's user for approval, if the client supports it. Otherwise the call stays refused."""
-        request: Any = getattr(result.error, "request", None)
-        if not isinstance(request, ApprovalRequest) or not info.client.supports("elicitation"):
+        approval: Any = getattr(result.error, "request", None)
+        client = request.open_client()
+        if not isinstance(approval, ApprovalRequest) or not client.supports("elicitation"):
             return result
-        answer = await info.client.elicit(_format_question(request), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
+        answer = await client.elicit(_format_question(approval), _APPROVAL_SCHEMA, key=APPROVAL_KEY)
         agreed = bool(answer) and answer.content.get("approve") is True
         # An approval is valid for one call: the next one asks again.
-        approval_answer = info.client.answers.pop(APPROVAL_KEY, None)
+        approval_answer = client.answers.pop(APPROVAL_KEY, None)
         if not agreed:
-            denied = ApprovalDenied(request.tool, "the user declined")
+            denied = ApprovalDenied(approval.tool, "the user declined")
             return ToolResult(result.call_id, result.name, attempts=0, error=denied)
-        decision = self.box.approvals.decide(request, Allow())
+        decision = self.box.approvals.decide(approval, Allow())
         try:
-            return await self.box.approvals.resume(decision, context=dict(context), on_progress=progress)
+            return await self.box.approvals.resume(decision, context=request.make_context(), on_progress=progress)
         except (NeedsInput, ContinuesAsTask):
             # The same call continues in another round, with the same approval.
-            info.client.answers[APPROVAL_KEY] = approval_answer
+            client.answers[APPROVAL_KEY] = approval_answer
             raise
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    def _runs_as_task(self, traits: ToolTraits, params: Mapping[str, Any], info: RequestInfo) -> bool:
-        extensions = info.client.capabilities.get("extensions")
-        supports_tasks = info.modern and isinstance(extensions, Mapping) and EXTENSION_ID in extensions
+    def _runs_as_task(self, traits: ToolTraits, request: Request) -> bool:
+        extensions = request.capabilities.get("extensions")
+        supports_tasks = request.modern and isinstance(extensions, Mapping) and EXTENSION_ID in extensions
         if traits.task == "required" and not supports_tasks:
             message = f"This tool runs as a task, but the client does not offer {EXTENSION_ID!r}."
             data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION_ID: {}}}}
             raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
-        return supports_tasks and (traits.task != "after_input" or bool(params.get("inputResponses")))
+        return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
-    def _start_task(self, name: str, arguments: Any, traits: ToolTraits | None, info: RequestInfo) -> dict[str, Any]:
+    def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
         try:
-            task = self.tasks.create(info.owner)
+            task = self.tasks.create(request.identity.owner)
         except TooManyTasks:
             raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.") from None
-        original = info.client
+        original = request.open_client()
         client = ClientProxy(
             original.capabilities,
             dict(original.answers),
@@ -249,15 +295,14 @@ class CallHandler:
             upstream_state=original.upstream_state,
             has_signed_state=original.has_signed_state,
         )
-        task_info = RequestInfo(client, modern=True, principal=info.principal, owner=info.owner)
-        self.tasks.start(task, self._finish(task, name, arguments, traits, task_info))
+        task_request = replace(request, client=client, modern=True, wants_progress=False)
+        self.tasks.start(task, self._finish(task, task_request, traits))
         return {"resultType": "task", **task.to_dict()}
 
-    async def _finish(
-        self, task: ServedTask, name: str, arguments: Any, traits: ToolTraits | None, info: RequestInfo
-    ) -> None:
+    async def _finish(self, task: ServedTask, request: Request, traits: ToolTraits | None) -> None:
+        name = request.params["name"]
         try:
-            result = await self._run(name, arguments, traits, info)
+            result = self.check_serializable(name, await self._run(request, traits))
         except MCPError as error:
             task.set_status("failed", error={"code": error.code, "message": error.message})
         except Exception as error:  # noqa: BLE001 - the polling client must learn that the task ended
@@ -274,27 +319,17 @@ _APPROVAL_SCHEMA: Final = {
 }
 
 
-def _dump_state(client: ClientProxy) -> dict[str, Any]:
-    return {"answers": client.answers, "asked": list(client.pending_questions), "kept": client.upstream_state}
-
-
 def _format_question(request: ApprovalRequest) -> str:
     effects = f" ({', '.join(request.effects)})" if request.effects else ""
     question = f"Allow {request.tool}{effects} to run? {format_arguments(request.arguments)}"
     return f"{question}\n{escape_hidden(request.preview)}" if request.preview else question
 
 
-def _make_progress_callback(client: ClientProxy, progress_token: Any) -> OnProgress:
+def _make_progress_callback(client: ClientProxy) -> OnProgress:
     def report(progress: ProgressReport) -> None:
-        params = {"progressToken": progress_token, "progress": progress.done, "total": progress.total}
-        fields = {**params, "message": progress.message}
+        fields = {"progress": progress.done, "total": progress.total, "message": progress.message}
         client.queue_notification(
             "notifications/progress", {key: value for key, value in fields.items() if value is not None}
         )
 
     return report
-
-
-def get_trace_context(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return the trace context of a request."""
-    return {key: meta[key] for key in _TRACE_KEYS if isinstance(meta.get(key), str)}

@@ -11,7 +11,20 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NoReturn
+
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    ListRootsRequest,
+    ListRootsResult,
+    LoggingMessageNotification,
+    LoggingMessageNotificationParams,
+)
 
 from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
@@ -41,6 +54,13 @@ _CAPABILITY_BY_METHOD: Final = {
 }
 
 
+_QUESTION_TYPES: Final[Mapping[str, Any]] = {
+    "elicitation/create": (ElicitRequest, ElicitResult),
+    "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
+    "roots/list": (ListRootsRequest, ListRootsResult),
+}
+
+
 class NeedsInput(Abort):
     """The call needs answers to continue; it is repeated once they are available."""
 
@@ -57,6 +77,60 @@ class MissingCapability(Abort):
         super().__init__(
             f"The tool requires {capability!r}, which the client does not offer. Use another client or another tool."
         )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ClientStream:
+    """Stream of one request to its client. The SDK opens it; notifications and questions wait until it is open."""
+
+    can_ask: bool
+    """True in a session: the client can answer on another connection."""
+    needed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a notification or a question waits for the stream."""
+    _opened: asyncio.Event = field(default_factory=asyncio.Event)
+    _context: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if the SDK has opened the stream."""
+        return self._opened.is_set()
+
+    def open(self, ctx: Any) -> None:
+        """Open the stream, with the context of the request from the SDK."""
+        self._context = ctx
+        self._opened.set()
+
+    async def _get_context(self) -> Any:
+        self.needed.set()
+        await self._opened.wait()
+        return self._context
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification."""
+        ctx = await self._get_context()
+        if method == "notifications/progress":
+            await ctx.session.report_progress(params["progress"], params.get("total"), params.get("message"))
+            return
+        notification = LoggingMessageNotification(params=LoggingMessageNotificationParams.model_validate(dict(params)))
+        await ctx.session.send_notification(notification, related_request_id=ctx.request_id)
+
+    async def ask(self, questions: dict[str, dict[str, Any]]) -> Answers:
+        """Send questions one after the other, and return the answers."""
+        ctx = await self._get_context()
+        answers: dict[str, Any] = {}
+        for key, request in questions.items():
+            request_type, result_type = _QUESTION_TYPES[request["method"]]
+            typed_request = request_type.model_validate(request, by_name=False)
+            metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
+            answer = await ctx.session.send_request(typed_request, result_type, metadata=metadata)
+            answers[key] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return answers
+
+    async def close(self) -> None:
+        """Close the stream while the call continues, if the client can reconnect for the result."""
+        ctx = await self._get_context()
+        if ctx.close_sse_stream is not None:
+            await ctx.close_sse_stream()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -84,7 +158,9 @@ class ClientProxy(Client):
     upstream_reply: tuple[str, str, Mapping[str, Any]] | None = None
     """Method, target name and raw response of the last upstream request."""
     dropped_count: int = 0
-    _outbox: deque[Notification] = field(default_factory=lambda: deque(maxlen=MAX_QUEUED_NOTIFICATIONS))
+    has_notified: bool = False
+    """True if a notification was queued."""
+    _outbox: deque[Notification] = field(default_factory=partial(deque, maxlen=MAX_QUEUED_NOTIFICATIONS))
     _sender_task: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
@@ -199,6 +275,7 @@ class ClientProxy(Client):
         if len(self._outbox) == MAX_QUEUED_NOTIFICATIONS:
             self.dropped_count += 1
         self._outbox.append((method, params))
+        self.has_notified = True
         try:
             on_own_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -30,7 +30,7 @@ class InvalidCursor(Exception):
     """A cursor that this server did not issue."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolTraits:
     """Properties of a tool that a call depends on."""
 
@@ -43,6 +43,8 @@ class ToolTraits:
     schema: Mapping[str, Any]
     sets_on_error: bool = False
     """True if the tool sets its own `on_error`."""
+    plain: bool | None = None
+    """True if the tool needs only its arguments; None until the first call, because it has to be loaded."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -57,8 +59,8 @@ class ToolboxLists:
     resources: list[dict[str, Any]] = field(default_factory=list)
     templates: list[dict[str, Any]] = field(default_factory=list)
     traits: dict[str, ToolTraits] = field(default_factory=dict)
-    version: int = 0
-    """Number of rebuilds."""
+    pages: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
+    """Results of list requests, by kind and cursor; a rebuild clears them."""
 
     async def refresh(self) -> ToolboxLists:
         """Refetch upstream lists if needed, and rebuild the lists if the toolbox has changed."""
@@ -78,7 +80,7 @@ class ToolboxLists:
         self.resources = [listed.get(link.uri) or make_resource_entry(link) for link in self.box.resources]
         self.templates = [make_template_entry(item) for item in own_resources.values() if item.parameters]
         self.templates += [dict(entry) for entry in gateway.templates if entry.get("uriTemplate") not in own_resources]
-        self.version += 1
+        self.pages.clear()
 
     def take_snapshot(self) -> dict[str, Any]:
         """Rebuild the lists and return their contents, to detect which one a change affected."""
@@ -93,19 +95,33 @@ class ToolboxLists:
         if traits is None and name in self.box:
             tool = self.box[name]
             traits = self.traits[name] = _make_traits(tool, make_tool_entry(tool))
+        if traits is not None and traits.plain is None:
+            traits.plain = self._is_plain(name)
         return traits
 
-    def get_page(self, entries: Sequence[Any], cursor: str | None) -> tuple[Sequence[Any], str | None]:
-        """Return a page, and the cursor of the next one.
+    def _is_plain(self, name: str) -> bool:
+        try:
+            return self.box[name].load().plain_function is not None
+        except Exception:  # noqa: BLE001 - the call reports why the tool cannot be loaded
+            return False
+
+    def get_page(self, kind: str, entries: Sequence[Any], cursor: str | None) -> dict[str, Any]:
+        """Return the result of a list request: a page, and the cursor of the next one.
 
         Raises:
             InvalidCursor: this server did not issue the cursor.
         """
-        start = 0 if cursor is None else _decode_cursor(cursor)
-        if start and start >= len(entries):
-            raise InvalidCursor
-        end = start + self.page_size
-        return entries[start:end], _encode_cursor(end) if end < len(entries) else None
+        page = self.pages.get((kind, cursor))
+        if page is None:
+            start = 0 if cursor is None else _decode_cursor(cursor)
+            if start and start >= len(entries):
+                raise InvalidCursor
+            end = start + self.page_size
+            page = {kind: entries[start:end]}
+            if end < len(entries):
+                page["nextCursor"] = _encode_cursor(end)
+            self.pages[kind, cursor] = page
+        return page
 
 
 def _make_traits(tool: Tool, entry: Mapping[str, Any]) -> ToolTraits:

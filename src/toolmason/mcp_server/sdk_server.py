@@ -1,39 +1,132 @@
-"""Build the SDK server object of a toolbox, which every transport runs."""
+"""Build the SDK server of a toolbox, which carries sessions and streams, and calls the table of handlers."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.server.subscriptions import ListenHandler
-from mcp_types import NotificationParams, RequestParams, SetLevelRequestParams
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    LOG_LEVEL_META_KEY,
+    CallToolRequestParams,
+    CompleteRequestParams,
+    GetPromptRequestParams,
+    NotificationParams,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    RequestParams,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
 from typing_extensions import override
 
 from toolmason._core.remote.gateway import Gateway
+from toolmason._core.run.eager_task import EagerTask
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason.mcp_server.call_tool import CallHandler
-from toolmason.mcp_server.handlers import TTL_MS, Handlers
+from toolmason.mcp_server.call_tool import CallHandler, Request
+from toolmason.mcp_server.client_requests import ClientStream
+from toolmason.mcp_server.handlers import Handler, Handlers
+from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, Session
 from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
 from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
 from toolmason.mcp_server.tasks import EXTENSION_ID
+
+ORIGIN_KEY: Final = "toolmason.origin"
+"""Key of the ASGI scope that holds the origin of a request."""
+TTL_MS: Final = 60_000
 
 
 class _AnyParams(RequestParams):
     model_config = ConfigDict(extra="allow")
 
 
+_PARAMS_TYPES: Final[Mapping[str, type[RequestParams]]] = {
+    "tools/list": PaginatedRequestParams,
+    "tools/call": CallToolRequestParams,
+    "prompts/list": PaginatedRequestParams,
+    "prompts/get": GetPromptRequestParams,
+    "completion/complete": CompleteRequestParams,
+    "resources/list": PaginatedRequestParams,
+    "resources/templates/list": PaginatedRequestParams,
+    "resources/read": ReadResourceRequestParams,
+    "resources/subscribe": SubscribeRequestParams,
+    "resources/unsubscribe": UnsubscribeRequestParams,
+    "logging/setLevel": SetLevelRequestParams,
+}
+"""Parameters that the SDK checks before it calls a handler, by method."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RunningCall:
+    """A call that was started directly, and that needs the SDK's stream before it can finish."""
+
+    task: EagerTask
+    stream: ClientStream
+
+    async def finish(self, ctx: Any) -> dict[str, Any]:
+        """Open the stream, and return the result of the call."""
+        self.stream.open(ctx)
+        result: dict[str, Any]
+        result, error = await self.task
+        if error is None:
+            return result
+        current = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and current is not None and not current.cancelling():
+            raise MCPError(REQUEST_CANCELLED, "Request cancelled")
+        raise error
+
+    def abandon(self) -> None:
+        """Cancel the call if the SDK has refused the request."""
+        if not self.stream.is_open:
+            self.task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Facts about a request that the SDK carries, which its transport passes through."""
+
+    identity: Identity = field(default_factory=lambda: ANONYMOUS)
+    session: Session | None = None
+    running: RunningCall | None = None
+    """The call, if it was started before the SDK got the request."""
+
+
 class ToolboxServer(Server[Any]):
     """The SDK's server for one toolbox."""
 
-    call_handler: CallHandler
-    subscriptions: Subscriptions
+    handlers: Handlers
     listen_handler: ListenHandler
+
+    async def listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> Any:
+        """Handle `subscriptions/listen`."""
+        subscriptions = self.handlers.subscriptions
+        subscriptions.open()
+        async with subscriptions.listen(params.notifications.resource_subscriptions or ()):
+            return await self.listen_handler(ctx, params)
+
+    async def on_initialized(self, ctx: Any, params: NotificationParams) -> None:
+        """Handle `notifications/initialized`."""
+        del params
+        request = _make_request(ctx, _get_origin(ctx), self.handlers.subscriptions)
+        self.handlers.subscriptions.add_session(request.session_id, ctx.session)
+
+    async def close(self) -> None:
+        """Stop watching the toolbox, and cancel all running tasks."""
+        self.handlers.subscriptions.close()
+        await self.handlers.call_handler.tasks.close()
 
     @override
     def create_initialization_options(self, *args: Any, **kwargs: Any) -> Any:
@@ -58,10 +151,9 @@ def make_server(
     signer = StateSigner() if key is None else StateSigner(key)
     handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
     hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
-    listen_handler = ListenHandler(handlers.subscriptions.bus)
     server = ToolboxServer(
         get_state(box).policy.name or "toolmason",
-        version=_get_version(),
+        version=version("toolmason"),
         cache_hints={
             "tools/list": hint,
             "prompts/list": hint,
@@ -71,38 +163,66 @@ def make_server(
             "resources/read": CacheHint(ttl_ms=0, scope="private"),
         },
         get_tool_input_schema=handlers.get_header_schema,
-        on_list_tools=_add_result_type(handlers.list_tools),
-        on_call_tool=_add_result_type(handlers.call_tool),
-        on_list_prompts=_add_result_type(handlers.list_prompts),
-        on_get_prompt=_add_result_type(handlers.get_prompt),
-        on_list_resources=_add_result_type(handlers.list_resources),
-        on_list_resource_templates=_add_result_type(handlers.list_templates),
-        on_read_resource=_add_result_type(handlers.read_resource),
-        on_subscribe_resource=_add_result_type(handlers.subscribe),
-        on_unsubscribe_resource=_add_result_type(handlers.unsubscribe),
-        on_subscriptions_listen=handlers.make_listener(listen_handler),
-        on_completion=_add_result_type(handlers.complete),
     )
-    server.call_handler = handlers.call_handler
-    server.subscriptions = handlers.subscriptions
-    server.listen_handler = listen_handler
+    server.handlers = handlers
+    server.listen_handler = ListenHandler(handlers.subscriptions.bus)
     server.extensions[EXTENSION_ID] = {}
-    server.add_request_handler("logging/setLevel", SetLevelRequestParams, _add_result_type(handlers.set_level))
-    server.add_notification_handler("notifications/initialized", NotificationParams, handlers.on_initialized)
-    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-        server.add_request_handler(method, _AnyParams, _add_result_type(handlers.handle_task))
+    for method, handler in handlers.table.items():
+        params_type = _PARAMS_TYPES.get(method, _AnyParams)
+        server.add_request_handler(method, params_type, _carry(method, handler, handlers))
+    server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, server.listen)
+    server.add_notification_handler("notifications/initialized", NotificationParams, server.on_initialized)
     return server
 
 
-def _add_result_type(handler: Any) -> Any:
-    """Add `resultType` to results of the stateless era."""
+def _carry(method: str, handler: Handler, handlers: Handlers) -> Any:
+    """Return the SDK's handler of a method: it runs the handler of the table, or finishes a call that is running."""
 
-    async def handle(ctx: Any, params: Any) -> Any:
-        result: dict[str, Any] = await handler(ctx, params)
+    async def handle(ctx: Any, params: Any) -> dict[str, Any]:
+        del params
+        origin = _get_origin(ctx)
+        if origin.running is not None:
+            result = await origin.running.finish(ctx)
+        else:
+            result = await handler(_make_request(ctx, origin, handlers.subscriptions))
+        if method == "tools/call":
+            result = handlers.call_handler.check_serializable(ctx.params["name"], result)
         return {"resultType": "complete", **result} if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else result
 
     return handle
 
 
-def _get_version() -> str:
-    return version("toolmason")
+def _get_origin(ctx: Any) -> Origin:
+    """Return the origin of a request: over stdio it is the SDK's request itself, over HTTP it is in the ASGI scope."""
+    if isinstance(ctx.request, Origin):
+        return ctx.request
+    origin: Origin = getattr(ctx.request, "scope", {}).get(ORIGIN_KEY) or Origin()
+    return origin
+
+
+def _make_request(ctx: Any, origin: Origin, subscriptions: Subscriptions) -> Request:
+    params = ctx.params or {}
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    declared = ctx.session.client_capabilities
+    capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+    headers = getattr(ctx.request, "headers", None)
+    session_id = "" if modern or headers is None else headers.get("mcp-session-id", "")
+    if origin.session is not None and not modern:
+        origin.session.version, origin.session.capabilities = ctx.protocol_version, capabilities
+    meta = params.get("_meta") or {}
+    stream = ClientStream(can_ask=not modern and ctx.session.can_send_request)
+    stream.open(ctx)
+    return Request(
+        ctx.method,
+        params,
+        ctx.request_id,
+        modern,
+        origin.identity,
+        session_id,
+        ctx.session,
+        headers,
+        capabilities,
+        stream,
+        meta.get(LOG_LEVEL_META_KEY) if modern else subscriptions.log_levels.get(session_id, "info"),
+        wants_progress=True,
+    )

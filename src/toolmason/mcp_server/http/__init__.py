@@ -1,1 +1,1 @@
-"""Serve MCP over HTTP as an ASGI application: guard, identity, quotas, replay, and a fast path for plain calls."""
+"""Serve MCP over HTTP as an ASGI application: guard, identity, sessions, and replay."""

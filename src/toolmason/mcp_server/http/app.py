@@ -1,4 +1,4 @@
-"""Serve a toolbox as an ASGI application: guard, fast path, and the SDK's session manager."""
+"""Serve a toolbox as an ASGI application: guard, dispatcher, and the SDK's session manager."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason.errors import ConfigError
-from toolmason.mcp_server.handlers import PRINCIPAL_KEY
-from toolmason.mcp_server.http.fast_path import MODERN_VERSION, FastPath
+from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
     MAX_BODY_BYTES,
@@ -27,10 +26,9 @@ from toolmason.mcp_server.http.guard import (
     VerifyToken,
     send_json,
 )
-from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, SessionQuota
+from toolmason.mcp_server.http.owner import ANONYMOUS, SESSION_HEADER, SessionTable
 from toolmason.mcp_server.http.replay import SessionManager
-from toolmason.mcp_server.in_flight import DUPLICATE_ID_MESSAGE, InFlight, get_cancelled_id, get_request_id
-from toolmason.mcp_server.sdk_server import ToolboxServer, make_server
+from toolmason.mcp_server.sdk_server import ORIGIN_KEY, Origin, RunningCall, ToolboxServer, make_server
 
 try:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -84,9 +82,8 @@ class McpApp:
         self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=redact)
         self._max_sessions = options.get("max_sessions", MAX_SESSIONS)
         self.manager = self._make_manager()
-        self.session_quota = self._make_quota()
-        self.in_flight = InFlight()
-        self.fast_path = FastPath(self.server, self._max_sessions, self.in_flight)
+        self.sessions = SessionTable(self._max_sessions, SESSION_IDLE_SECONDS)
+        self.dispatcher = Dispatcher(self.server, self.sessions)
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -122,50 +119,33 @@ class McpApp:
                 await body(send)
             if not isinstance(body, bytes):
                 return
-            has_unique_headers = len(headers) == len(header_pairs)
-            if has_unique_headers and await self.fast_path.try_handle(headers, body, principal, receive, send):
+            data = self.guard.parse_body(body)
+            if isinstance(data, ErrorResponse):
+                await data(send)
                 return
-            await self._handle_post(scope, principal, body, receive, send)
+            exchange = HttpExchange(scope, headers, principal, body, receive, send)
+            await self.dispatcher.handle_post(exchange, data, self._forward)
         else:
-            await self._handle_with_sdk(scope, principal, receive, send)
+            await self._handle_with_sdk(scope, Origin(principal), receive, send)
 
-    async def _handle_post(self, scope: Any, principal: Identity, body: bytes, receive: Receive, send: Send) -> None:
-        """Let the SDK handle a body, unless the body is ambiguous or its id is in use in the session."""
-        data = self.guard.parse_body(body)
-        if isinstance(data, ErrorResponse):
-            await data(send)
-            return
-        receive = _replay_body(body, receive)
-        headers = dict(scope["headers"])
-        session = headers.get(b"mcp-session-id")
-        request_id = get_request_id(data)
-        if session is None or headers.get(b"mcp-protocol-version") == MODERN_VERSION:
-            await self._handle_with_sdk(scope, principal, receive, send)
-            return
-        if (cancelled_id := get_cancelled_id(data)) is not None:
-            self.in_flight.cancel((session, principal.owner, cancelled_id))
-        if request_id is None:
-            await self._handle_with_sdk(scope, principal, receive, send)
-            return
-        with self.in_flight.claim((session, principal.owner, request_id)) as is_free:
-            if is_free:
-                await self._handle_with_sdk(scope, principal, receive, send)
-            else:
-                await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=request_id)(send)
+    async def _forward(self, exchange: HttpExchange, running: RunningCall | None) -> None:
+        """Let the SDK carry the answer to a POST request."""
+        session = self.sessions.get(exchange.headers.get(SESSION_HEADER, b""))
+        receive = _replay_body(exchange.body, exchange.receive)
+        await self._handle_with_sdk(exchange.scope, Origin(exchange.identity, session, running), receive, exchange.send)
 
-    async def _handle_with_sdk(self, scope: Any, principal: Identity, receive: Receive, send: Send) -> None:
+    async def _handle_with_sdk(self, scope: Any, origin: Origin, receive: Receive, send: Send) -> None:
         await self.open()
-        peer = self.session_quota.get_peer(scope, principal)
-        if scope["method"] == "POST" and not self.session_quota.has_room(peer, scope["headers"]):
+        identity = origin.identity
+        peer = self.sessions.get_peer(scope, identity)
+        if scope["method"] == "POST" and not self.sessions.has_room(peer, scope["headers"]):
             await ErrorResponse(503, "This client has too many sessions. End some, or try again later.")(send)
             return
-        send = self.session_quota.track_sessions(peer, scope, send)
-        if principal:
-            scope = {**scope, PRINCIPAL_KEY: principal}
+        scope = {**scope, ORIGIN_KEY: origin}
+        if identity:
             # The SDK binds the session to this user, so that other users cannot use it.
-            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=principal.owner, scopes=[]))  # noqa: S106 - not a password
-        send = self.fast_path.track_sessions(scope, principal, send)
-        await self.manager.handle_request(scope, receive, send)
+            scope["user"] = AuthenticatedUser(AccessToken(token="-", client_id=identity.owner, scopes=[]))  # noqa: S106 - not a password
+        await self.manager.handle_request(scope, receive, self.sessions.track(peer, identity.owner, scope, send))
 
     async def _handle_other_path(self, path: str, method: str, send: Send) -> None:
         if self.guard.metadata_url is not None and path.startswith(self._well_known) and method == "GET":
@@ -184,10 +164,6 @@ class McpApp:
             max_request_body_size=self.guard.max_body_bytes,
             max_sessions=self._max_sessions,
         )
-
-    def _make_quota(self) -> SessionQuota:
-        # Half of all sessions, so that one client cannot lock out the others.
-        return SessionQuota(max(1, self._max_sessions // 2), SESSION_IDLE_SECONDS)
 
     async def open(self) -> None:
         """Start the session manager, unless it is running. A mounted application starts on its first request.
@@ -208,12 +184,11 @@ class McpApp:
     async def _run_lifecycle(self, stop: asyncio.Event, ready: asyncio.Future[None]) -> None:
         try:
             async with self.manager.run():
-                self.server.subscriptions.open()
+                self.server.handlers.subscriptions.open()
                 ready.set_result(None)
                 await stop.wait()
                 self.server.listen_handler.close()
-                self.server.subscriptions.close()
-                await self.server.call_handler.tasks.close()
+                await self.server.close()
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(error)
@@ -235,9 +210,8 @@ class McpApp:
         """Reset the state, so that nothing carries over to the next start."""
         self._stop = self._ready = self._lifecycle_task = None
         self.manager = self._make_manager()
-        self.session_quota = self._make_quota()
-        self.server.subscriptions.close()
-        self.fast_path.sessions.clear()
+        self.sessions.clear()
+        self.server.handlers.subscriptions.close()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:

@@ -194,7 +194,9 @@ class Guard:
         message, suspended = run_until_first_await(receive())
         if suspended is None and not message.get("more_body"):
             whole: bytes = message.get("body", b"")
-            return (self._check_body(whole) or whole) if message["type"] == "http.request" else None
+            if len(whole) > self.max_body_bytes:
+                return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
+            return whole if message["type"] == "http.request" else None
         try:
             async with asyncio.timeout(self.body_seconds):
                 return await self._read_rest(message if suspended is None else await suspended, receive)
@@ -214,8 +216,7 @@ class Guard:
                     413, f"The body is larger than {self.max_body_bytes} bytes.", ((b"connection", b"close"),)
                 )
             if not message.get("more_body"):
-                whole = b"".join(parts)
-                return self._check_body(whole) or whole
+                return b"".join(parts)
             message = await receive()
         return None
 
@@ -224,6 +225,12 @@ class Guard:
 
         The standard library accepts UTF-16 and lone surrogates, which this parser rejects.
         """
+        if (
+            body.count(b"[") + body.count(b"{") > MAX_DEPTH
+            and measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH
+        ):
+            reason = f"The body is nested deeper than {MAX_DEPTH} levels."
+            return ErrorResponse(400, reason, code=PARSE_ERROR, id=find_id(body))
         try:
             data = from_json(body)
         except ValueError:
@@ -231,15 +238,3 @@ class Guard:
         if not has_duplicate_key(body, data):
             return data
         return ErrorResponse(400, "An object in the body has a duplicate key.", code=PARSE_ERROR, id=find_id(body))
-
-    def _check_body(self, body: bytes) -> ErrorResponse | None:
-        if len(body) > self.max_body_bytes:
-            return ErrorResponse(413, f"The body is larger than {self.max_body_bytes} bytes.")
-        if (
-            body.count(b"[") + body.count(b"{") <= MAX_DEPTH
-            or measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) <= MAX_DEPTH
-        ):
-            return None
-        return ErrorResponse(
-            400, f"The body is nested deeper than {MAX_DEPTH} levels.", code=PARSE_ERROR, id=find_id(body)
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
@@ -14,7 +15,7 @@ _TOKEN_SPECIFIC_CLAIMS: Final = frozenset({"exp", "iat", "nbf", "jti", "auth_tim
 """Claims that differ between tokens of the same user."""
 UNLIMITED_PEERS: Final = frozenset({"127.0.0.1", "::1", "localhost", ""})
 """Addresses of this machine: clients on it, or behind a proxy on it, cannot be distinguished."""
-_SESSION_HEADER: Final = b"mcp-session-id"
+SESSION_HEADER: Final = b"mcp-session-id"
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
@@ -62,13 +63,31 @@ def _to_json_text(value: Any) -> str | None:
         return None
 
 
-class SessionQuota:
-    """Limit on the sessions of each peer: a user, or the machine of an anonymous client."""
+@dataclass(slots=True, eq=False)
+class Session:
+    """A session that the SDK has opened."""
+
+    peer: str = ""
+    owner: str = ""
+    last_used: float = 0.0
+    """When the SDK last handled a request of the session."""
+    version: str | None = None
+    """Protocol version; None until the SDK has handled a request after `initialize`."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """Capabilities of the client."""
+
+
+class SessionTable(OrderedDict[bytes, Session]):
+    """The sessions by id, the least recently used first, with a limit for each peer.
+
+    A peer is a user, or the machine of an anonymous client.
+    """
 
     def __init__(self, max_sessions: int, idle_seconds: float) -> None:
+        super().__init__()
         self._max_sessions, self._idle_seconds = max_sessions, idle_seconds
-        self._sessions: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        """Peer and time of last use of each session; the least recently used comes first."""
+        # Half of all sessions, so that one client cannot lock out the others.
+        self._max_per_peer = max(1, max_sessions // 2)
 
     def get_peer(self, scope: Mapping[str, Any], principal: Identity) -> str:
         """Return the peer of a request: the user if authenticated, else the machine."""
@@ -80,28 +99,32 @@ class SessionQuota:
     def has_room(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Return True if a request belongs to a session, or may open a new one."""
         names = {name for name, _ in headers}
-        if peer in UNLIMITED_PEERS or _SESSION_HEADER in names or b"mcp-method" in names:
+        if peer in UNLIMITED_PEERS or SESSION_HEADER in names or b"mcp-method" in names:
             return True
         expired_before = time.monotonic() - self._idle_seconds
-        while self._sessions and next(iter(self._sessions.values()))[1] < expired_before:
-            self._sessions.popitem(last=False)
-        return sum(owner == peer for owner, _ in self._sessions.values()) < self._max_sessions
+        while self and next(iter(self.values())).last_used < expired_before:
+            self.popitem(last=False)
+        return sum(session.peer == peer for session in self.values()) < self._max_per_peer
 
-    def track_sessions(self, peer: str, scope: Mapping[str, Any], send: Send) -> Send:
+    def track(self, peer: str, owner: str, scope: Mapping[str, Any], send: Send) -> Send:
         """Return a `send` that records the sessions that are opened, used and ended."""
-        if peer in UNLIMITED_PEERS:
-            return send
-        session_id = next((value for name, value in scope["headers"] if name == _SESSION_HEADER), b"")
+        session_id = next((value for name, value in scope["headers"] if name == SESSION_HEADER), b"")
 
         async def send_tracked(message: Any) -> None:
             if message["type"] == "http.response.start":
                 # Trust only the session id in the SDK's response: the client's header may be made up.
-                new_session_id = next((value for name, value in message["headers"] if name == _SESSION_HEADER), None)
+                used_id = next((value for name, value in message["headers"] if name == SESSION_HEADER), None)
                 if scope["method"] == "DELETE" or message["status"] == 404:  # noqa: PLR2004 - no such session
-                    self._sessions.pop(session_id, None)
-                elif new_session_id is not None and message["status"] < 300:  # noqa: PLR2004 - success
-                    self._sessions.pop(new_session_id, None)
-                    self._sessions[new_session_id] = (peer, time.monotonic())
+                    self.pop(session_id, None)
+                elif used_id is not None and message["status"] < 300:  # noqa: PLR2004 - success
+                    self._record(used_id, peer, owner)
             await send(message)
 
         return send_tracked
+
+    def _record(self, session_id: bytes, peer: str, owner: str) -> None:
+        session = self.setdefault(session_id, Session(peer, owner))
+        session.last_used = time.monotonic()
+        self.move_to_end(session_id)
+        if len(self) > self._max_sessions:
+            self.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Serve one client over stdin and stdout: plain requests take the fast path, the rest goes to the SDK."""
+"""Serve one client over stdin and stdout, directly or through the SDK."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import math
 from typing import Any, Final
 
 import anyio
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
-from toolmason._core.run.eager_task import Suspended
+from toolmason._core.run.eager_task import TaskOutcome
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.mcp_client.transport.framing import MAX_LINE_BYTES, UnreadableMessage, parse_message
-from toolmason.mcp_server.http.fast_path import SESSION_VERSIONS, FastPath, has_modern_envelope
+from toolmason.mcp_server.call_tool import Request
+from toolmason.mcp_server.dispatch import (
+    DUPLICATE_ID_MESSAGE,
+    SESSION_VERSIONS,
+    Dispatcher,
+    get_cancelled_id,
+    has_modern_envelope,
+)
 from toolmason.mcp_server.http.guard import INVALID_REQUEST, PARSE_ERROR
-from toolmason.mcp_server.http.owner import ANONYMOUS
-from toolmason.mcp_server.in_flight import DUPLICATE_ID_MESSAGE
-from toolmason.mcp_server.sdk_server import ToolboxServer, make_server
+from toolmason.mcp_server.http.owner import ANONYMOUS, Session
+from toolmason.mcp_server.sdk_server import Origin, RunningCall, ToolboxServer, make_server
 from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 
 MAX_IN_FLIGHT: Final = 256
@@ -65,19 +71,12 @@ async def serve_stdio(box: Toolbox, stop: StopSignal, grace: float, descriptors:
 class StdioSession:
     """Session with one client on two streams."""
 
-    session: Final = ""
-    """Session id for the fast path; stdio has a single session."""
-
     def __init__(self, server: ToolboxServer) -> None:
         self.server = server
-        self.fast_path = FastPath(server, 0)
+        self.dispatcher = Dispatcher(server)
+        self.in_flight = self.dispatcher.in_flight
         self.ended = asyncio.Event()
-        self.in_flight: dict[int | str, asyncio.Future[Any] | None] = {}
-        """Requests in progress: the task on the fast path, or None if the SDK handles the request."""
-        self._forwarded_ids: set[int | str] = set()
-        """Ids of the requests that the SDK handles."""
-        self._version: bytes | None = None
-        """Protocol version of the session, once the SDK has agreed on it."""
+        self._session = Session()
         self._legacy = False
         """True if the client has opened a session; otherwise it uses the stateless era."""
         self._reader: LineReader | None = None
@@ -98,8 +97,7 @@ class StdioSession:
             self._to_sdk.close()
             self._sdk_task.cancel()
             await asyncio.wait((self._sdk_task,), timeout=1.0)
-        self.server.subscriptions.close()
-        await self.server.call_handler.tasks.close()
+        await self.server.close()
         await self._writer.close()
         return stuck
 
@@ -139,69 +137,70 @@ class StdioSession:
         request_id = message["id"]
         if type(request_id) is not int and type(request_id) is not str:
             self._send_error(None, INVALID_REQUEST, "The id must be a string or an integer.")
-        elif request_id in self.in_flight:
+            return
+        if request_id in self.in_flight:
             self._send_error(request_id, INVALID_REQUEST, DUPLICATE_ID_MESSAGE)
-        elif self._may_take_fast_path(message):
-            self.in_flight[request_id] = None
-            task, _, error = eager_task.start(self._try_fast_path(message), asyncio.get_running_loop())
-            if task is not None:
-                self.in_flight[request_id] = task
-                task.add_done_callback(lambda _: self._finish_request(request_id))
-            else:
-                self._finish_request(request_id)
-                if error is not None:
-                    self._send_error(request_id, INTERNAL_ERROR, "Internal server error")
-        else:
+            return
+        request = self._accept(message)
+        if request is None:
             self._forward_to_sdk(message)
+            return
+        self.in_flight[request_id] = None
+        task, _, error = eager_task.start(self._answer(request, message), asyncio.get_running_loop())
+        if error is not None:
+            self._send_error(request_id, INTERNAL_ERROR, "Internal server error")
+        if task is not None and request.modern:
+            self.in_flight[request_id] = task
 
-    def _may_take_fast_path(self, message: dict[str, Any]) -> bool:
-        """Return True if the fast path may handle a request."""
-        params = message.get("params")
-        if message.get("jsonrpc") != "2.0" or not isinstance(params, dict):
-            return False
-        if self._legacy:
-            return self._version in SESSION_VERSIONS and isinstance(params.get("_meta", {}), dict)
-        return has_modern_envelope(params)
-
-    async def _try_fast_path(self, message: dict[str, Any]) -> None:
+    def _accept(self, message: dict[str, Any]) -> Request | None:
+        """Return a request that is answered directly, or None if the SDK carries its answer."""
+        if not self._legacy:
+            return self.dispatcher.accept(message, ANONYMOUS, None)
         # A session may send the other era's envelope by mistake; the SDK reports that.
-        mixed = self._legacy and has_modern_envelope(message["params"])
-        if mixed or not await self.fast_path.handle(message, ANONYMOUS, not self._legacy, self):
-            self.in_flight.pop(message["id"], None)
-            self._forward_to_sdk(message)
+        if self._session.version not in SESSION_VERSIONS or has_modern_envelope(message):
+            return None
+        return self.dispatcher.accept(message, ANONYMOUS, self._session)
 
-    def _finish_request(self, request_id: int | str) -> None:
-        # A request that the fast path left to the SDK is still in progress.
-        if request_id not in self._forwarded_ids:
-            self.in_flight.pop(request_id, None)
+    async def _answer(self, request: Request, message: dict[str, Any]) -> None:
+        outcome: Any = None, None
+        try:
+            if request.modern:
+                outcome = await self._run_stateless(request)
+            else:
+                outcome = await self.dispatcher.run_in_session(request, request.id)
+            if isinstance(outcome, RunningCall):
+                self._forward_to_sdk(message, outcome)
+            elif not isinstance(outcome[1], asyncio.CancelledError):
+                await self._send(self.dispatcher.encode(request, *outcome)[1])
+        finally:
+            if not isinstance(outcome, RunningCall):
+                self._finish_request(request.id)
+
+    async def _run_stateless(self, request: Request) -> TaskOutcome:
+        try:
+            return await self.dispatcher.table[request.method](request), None
+        except Exception as error:  # noqa: BLE001 - any error becomes a response
+            return None, error
+
+    def _finish_request(self, request_id: int | str | None) -> None:
+        self.in_flight.pop(request_id, None)
         if not self.in_flight:
             self._all_answered.set()
         self._update_backpressure()
 
     def _handle_notification(self, message: dict[str, Any]) -> None:
-        if message.get("method") == "notifications/cancelled":
-            params = message.get("params")
-            request_id = params.get("requestId") if isinstance(params, dict) else None
-            task = self.in_flight.get(request_id) if isinstance(request_id, int | str) else None
-            if task is not None:
-                task.cancel()
-                return
+        cancelled_id = get_cancelled_id(message)
+        if cancelled_id is not None and self.in_flight.cancel(cancelled_id):
+            return
         if self._sdk_task is not None or "method" in message:
             self._forward_to_sdk(message)
 
-    # --- fast path interface -----------------------------------------------------------------------
-
-    async def wait(self, suspended: Suspended) -> Any:
-        """Wait for a call; cancelling the request cancels the call."""
-        return await suspended
-
-    async def send(self, status: int, body: bytes) -> None:
-        """Write a response once there is room."""
-        del status
+    async def _send(self, line: bytes) -> None:
+        """Write a line once there is room."""
         if self._writer is not None:
             if not self._writer.writable.is_set():
                 await self._writer.writable.wait()
-            self._writer.write(body)
+            self._writer.write(line)
 
     def _send_error(self, request_id: int | str | None, code: int, reason: str) -> None:
         if self._writer is not None:
@@ -210,7 +209,7 @@ class StdioSession:
 
     # --- the SDK's loop ----------------------------------------------------------------------------
 
-    def _forward_to_sdk(self, message: dict[str, Any]) -> None:
+    def _forward_to_sdk(self, message: dict[str, Any], running: RunningCall | None = None) -> None:
         try:
             parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
         except ValidationError:
@@ -218,11 +217,11 @@ class StdioSession:
             return
         if isinstance(parsed, JSONRPCRequest):
             self.in_flight[parsed.id] = None
-            self._forwarded_ids.add(parsed.id)
             self._legacy = self._legacy or parsed.method == "initialize"
         if self._sdk_task is None:
             self._start_sdk()
-        self._to_sdk.send_nowait(SessionMessage(parsed))
+        origin = Origin(session=self._session, running=running)
+        self._to_sdk.send_nowait(SessionMessage(parsed, ServerMessageMetadata(request_context=origin)))
 
     def _start_sdk(self) -> None:
         self._to_sdk, sdk_input = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
@@ -250,15 +249,9 @@ class StdioSession:
                         "error": {"code": INTERNAL_ERROR, "message": "The response cannot be encoded as JSON."},
                     }
                 )
-            await self.send(200, line)
+            await self._send(line)
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-                if isinstance(message, JSONRPCResponse) and "protocolVersion" in message.result:
-                    self._version = str(message.result["protocolVersion"]).encode()
-                self._forwarded_ids.discard(message.id)
-                self.in_flight.pop(message.id, None)
-                if not self.in_flight:
-                    self._all_answered.set()
-                self._update_backpressure()
+                self._finish_request(message.id)
 
     def _update_backpressure(self) -> None:
         """Pause reading while too many requests or responses are pending."""

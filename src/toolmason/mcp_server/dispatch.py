@@ -1,0 +1,378 @@
+"""Decide once per request who carries its answer, and answer `tools/call` and `tools/list` directly if possible."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from mcp.server.streamable_http import REQUEST_CANCELLED
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    INTERNAL_ERROR,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+)
+from mcp_types.version import LATEST_MODERN_VERSION
+from pydantic_core import to_json
+
+from toolmason._core.run import eager_task
+from toolmason._core.run.eager_task import EagerTask, Suspended, TaskOutcome, run_until_first_await
+from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
+from toolmason.mcp_server.client_requests import ClientStream
+from toolmason.mcp_server.http.guard import ErrorResponse, Headers, Receive, Send, send_json
+from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
+from toolmason.mcp_server.lists import ToolTraits
+from toolmason.mcp_server.sdk_server import RunningCall, ToolboxServer
+
+DUPLICATE_ID_MESSAGE: Final = "A request with this id is in progress. Use a unique id for each request."
+SESSION_TRUST_SECONDS: Final = 60.0
+"""Seconds for which a session counts as alive after the SDK last handled a request of it."""
+_MODERN_VERSION: Final = LATEST_MODERN_VERSION.encode()
+_VERSION_HEADER: Final = b"mcp-protocol-version"
+SESSION_VERSIONS: Final = frozenset({"2025-06-18", "2025-11-25"})
+"""Session protocol versions whose results need no filtering."""
+_EMPTY: Final[Mapping[str, Any]] = {}
+_SDK_PARAMS: Final = ROUND_PARAMS | {"task"}
+"""Parameters of a call that the SDK has to check."""
+_LIST_PARAMS: Final = frozenset({"_meta", "cursor"})
+_STREAM_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
+"""Keys of `_meta` that ask for notifications, which only a stream can carry."""
+_CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
+
+
+class InFlight(dict[Hashable, "asyncio.Future[Any] | None"]):
+    """Requests in progress by key: the task that can be cancelled, or None if the SDK carries the answer."""
+
+    def cancel(self, key: Hashable) -> bool:
+        """Cancel a call. Return False if the SDK has to cancel it, or if it is unknown."""
+        task = self.get(key)
+        return task is not None and task.cancel()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class HttpExchange:
+    """One POST request, with its body read."""
+
+    scope: Any
+    headers: Headers
+    identity: Identity
+    body: bytes
+    receive: Receive
+    send: Send
+
+
+Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Awaitable[None]]
+"""Function that lets the SDK carry the answer to a request, or to a call that is running already."""
+
+
+class Dispatcher:
+    """Dispatcher of the requests to one server."""
+
+    def __init__(self, server: ToolboxServer, sessions: SessionTable | None = None) -> None:
+        self.table = server.handlers.table
+        self.in_flight = InFlight()
+        self.sessions = SessionTable(1, 0.0) if sessions is None else sessions
+        self._call_handler = server.handlers.call_handler
+        self._lists = server.handlers.lists
+        self._log_levels = server.handlers.subscriptions.log_levels
+        self._cache_hint = server.cache_hints["tools/list"]
+        self._accept_cache: dict[bytes, bool] = {}
+        self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
+        self._server_meta = {SERVER_INFO_META_KEY: server.server_info_stamp}
+        self._meta_suffix = b',"_meta":' + to_json(self._server_meta) + b"}}"
+
+    # --- decisions ---------------------------------------------------------------------------------
+
+    def accept(self, message: Any, identity: Identity, session: Session | None, session_id: str = "") -> Request | None:
+        """Return a request that is answered directly, or None if the SDK carries its answer.
+
+        `session` is None in the stateless era.
+        """
+        if not _is_valid(message) or (session is None and not has_modern_envelope(message)):
+            return None
+        method, params = message["method"], message.get("params") or _EMPTY
+        meta = params.get("_meta") or _EMPTY
+        traits = self._find_traits(params) if method == "tools/call" else None
+        if (traits is None and not _is_list(method, params)) or not _STREAM_META_KEYS.isdisjoint(meta):
+            return None
+        if session is None:
+            capabilities = meta[CLIENT_CAPABILITIES_META_KEY]
+            return Request(method, params, message["id"], identity=identity, capabilities=capabilities, traits=traits)
+        return Request(
+            method,
+            params,
+            message["id"],
+            modern=False,
+            identity=identity,
+            session_id=session_id,
+            capabilities=session.capabilities,
+            stream=ClientStream(can_ask=True),
+            log_level=self._log_levels.get(session_id, "info"),
+            traits=traits,
+        )
+
+    def _find_traits(self, params: Mapping[str, Any]) -> ToolTraits | None:
+        """Return the traits of the tool of a call, or None if the SDK has to carry the answer."""
+        name, arguments, lists = params.get("name"), params.get("arguments"), self._lists
+        if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
+            return None
+        traits = None if lists.stale else lists.traits.get(name)
+        if traits is None or traits.plain is None:
+            traits = lists.get_traits(name)
+        if traits is None or traits.task is not None or traits.mirrors_headers or not _SDK_PARAMS.isdisjoint(params):
+            return None
+        return traits
+
+    def _accept_http(self, exchange: HttpExchange, data: Any) -> Request | None:
+        headers, identity = exchange.headers, exchange.identity
+        # A repeated header may mean one thing to a proxy, and another to this server.
+        if len(headers) != len(exchange.scope["headers"]) or not self._accepts_json(headers):
+            return None
+        version = headers.get(_VERSION_HEADER)
+        if version == _MODERN_VERSION:
+            request = self.accept(data, identity, None)
+            return request if request is not None and _matches_headers(headers, request) else None
+        session_id = headers.get(SESSION_HEADER, b"")
+        session = self.sessions.get(session_id)
+        if (
+            session is None
+            or session.version not in SESSION_VERSIONS
+            or session.owner != identity.owner
+            or (version is not None and version != session.version.encode())
+            or time.monotonic() - session.last_used >= SESSION_TRUST_SECONDS
+        ):
+            return None
+        return self.accept(data, identity, session, session_id.decode("latin-1"))
+
+    def _accepts_json(self, headers: Headers) -> bool:
+        if headers.get(b"content-type", b"").partition(b";")[0].rstrip() != b"application/json":
+            return False
+        accept = headers.get(b"accept", b"")
+        accepted = self._accept_cache.get(accept)
+        if accepted is None:
+            media_types = {media_type.partition(b";")[0].strip() for media_type in accept.split(b",")}
+            accepted = media_types >= {b"application/json", b"text/event-stream"}
+            if len(self._accept_cache) < 64:  # noqa: PLR2004 - keeps clients from growing it
+                self._accept_cache[accept] = accepted
+        return accepted
+
+    # --- HTTP --------------------------------------------------------------------------------------
+
+    async def handle_post(self, exchange: HttpExchange, data: Any, forward: Forward) -> None:
+        """Answer a request with a parsed body, directly or through the SDK."""
+        request = self._accept_http(exchange, data)
+        if request is not None and request.modern:
+            await self._answer_stateless(request, exchange)
+            return
+        key = self._get_key(exchange, data)
+        if key is None:
+            await forward(exchange, None)
+        elif key in self.in_flight:
+            # The client could not distinguish two responses with one id, and the SDK loses the first.
+            await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=key[2])(exchange.send)
+        else:
+            self.in_flight[key] = None
+            try:
+                if request is None:
+                    await forward(exchange, None)
+                else:
+                    await self._answer_in_session(request, key, exchange, forward)
+            finally:
+                del self.in_flight[key]
+
+    def _get_key(self, exchange: HttpExchange, data: Any) -> tuple[bytes, str, int | str] | None:
+        """Return the session, owner and id of a request, or None if its id need not be unique."""
+        session_id, owner = exchange.headers.get(SESSION_HEADER), exchange.identity.owner
+        if session_id is None or exchange.headers.get(_VERSION_HEADER) == _MODERN_VERSION:
+            return None
+        if (cancelled_id := get_cancelled_id(data)) is not None:
+            self.in_flight.cancel((session_id, owner, cancelled_id))
+        request_id = get_request_id(data)
+        return None if request_id is None else (session_id, owner, request_id)
+
+    async def _answer_stateless(self, request: Request, exchange: HttpExchange) -> None:
+        result: Any = None
+        error: Exception | None = None
+        try:
+            result, suspended = run_until_first_await(self.table[request.method](request))
+            if suspended is not None:
+                result = await _wait_unless_disconnected(suspended, exchange.receive)
+                if result is None:
+                    return
+        except Exception as raised:  # noqa: BLE001 - any error becomes a response
+            error = raised
+        await send_json(exchange.send, *self.encode(request, result, error))
+
+    async def _answer_in_session(
+        self, request: Request, key: Hashable, exchange: HttpExchange, forward: Forward
+    ) -> None:
+        outcome = await self.run_in_session(request, key)
+        if not isinstance(outcome, RunningCall):
+            await send_json(exchange.send, *self.encode(request, *outcome))
+            return
+        try:
+            await forward(exchange, outcome)
+        finally:
+            outcome.abandon()
+
+    # --- running -----------------------------------------------------------------------------------
+
+    async def run_in_session(self, request: Request, key: Hashable) -> TaskOutcome | RunningCall:
+        """Run a request of a session. Return its outcome, or the running call if it needs the SDK's stream.
+
+        A call that may use the client gets the stream as soon as it waits, so that the client can resume it.
+        """
+        task, result, error = eager_task.start(self.table[request.method](request), asyncio.get_running_loop())
+        if task is None:
+            return result, error
+        stream: Any = request.stream
+        if request.traits is None or request.traits.plain:
+            self.in_flight[key] = task
+            await _wait_until_needed(task, stream)
+            self.in_flight[key] = None
+            if task.done():
+                return task.result()
+        return RunningCall(task, stream)
+
+    # --- responses ---------------------------------------------------------------------------------
+
+    def encode(self, request: Request, result: Any, error: BaseException | None) -> tuple[int, bytes]:
+        """Return the status and the body of the response to a request."""
+        if error is None:
+            try:
+                return 200, self._encode_result(request, result)
+            except ValueError:
+                unwritable = self._call_handler.make_unwritable_result(request.params["name"])
+                return 200, self._encode_result(request, unwritable)
+        if isinstance(error, asyncio.CancelledError):
+            error = MCPError(REQUEST_CANCELLED, "Request cancelled")
+        elif not isinstance(error, MCPError):
+            error = MCPError(INTERNAL_ERROR, "Internal server error")
+        error_body: dict[str, Any] = {"code": error.code, "message": error.message}
+        if error.data is not None:
+            error_body["data"] = error.data
+        status = ERROR_CODE_HTTP_STATUS.get(error.code, 200) if request.modern else 200
+        return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
+
+    def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
+        if request.method == "tools/list":
+            return b'{"jsonrpc":"2.0","id":' + to_json(request.id) + self._encode_list(request, result)
+        if request.modern:
+            meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
+            result = {"resultType": "complete", **result, "_meta": meta}
+        return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
+
+    def _encode_list(self, request: Request, page: Mapping[str, Any]) -> bytes:
+        """Return the part of the response after the id; a page is encoded once."""
+        known = self._list_bodies.get(request.modern)
+        if known is not None and known[0] is page:
+            return known[1]
+        if request.modern:
+            hint = self._cache_hint
+            fields = {"resultType": "complete", "ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page}
+            body = b',"result":' + to_json(fields)[:-1] + self._meta_suffix
+        else:
+            body = b',"result":' + to_json(page) + b"}"
+        self._list_bodies[request.modern] = (page, body)
+        return body
+
+
+async def _wait_unless_disconnected(suspended: Suspended, receive: Receive) -> Any:
+    """Wait for a call. Return None if the client disconnects, which cancels the call."""
+    task = asyncio.current_task()
+    disconnected = asyncio.ensure_future(receive())
+    if task is not None:
+        disconnected.add_done_callback(lambda found: None if found.cancelled() else task.cancel())
+    try:
+        return await suspended
+    except asyncio.CancelledError:
+        if task is not None and disconnected.done() and task.uncancel() == 0:
+            return None
+        raise
+    finally:
+        disconnected.cancel()
+
+
+async def _wait_until_needed(task: EagerTask, stream: ClientStream) -> None:
+    """Wait until a call is done, or needs its stream."""
+    task.add_done_callback(lambda _: stream.needed.set())
+    try:
+        await stream.needed.wait()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+def _is_valid(message: Any) -> bool:
+    """Return True if a message is a valid request."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
+        return False
+    request_id = message.get("id")
+    if (type(request_id) is not int and type(request_id) is not str) or "error" in message or "result" in message:
+        return False
+    params = message.get("params")
+    return params is None or (isinstance(params, dict) and isinstance(params.get("_meta", _EMPTY), dict))
+
+
+def _is_list(method: str, params: Mapping[str, Any]) -> bool:
+    """Return True for a valid `tools/list`."""
+    if method != "tools/list" or not params.keys() <= _LIST_PARAMS:
+        return False
+    cursor = params.get("cursor")
+    return cursor is None or isinstance(cursor, str)
+
+
+def _matches_headers(headers: Headers, request: Request) -> bool:
+    """Return True if the headers of the stateless era match the body."""
+    if headers.get(b"mcp-method") != request.method.encode("utf-8", "replace"):
+        return False
+    if request.method != "tools/call":
+        return True
+    name, name_header = request.params["name"], headers.get(b"mcp-name", b"")
+    return name.isascii() and name_header == name.encode() and not name_header.startswith(b"=?")
+
+
+def has_modern_envelope(message: Mapping[str, Any]) -> bool:
+    """Return True if the parameters of a request have a valid stateless-era envelope."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
+        return False
+    capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
+    info = meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
+    return (
+        isinstance(capabilities, dict)
+        and (not capabilities or all(map(_is_plain_capability, capabilities.items())))
+        and isinstance(info, dict)
+        and isinstance(info.get("name"), str)
+        and isinstance(info.get("version"), str)
+        and _CLIENT_INFO_KEYS.issuperset(info)
+        and (info.get("title") is None or isinstance(info.get("title"), str))
+    )
+
+
+def _is_plain_capability(item: tuple[str, Any]) -> bool:
+    """Return True if a capability is an object of objects, which needs no further check."""
+    return isinstance(item[1], dict) and all(isinstance(value, dict) for value in item[1].values())
+
+
+def get_request_id(data: Any) -> int | str | None:
+    """Return the id of a message that expects a response, or None."""
+    request_id = data.get("id") if isinstance(data, Mapping) and "method" in data else None
+    return request_id if type(request_id) is int or type(request_id) is str else None
+
+
+def get_cancelled_id(data: Any) -> int | str | None:
+    """Return the id of the request that a message cancels, or None."""
+    if not isinstance(data, Mapping) or data.get("method") != "notifications/cancelled":
+        return None
+    params = data.get("params")
+    request_id = params.get("requestId") if isinstance(params, Mapping) else None
+    return request_id if type(request_id) is int or type(request_id) is str else None
