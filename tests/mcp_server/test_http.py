@@ -188,19 +188,19 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_can_be_asked(server:
     assert "approval" in found["content"][0]["text"]
 
 
-def test_pages_follow_each_other_to_the_end():
+async def test_pages_follow_each_other_to_the_end():
     from toolmason.mcp_server.lists import ToolboxLists
 
     lists = ToolboxLists(running_box(), page_size=2)
-    entries, seen, cursor = list(range(5)), [], None
+    seen, cursor = [], None
     while True:
-        page = lists.get_page("tools", entries, cursor)
-        part, cursor = page["tools"], page.get("nextCursor")
-        seen.extend(part)
+        page = await lists.fetch_page("tools", cursor)
+        seen += [entry["name"] for entry in page["tools"]]
+        cursor = page.get("nextCursor")
         if cursor is None:
             break
 
-    assert seen == entries
+    assert seen == [tool.name for tool in running_box()]
 
 
 def running_box():

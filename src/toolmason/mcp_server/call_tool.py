@@ -30,12 +30,11 @@ from toolmason.mcp_server.client_requests import (
     NeedsInput,
 )
 from toolmason.mcp_server.encode import (
-    encode_call_result,
+    encode_result,
     get_remote_name,
     is_json_serializable,
     make_error_result,
     passthrough,
-    with_structured_content,
 )
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
@@ -127,7 +126,8 @@ class CallHandler:
         params = request.params
         name, arguments = params["name"], params.get("arguments") or {}
         traits = request.traits or self.lists.get_traits(name)
-        self.restore_answers(request, name, arguments)
+        if not ROUND_PARAMS.isdisjoint(params):
+            self.restore_answers(request, name, arguments)
         if traits is not None and traits.task is not None and self._runs_as_task(traits, request):
             return self._start_task(request, traits)
         try:
@@ -149,10 +149,9 @@ class CallHandler:
             MCPError: the state is forged, expired, or belongs to another request.
         """
         params = request.params
-        if ROUND_PARAMS.isdisjoint(params):
-            return
-        answers, state = params.get("inputResponses"), params.get("requestState")
-        client = request.open_client()
+        answers, state, client = params.get("inputResponses"), params.get("requestState"), request.open_client()
+        if not isinstance(answers, Mapping):
+            answers = {}
         if isinstance(state, str):
             binding = make_binding(request.method, name, arguments, request.identity.owner)
             try:
@@ -162,11 +161,11 @@ class CallHandler:
             client.answers.update(restored["answers"])
             client.upstream_state = restored["kept"]
             client.has_signed_state = True
-            answers = {key: value for key, value in (answers or {}).items() if key in restored["asked"]}
-        elif isinstance(answers, Mapping):
+            answers = {key: value for key, value in answers.items() if key in restored["asked"]}
+        else:
             # Without a state, nothing binds an approval to these arguments.
             answers = {key: value for key, value in answers.items() if key != APPROVAL_KEY}
-        client.answers.update({key: value for key, value in (answers or {}).items() if isinstance(value, Mapping)})
+        client.answers.update({key: value for key, value in answers.items() if isinstance(value, Mapping)})
 
     def make_input_required(self, request: Request, name: str, arguments: Any) -> dict[str, Any]:
         """Return the result that asks the client for input."""
@@ -199,12 +198,13 @@ class CallHandler:
         finally:
             reset_result_owner(scope)
         client = request.client
-        if client is None:
-            return self.encode(result, traits)
-        if client.pending_questions and client.send_questions is None:
+        if client is not None and client.pending_questions and client.send_questions is None:
             raise NeedsInput("the call is waiting for input")
-        encoded = self.encode(result, traits)
-        reply = client.upstream_reply
+        if result.error is not None:
+            encoded = self._encode_error(result, traits)
+        else:
+            encoded = encode_result(result, self.box, structured=traits is not None and traits.structured)
+        reply = None if client is None else client.upstream_reply
         # An upstream request made by a local tool is not the result of that tool.
         if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
@@ -229,26 +229,21 @@ class CallHandler:
         _log.warning("%s returned a value that cannot be encoded as JSON", name)
         return make_error_result(f"{name} returned a value that cannot be encoded as JSON. Retrying will not help.")
 
-    def encode(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
-        """Return a result as MCP data.
+    def _encode_error(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
+        """Return a failed result as MCP data.
 
         Raises:
             MCPError: the tool is unknown, or the upstream server rejected the request.
         """
-        if result.error is not None:
-            if isinstance(upstream_error := result.error.__cause__, MCPError) and is_from_server(upstream_error):
-                # The upstream server rejected the request itself.
-                raise MCPError(upstream_error.code, upstream_error.message, upstream_error.data)
-            if isinstance(result.error, UnknownTool) and result.attempts == 0 and result.error.name not in self.box:
-                raise MCPError(INVALID_PARAMS, str(result.error))
-            if self.redact and (traits is None or not traits.sets_on_error):
-                return make_error_result(make_redacted_result(result.error, "redact").text)
-        is_structured = traits is not None and traits.structured
-        encoded = encode_call_result(result, structured=is_structured)
-        is_missing = is_structured and "structuredContent" not in encoded and not encoded["isError"]
-        if is_missing and result.name in self.box:
-            return with_structured_content(encoded, self.box[result.name], result)
-        return encoded
+        error: Any = result.error
+        if isinstance(upstream_error := error.__cause__, MCPError) and is_from_server(upstream_error):
+            # The upstream server rejected the request itself.
+            raise MCPError(upstream_error.code, upstream_error.message, upstream_error.data)
+        if isinstance(error, UnknownTool) and result.attempts == 0 and error.name not in self.box:
+            raise MCPError(INVALID_PARAMS, str(error))
+        if self.redact and (traits is None or not traits.sets_on_error):
+            return make_error_result(make_redacted_result(error, "redact").text)
+        return make_error_result(result.text)
 
     async def _ask_approval(self, result: ToolResult, request: Request, progress: OnProgress | None) -> ToolResult:
         """Ask the client's user for approval, if the client supports it. Otherwise the call stays refused."""

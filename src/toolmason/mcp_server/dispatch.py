@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -68,7 +68,9 @@ class HttpExchange:
     send: Send
 
 
-Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Awaitable[None]]
+RequestKey: TypeAlias = tuple[bytes, str, int | str]
+"""Session id, owner, and the request id chosen by the client."""
+Forward: TypeAlias = Callable[[HttpExchange, RunningCall | None], Coroutine[Any, Any, None]]
 """Function that lets the SDK carry the answer to a request, or to a call that is running already."""
 
 
@@ -86,7 +88,6 @@ class Dispatcher:
         self._accept_cache: dict[bytes, bool] = {}
         self._list_bodies: dict[bool, tuple[Any, bytes]] = {}
         self._server_meta = {SERVER_INFO_META_KEY: server.server_info_stamp}
-        self._meta_suffix = b',"_meta":' + to_json(self._server_meta) + b"}}"
 
     # --- decisions ---------------------------------------------------------------------------------
 
@@ -165,37 +166,44 @@ class Dispatcher:
 
     # --- HTTP --------------------------------------------------------------------------------------
 
-    async def handle_post(self, exchange: HttpExchange, data: Any, forward: Forward) -> None:
+    def handle_post(self, exchange: HttpExchange, data: Any, forward: Forward) -> Coroutine[Any, Any, None]:
         """Answer a request with a parsed body, directly or through the SDK."""
+        # Not `async def`: returning the coroutine saves a layer for each request.
         request = self._accept_http(exchange, data)
         if request is not None and request.modern:
-            await self._answer_stateless(request, exchange)
-            return
+            return self._answer_stateless(request, exchange)
         key = self._get_key(exchange, data)
         if key is None:
-            await forward(exchange, None)
-        elif key in self.in_flight:
+            return forward(exchange, None)
+        return self._answer_once(request, key, exchange, forward)
+
+    async def _answer_once(
+        self, request: Request | None, key: RequestKey, exchange: HttpExchange, forward: Forward
+    ) -> None:
+        """Answer a request whose id must not be in use."""
+        if key in self.in_flight:
             # The client could not distinguish two responses with one id, and the SDK loses the first.
             await ErrorResponse(400, DUPLICATE_ID_MESSAGE, id=key[2])(exchange.send)
-        else:
-            self.in_flight[key] = None
-            try:
-                if request is None:
-                    await forward(exchange, None)
-                else:
-                    await self._answer_in_session(request, key, exchange, forward)
-            finally:
-                del self.in_flight[key]
+            return
+        self.in_flight[key] = None
+        try:
+            if request is None:
+                await forward(exchange, None)
+            else:
+                await self._answer_in_session(request, key, exchange, forward)
+        finally:
+            del self.in_flight[key]
 
-    def _get_key(self, exchange: HttpExchange, data: Any) -> tuple[bytes, str, int | str] | None:
-        """Return the session, owner and id of a request, or None if its id need not be unique."""
+    def _get_key(self, exchange: HttpExchange, data: Any) -> RequestKey | None:
+        """Return the key of a request, or None if its id need not be unique."""
         session_id, owner = exchange.headers.get(SESSION_HEADER), exchange.identity.owner
         if session_id is None or exchange.headers.get(_VERSION_HEADER) == _MODERN_VERSION:
             return None
-        if (cancelled_id := get_cancelled_id(data)) is not None:
-            self.in_flight.cancel((session_id, owner, cancelled_id))
         request_id = get_request_id(data)
-        return None if request_id is None else (session_id, owner, request_id)
+        if request_id is not None:
+            return session_id, owner, request_id
+        self.in_flight.cancel((session_id, owner, get_cancelled_id(data)))
+        return None
 
     async def _answer_stateless(self, request: Request, exchange: HttpExchange) -> None:
         result: Any = None
@@ -245,12 +253,17 @@ class Dispatcher:
 
     def encode(self, request: Request, result: Any, error: BaseException | None) -> tuple[int, bytes]:
         """Return the status and the body of the response to a request."""
-        if error is None:
-            try:
-                return 200, self._encode_result(request, result)
-            except ValueError:
-                unwritable = self._call_handler.make_unwritable_result(request.params["name"])
-                return 200, self._encode_result(request, unwritable)
+        if error is not None:
+            return self._encode_error(request, error)
+        if request.method == "tools/list":
+            return 200, self._encode_list(request, result)
+        try:
+            return 200, self._encode_result(request, result)
+        except ValueError:
+            unwritable = self._call_handler.make_unwritable_result(request.params["name"])
+            return 200, self._encode_result(request, unwritable)
+
+    def _encode_error(self, request: Request, error: BaseException) -> tuple[int, bytes]:
         if isinstance(error, asyncio.CancelledError):
             error = MCPError(REQUEST_CANCELLED, "Request cancelled")
         elif not isinstance(error, MCPError):
@@ -262,26 +275,22 @@ class Dispatcher:
         return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
-        if request.method == "tools/list":
-            return b'{"jsonrpc":"2.0","id":' + to_json(request.id) + self._encode_list(request, result)
-        if request.modern:
-            meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
-            result = {"resultType": "complete", **result, "_meta": meta}
-        return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
+        return to_json({"jsonrpc": "2.0", "id": request.id, "result": self._complete(request, result)})
+
+    def _complete(self, request: Request, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a result with the fields that the stateless era requires."""
+        if not request.modern:
+            return result
+        meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
+        return {"resultType": "complete", **result, "_meta": meta}
 
     def _encode_list(self, request: Request, page: Mapping[str, Any]) -> bytes:
-        """Return the part of the response after the id; a page is encoded once."""
         known = self._list_bodies.get(request.modern)
-        if known is not None and known[0] is page:
-            return known[1]
-        if request.modern:
+        if known is None or known[0] is not page:
             hint = self._cache_hint
-            fields = {"resultType": "complete", "ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page}
-            body = b',"result":' + to_json(fields)[:-1] + self._meta_suffix
-        else:
-            body = b',"result":' + to_json(page) + b"}"
-        self._list_bodies[request.modern] = (page, body)
-        return body
+            result = {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page} if request.modern else page
+            known = self._list_bodies[request.modern] = page, to_json({"result": self._complete(request, result)})[1:]
+        return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
 
 
 async def _wait_unless_disconnected(suspended: Suspended, receive: Receive) -> Any:

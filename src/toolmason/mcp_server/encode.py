@@ -13,6 +13,7 @@ from toolmason._core.call.render import to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.tool import Tool
+from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ResultError, ToolError
@@ -144,18 +145,18 @@ def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def encode_call_result(result: ToolResult, *, structured: bool) -> dict[str, Any]:
-    """Return the result of a call; `structured` is True if the tool declares structured content."""
-    if result.error is not None:
-        return {"content": [{"type": "text", "text": result.text}], "isError": True}
+def encode_result(result: ToolResult, box: Toolbox, *, structured: bool) -> dict[str, Any]:
+    """Return a successful result; `structured` is True if the tool declares structured content."""
     parts = result.__dict__.get("content")
     # A result with only text creates its parts lazily, and they are not needed here.
     blocks = [{"type": "text", "text": result.text}] if parts is None else list(map(encode_part, parts))
     encoded: dict[str, Any] = {"content": blocks}
-    if structured and (value := result.structured) is not None:
+    value = result.structured if structured else None
+    if value is not None:
         encoded["structuredContent"] = value
     encoded["isError"] = False
-    return encoded
+    is_missing = structured and value is None and result.name in box
+    return _add_structured_content(encoded, box[result.name], result) if is_missing else encoded
 
 
 def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
@@ -228,7 +229,7 @@ def encode_messages(prompt_messages: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def with_structured_content(encoded: dict[str, Any], tool: Tool, result: ToolResult) -> dict[str, Any]:
+def _add_structured_content(encoded: dict[str, Any], tool: Tool, result: ToolResult) -> dict[str, Any]:
     """Return a result with the structured content that its tool declares, if available.
 
     Truncated text stays truncated. Other data cannot be truncated and still match its schema, so it is sent whole;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
 from mcp.shared.exceptions import MCPError
@@ -17,10 +17,10 @@ from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
 from toolmason.mcp_client.remote_errors import is_from_server
-from toolmason.mcp_server.call_tool import CallHandler, Request
+from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput
 from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
-from toolmason.mcp_server.lists import MAX_COMPLETIONS, InvalidCursor, find_completions
+from toolmason.mcp_server.lists import MAX_COMPLETIONS, find_completions
 from toolmason.mcp_server.subscriptions import Subscriptions
 from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask
 
@@ -65,24 +65,19 @@ class Handlers:
 
     async def list_tools(self, request: Request) -> dict[str, Any]:
         """Handle `tools/list`."""
-        return self._get_page("tools", (await self.lists.refresh()).tools, request)
-
-    def _get_page(self, kind: str, entries: Sequence[Any], request: Request) -> dict[str, Any]:
-        try:
-            return self.lists.get_page(kind, entries, request.params.get("cursor"))
-        except InvalidCursor:
-            raise MCPError(INVALID_PARAMS, "This server did not issue the cursor.") from None
+        return await self.lists.fetch_page("tools", request.params.get("cursor"))
 
     # --- prompts and completions -------------------------------------------------------------------
 
     async def list_prompts(self, request: Request) -> dict[str, Any]:
         """Handle `prompts/list`."""
-        return self._get_page("prompts", (await self.lists.refresh()).prompts, request)
+        return await self.lists.fetch_page("prompts", request.params.get("cursor"))
 
     async def get_prompt(self, request: Request) -> dict[str, Any]:
         """Handle `prompts/get`."""
         name, arguments = request.params["name"], dict(request.params.get("arguments") or {})
-        self.call_handler.restore_answers(request, name, arguments)
+        if not ROUND_PARAMS.isdisjoint(request.params):
+            self.call_handler.restore_answers(request, name, arguments)
         prompt = next((item for item in self.box.prompts if item.name == name), None)
         if prompt is None:
             raise MCPError(INVALID_PARAMS, f"Unknown prompt {name!r}.")
@@ -123,16 +118,17 @@ class Handlers:
 
     async def list_resources(self, request: Request) -> dict[str, Any]:
         """Handle `resources/list`."""
-        return self._get_page("resources", (await self.lists.refresh()).resources, request)
+        return await self.lists.fetch_page("resources", request.params.get("cursor"))
 
     async def list_templates(self, request: Request) -> dict[str, Any]:
         """Handle `resources/templates/list`."""
-        return self._get_page("resourceTemplates", (await self.lists.refresh()).templates, request)
+        return await self.lists.fetch_page("resourceTemplates", request.params.get("cursor"))
 
     async def read_resource(self, request: Request) -> dict[str, Any]:
         """Handle `resources/read`."""
         uri = request.params["uri"]
-        self.call_handler.restore_answers(request, uri, {})
+        if not ROUND_PARAMS.isdisjoint(request.params):
+            self.call_handler.restore_answers(request, uri, {})
         try:
             found = await self.box.read(uri, context=request.make_context())
         except NeedsInput:

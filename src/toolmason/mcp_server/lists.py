@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
 from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.gateway import Gateway
@@ -24,10 +27,6 @@ from toolmason.mcp_server.encode import (
 PAGE_SIZE: Final = 1000
 MAX_COMPLETIONS: Final = 100
 KINDS: Final = ("tools", "prompts", "resources")
-
-
-class InvalidCursor(Exception):
-    """A cursor that this server did not issue."""
 
 
 @dataclass(slots=True)
@@ -61,13 +60,6 @@ class ToolboxLists:
     traits: dict[str, ToolTraits] = field(default_factory=dict)
     pages: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
     """Results of list requests, by kind and cursor; a rebuild clears them."""
-
-    async def refresh(self) -> ToolboxLists:
-        """Refetch upstream lists if needed, and rebuild the lists if the toolbox has changed."""
-        tools = await self.box.list()
-        if self.stale or len(tools) != len(self.tools):
-            self._rebuild(tools)
-        return self
 
     def _rebuild(self, tools: Sequence[Tool]) -> None:
         self.stale = False
@@ -105,22 +97,32 @@ class ToolboxLists:
         except Exception:  # noqa: BLE001 - the call reports why the tool cannot be loaded
             return False
 
-    def get_page(self, kind: str, entries: Sequence[Any], cursor: str | None) -> dict[str, Any]:
+    async def fetch_page(self, kind: str, cursor: str | None) -> dict[str, Any]:
         """Return the result of a list request: a page, and the cursor of the next one.
 
         Raises:
-            InvalidCursor: this server did not issue the cursor.
+            MCPError: this server did not issue the cursor.
         """
-        page = self.pages.get((kind, cursor))
-        if page is None:
-            start = 0 if cursor is None else _decode_cursor(cursor)
-            if start and start >= len(entries):
-                raise InvalidCursor
-            end = start + self.page_size
-            page = {kind: entries[start:end]}
-            if end < len(entries):
-                page["nextCursor"] = _encode_cursor(end)
-            self.pages[kind, cursor] = page
+        tools = await self.box.list()
+        if self.stale or len(tools) != len(self.tools):
+            self._rebuild(tools)
+        return self.pages.get((kind, cursor)) or self._make_page(kind, cursor)
+
+    def _make_page(self, kind: str, cursor: str | None) -> dict[str, Any]:
+        entries = {
+            "tools": self.tools,
+            "prompts": self.prompts,
+            "resources": self.resources,
+            "resourceTemplates": self.templates,
+        }[kind]
+        start = 0 if cursor is None else _decode_cursor(cursor)
+        if start and start >= len(entries):
+            raise _make_cursor_error()
+        end = start + self.page_size
+        page: dict[str, Any] = {kind: entries[start:end]}
+        if end < len(entries):
+            page["nextCursor"] = _encode_cursor(end)
+        self.pages[kind, cursor] = page
         return page
 
 
@@ -145,10 +147,14 @@ def _decode_cursor(cursor: str) -> int:
         prefix, _, offset = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
         number = int(offset)
     except (binascii.Error, ValueError):
-        raise InvalidCursor from None
+        raise _make_cursor_error() from None
     if prefix != "page" or number <= 0 or _encode_cursor(number) != cursor:
-        raise InvalidCursor
+        raise _make_cursor_error()
     return number
+
+
+def _make_cursor_error() -> MCPError:
+    return MCPError(INVALID_PARAMS, "This server did not issue the cursor.")
 
 
 def find_completions(schema: Mapping[str, Any], name: str, prefix: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
@@ -16,17 +15,9 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     LOG_LEVEL_META_KEY,
-    CallToolRequestParams,
-    CompleteRequestParams,
-    GetPromptRequestParams,
     NotificationParams,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
     RequestParams,
-    SetLevelRequestParams,
-    SubscribeRequestParams,
     SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict
@@ -49,24 +40,10 @@ ORIGIN_KEY: Final = "toolmason.origin"
 TTL_MS: Final = 60_000
 
 
-class _AnyParams(RequestParams):
+class _PlainParams(RequestParams):
+    """Parameters that a handler reads as plain data; the SDK has checked them for the protocol version before."""
+
     model_config = ConfigDict(extra="allow")
-
-
-_PARAMS_TYPES: Final[Mapping[str, type[RequestParams]]] = {
-    "tools/list": PaginatedRequestParams,
-    "tools/call": CallToolRequestParams,
-    "prompts/list": PaginatedRequestParams,
-    "prompts/get": GetPromptRequestParams,
-    "completion/complete": CompleteRequestParams,
-    "resources/list": PaginatedRequestParams,
-    "resources/templates/list": PaginatedRequestParams,
-    "resources/read": ReadResourceRequestParams,
-    "resources/subscribe": SubscribeRequestParams,
-    "resources/unsubscribe": UnsubscribeRequestParams,
-    "logging/setLevel": SetLevelRequestParams,
-}
-"""Parameters that the SDK checks before it calls a handler, by method."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -168,8 +145,7 @@ def make_server(
     server.listen_handler = ListenHandler(handlers.subscriptions.bus)
     server.extensions[EXTENSION_ID] = {}
     for method, handler in handlers.table.items():
-        params_type = _PARAMS_TYPES.get(method, _AnyParams)
-        server.add_request_handler(method, params_type, _carry(method, handler, handlers))
+        server.add_request_handler(method, _PlainParams, _carry(method, handler, handlers))
     server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, server.listen)
     server.add_notification_handler("notifications/initialized", NotificationParams, server.on_initialized)
     return server

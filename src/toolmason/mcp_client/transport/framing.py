@@ -15,6 +15,7 @@ from toolmason._wire import DuplicateKey, load_json
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Maximum length of a line."""
 MAX_DEPTH: Final = 128
+_TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 _ID_SCAN_BYTES: Final = 64 * 1024
 _MAX_PRUNED_BYTES: Final = 1024 * 1024
 # An unterminated string matches to the end: restarting the search at each quote would take quadratic time.
@@ -38,21 +39,27 @@ def parse_message(line: bytes, list_ids: Container[Any] = ()) -> dict[str, Any] 
     text = line.strip()
     if not text.startswith(b"{"):
         return None
+    data = parse_json(text, allow_inf_nan=False)
+    if isinstance(data, UnreadableMessage) and data.reason is _TOO_DEEP and len(text) <= _MAX_PRUNED_BYTES:
+        data = parse_json(prune(text), allow_inf_nan=False) if data.id is not None and data.id in list_ids else data
+    return data if isinstance(data, dict | UnreadableMessage) else None
+
+
+def parse_json(text: bytes, *, allow_inf_nan: bool = True) -> Any:
+    """Return the parsed text, or an `UnreadableMessage` if another parser could read it differently.
+
+    The standard library accepts UTF-16 and lone surrogates, which this parser rejects.
+    """
     if (
         text.count(b"[") + text.count(b"{") > MAX_DEPTH
         and measure_nesting(text.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH
     ):
-        request_id = find_id(text)
-        if request_id is None or request_id not in list_ids or len(text) > _MAX_PRUNED_BYTES:
-            return UnreadableMessage(f"it is nested deeper than {MAX_DEPTH} levels", request_id)
-        text = prune(text)
+        return UnreadableMessage(_TOO_DEEP, find_id(text))
     try:
-        data = from_json(text, allow_inf_nan=False)
+        data = from_json(text, allow_inf_nan=allow_inf_nan)
     except (ValueError, RecursionError) as error:
         return UnreadableMessage(f"it is not valid JSON: {str(error)[:160]}", find_id(text))
-    if has_duplicate_key(text, data):
-        return UnreadableMessage("an object has a duplicate key", find_id(text))
-    return data if isinstance(data, dict) else None
+    return UnreadableMessage("an object has a duplicate key", find_id(text)) if has_duplicate_key(text, data) else data
 
 
 def has_duplicate_key(text: bytes, data: Any) -> bool:

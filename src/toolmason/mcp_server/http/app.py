@@ -14,10 +14,12 @@ from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason.errors import ConfigError
+from toolmason.mcp_client.transport.framing import UnreadableMessage, parse_json
 from toolmason.mcp_server.dispatch import Dispatcher, HttpExchange
 from toolmason.mcp_server.http.guard import (
     LOOPBACK_HOSTS,
     MAX_BODY_BYTES,
+    PARSE_ERROR,
     Bearer,
     ErrorResponse,
     Guard,
@@ -119,9 +121,10 @@ class McpApp:
                 await body(send)
             if not isinstance(body, bytes):
                 return
-            data = self.guard.parse_body(body)
-            if isinstance(data, ErrorResponse):
-                await data(send)
+            data = parse_json(body)
+            if isinstance(data, UnreadableMessage):
+                reason = f"The body cannot be read: {data.reason}."
+                await ErrorResponse(400, reason, code=PARSE_ERROR, id=data.id)(send)
                 return
             exchange = HttpExchange(scope, headers, principal, body, receive, send)
             await self.dispatcher.handle_post(exchange, data, self._forward)

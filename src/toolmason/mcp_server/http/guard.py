@@ -1,4 +1,4 @@
-"""Check incoming HTTP requests: Host, Origin, bearer token, size, time, depth."""
+"""Check incoming HTTP requests: Host, Origin, bearer token, size, time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
-from toolmason._core.arguments.bind import measure_nesting
 from toolmason._core.run.eager_task import run_until_first_await
 from toolmason.errors import ConfigError
-from toolmason.mcp_client.transport.framing import MAX_DEPTH, find_id, has_duplicate_key
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, make_identity
 
 _log = logging.getLogger("toolmason.mcp_server")
@@ -219,22 +217,3 @@ class Guard:
                 return b"".join(parts)
             message = await receive()
         return None
-
-    def parse_body(self, body: bytes) -> Any:
-        """Return the parsed body, or an error if another parser could read the body differently.
-
-        The standard library accepts UTF-16 and lone surrogates, which this parser rejects.
-        """
-        if (
-            body.count(b"[") + body.count(b"{") > MAX_DEPTH
-            and measure_nesting(body.decode("utf-8", "replace"), MAX_DEPTH) > MAX_DEPTH
-        ):
-            reason = f"The body is nested deeper than {MAX_DEPTH} levels."
-            return ErrorResponse(400, reason, code=PARSE_ERROR, id=find_id(body))
-        try:
-            data = from_json(body)
-        except ValueError:
-            return ErrorResponse(400, "The body is not JSON in UTF-8.", code=PARSE_ERROR, id=find_id(body))
-        if not has_duplicate_key(body, data):
-            return data
-        return ErrorResponse(400, "An object in the body has a duplicate key.", code=PARSE_ERROR, id=find_id(body))
