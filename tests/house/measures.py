@@ -118,7 +118,7 @@ def measures() -> Iterator[Measure]:
     small, modules_twice, classes_twice = small_modules(), repeated_module_names(), repeated_class_names()
     classes = largest_classes()
     toolbox = next(count for count, name in classes if name.endswith("Toolbox"))
-    yield Measure("lines of the package", lines(), 39_000)
+    yield Measure("lines of the package", lines(), 39_950)
     yield Measure("modules in the largest folder", size, 13, largest)
     yield Measure(f"modules of {SMALL} lines or fewer", len(small), 12, ", ".join(small))
     yield Measure("module names used twice", len(modules_twice), 8, ", ".join(modules_twice))
@@ -143,7 +143,7 @@ def flows() -> Iterator[Measure]:
         "call": (5, 4),
         "call with a lock": (24, 16),
         "call in a run": (10, 8),
-        "tools/call in a session, tool with context": (108, 60),
+        "tools/call in a session, tool with context": (67, 38),
         "Chat.send with one call": (455, 242),
     }
     for name, trace in hops.traces().items():
