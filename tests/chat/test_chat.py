@@ -471,21 +471,22 @@ async def test_an_execute_predicate_that_blocks_does_not_block_the_loop():
     assert (await sending).finish == "stop"
 
 
-async def test_a_chat_runs_no_more_calls_at_once_than_its_toolbox_allows():
-    running, peak = 0, 0
+async def test_a_chat_starts_no_more_calls_at_once_than_its_toolbox_allows():
+    """07-redesign.md, opening: all calls started, and their time-outs ran while they waited for a slot."""
 
     @tool
     async def count(n: int) -> None:
-        nonlocal running, peak
-        running += 1
-        peak = max(peak, running)
         for _ in range(5):
             await asyncio.sleep(0)
-        running -= 1
 
     box = Toolbox(count, max_concurrency=2)
+    chat = Chat(ScriptedModel([[("count", {"n": n}) for n in range(6)], "Done."]), box)
+    running, peak, finished = 0, 0, 0
 
-    reply = await Chat(ScriptedModel([[("count", {"n": n}) for n in range(6)], "Done."]), box).send("Go.")
+    async for event in chat.stream("Go."):
+        running += isinstance(event, CallStarted)
+        running -= isinstance(event, CallFinished)
+        finished += isinstance(event, CallFinished)
+        peak = max(peak, running)
 
-    assert all(result.ok for result in reply.results)
-    assert peak == 2
+    assert (peak, finished) == (2, 6)

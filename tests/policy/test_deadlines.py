@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import multiprocessing.process
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from policy import process_tools
-from toolmason import Allow, Chat, Limits, McpServer, Retry, Tool, Toolbox, ToolContext, tool
+from toolmason import Allow, Chat, Limits, McpServer, Retry, Toolbox, ToolContext, tool
 from toolmason._core.run.execute import ABANDONED_TASKS
 from toolmason._core.run.threads import get_thread_pool
 from toolmason.errors import ToolCancelled, ToolTimeout
@@ -509,19 +510,30 @@ async def test_the_time_out_of_a_toolbox_bounds_the_tools_of_its_servers(server)
     assert isinstance(result.error, ToolTimeout)
 
 
-async def test_the_start_of_a_worker_process_counts():
-    """review/peers.md §3, bug 4: a cold worker was outside of every deadline."""
-    answers = Tool.from_function(process_tools.pid, timeout=0.01)
+@pytest.fixture
+def slow_start(release, monkeypatch):
+    """Worker processes that do not start before the end of the test. No other test uses pools of these sizes."""
+    start = multiprocessing.process.BaseProcess.start
 
-    # No other test uses a pool of this size, so its workers are cold; none starts in 10 ms.
-    result = await asyncio.wait_for(Toolbox(answers, settings=EngineSettings(processes=5)).call("pid"), BOUND)
+    def start_late(process):
+        release.wait(30)
+        start(process)
+
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start_late)
+
+
+async def test_the_start_of_a_worker_process_counts(slow_start):
+    """review/peers.md §3, bug 4: a cold worker was outside of every deadline."""
+    box = Toolbox(process_tools.pid, timeout=0.05, settings=EngineSettings(processes=5))
+
+    result = await asyncio.wait_for(box.call("pid"), BOUND)
 
     assert isinstance(result.error, ToolTimeout)
 
 
-async def test_the_start_of_a_worker_process_counts_for_the_run():
+async def test_the_start_of_a_worker_process_counts_for_the_run(slow_start):
     box = Toolbox(process_tools.pid, settings=EngineSettings(processes=6))
-    chat = Chat(ScriptedModel([[("pid", {})], "Done."]), box, limits=Limits(seconds=0.02))
+    chat = Chat(ScriptedModel([[("pid", {})], "Done."]), box, limits=Limits(seconds=0.05))
 
     reply = await asyncio.wait_for(chat.send("Go."), BOUND)
 

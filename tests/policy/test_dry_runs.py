@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolmason import Config, Toolbox, ToolContext, tool
+from policy.samples import noting
+from toolmason import Allow, Config, McpServer, Toolbox, ToolContext, tool
 from toolmason.errors import InvalidArguments, UnknownTool
 
 
@@ -112,3 +113,21 @@ async def test_a_call_that_is_resumed_reports_progress_and_keeps_its_time_limit(
     assert done.text == "done"
     assert [report.message for report in reports] == ["half"]
     assert late.error.code == "timeout"
+
+
+@pytest.mark.xfail(reason="approvals look a tool up without fetching the lists of the servers, as `call` does")
+@pytest.mark.parametrize("how", ["dry_run", "resume"])
+async def test_a_tool_of_a_server_that_was_not_listed_yet_is_found(how):
+    def make_box():
+        server = McpServer.of("memory", Toolbox(noting([])))
+        return Toolbox(server, approve="all", approval_key="a secret of the application")
+
+    async with make_box() as first:
+        pending = await first.call("delete", {"path": "a"})
+        decision = first.approvals.decide(pending.error.request, Allow())
+    later = make_box()
+
+    if how == "dry_run":
+        assert (await later.approvals.dry_run("delete", {"path": "a"})).name == "delete"
+    else:
+        assert (await later.approvals.resume(decision)).ok

@@ -11,7 +11,8 @@ from policy import one_way
 from policy.one_way import POLICIES, Work
 from policy.samples import Thought
 from policy.ways import WAYS, make_request
-from toolmason import Allow, Chat, McpServer, Tool, Toolbox, ToolContext
+from toolmason import Allow, Chat, Limits, McpServer, Tool, Toolbox, ToolContext, prompt
+from toolmason.errors import ToolTimeout
 from toolmason.extend import EngineSettings
 from toolmason.testing import ScriptedModel
 
@@ -143,6 +144,58 @@ async def test_a_hook_that_hangs_ends_soon_if_nothing_needs_approval():
     result = await asyncio.wait_for(box.call("work"), 1)
 
     assert not result.ok
+
+
+@pytest.mark.xfail(reason="code of the application shares its threads with sync tools")
+@pytest.mark.parametrize("place", ["approver=", "prompt"])
+async def test_sync_functions_that_wait_leave_threads_for_tools(place: str, release: threading.Event):
+    """An approver that asks a person in a terminal waits for minutes."""
+
+    @prompt
+    def ask() -> str:
+        return str(release.wait(30))
+
+    def answer() -> str:
+        return "ran"
+
+    made = _made()
+    asking = Toolbox(made, ask, approve="all", approver=lambda request: release.wait(30))
+    calls = [asking.prompt("ask") if place == "prompt" else asking.call("work") for _ in range(64)]
+    waiting = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.sleep(0)
+
+    try:
+        result = await asyncio.wait_for(Toolbox(answer).call("answer"), 1)
+    finally:
+        release.set()
+        await asyncio.wait(waiting, timeout=BOUND)
+
+    assert result.text == "ran"
+
+
+@pytest.mark.xfail(reason="`execute=` is bounded by the time-out of a call, not by that of the run")
+async def test_the_time_of_a_run_bounds_its_execute_predicate():
+    async def hang(request: Any, reply: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    chat = Chat(ScriptedModel([[("work", {})], "Done."]), [_made()], execute=hang, limits=Limits(seconds=0.05))
+
+    reply = await asyncio.wait_for(chat.send("Go."), 1)
+
+    assert reply.finish == "limit"
+
+
+@pytest.mark.xfail(reason="the time-out of `on_error=` is raised if the tool is unknown", raises=ToolTimeout)
+async def test_an_error_function_that_hangs_leaves_a_result_for_an_unknown_tool():
+    async def hang(error: Any) -> str:
+        await asyncio.Event().wait()
+        return "late"
+
+    result = await asyncio.wait_for(Toolbox(on_error=hang, timeout=0.05).call("unheard_of"), BOUND)
+
+    assert result.error is not None
+    assert result.error.code == "unknown_tool"
 
 
 async def test_an_async_error_function_is_awaited():
