@@ -115,7 +115,6 @@ async def test_a_call_that_is_resumed_reports_progress_and_keeps_its_time_limit(
     assert late.error.code == "timeout"
 
 
-@pytest.mark.xfail(reason="approvals look a tool up without fetching the lists of the servers, as `call` does")
 @pytest.mark.parametrize("how", ["dry_run", "resume"])
 async def test_a_tool_of_a_server_that_was_not_listed_yet_is_found(how):
     def make_box():

@@ -12,7 +12,6 @@ from policy.one_way import POLICIES, Work
 from policy.samples import Thought
 from policy.ways import WAYS, make_request
 from toolmason import Allow, Chat, Limits, McpServer, Tool, Toolbox, ToolContext, prompt
-from toolmason.errors import ToolTimeout
 from toolmason.extend import EngineSettings
 from toolmason.testing import ScriptedModel
 
@@ -146,7 +145,6 @@ async def test_a_hook_that_hangs_ends_soon_if_nothing_needs_approval():
     assert not result.ok
 
 
-@pytest.mark.xfail(reason="code of the application shares its threads with sync tools")
 @pytest.mark.parametrize("place", ["approver=", "prompt"])
 async def test_sync_functions_that_wait_leave_threads_for_tools(place: str, release: threading.Event):
     """An approver that asks a person in a terminal waits for minutes."""
@@ -173,7 +171,6 @@ async def test_sync_functions_that_wait_leave_threads_for_tools(place: str, rele
     assert result.text == "ran"
 
 
-@pytest.mark.xfail(reason="`execute=` is bounded by the time-out of a call, not by that of the run")
 async def test_the_time_of_a_run_bounds_its_execute_predicate():
     async def hang(request: Any, reply: Any) -> bool:
         await asyncio.Event().wait()
@@ -186,7 +183,6 @@ async def test_the_time_of_a_run_bounds_its_execute_predicate():
     assert reply.finish == "limit"
 
 
-@pytest.mark.xfail(reason="the time-out of `on_error=` is raised if the tool is unknown", raises=ToolTimeout)
 async def test_an_error_function_that_hangs_leaves_a_result_for_an_unknown_tool():
     async def hang(error: Any) -> str:
         await asyncio.Event().wait()

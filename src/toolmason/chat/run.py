@@ -213,7 +213,8 @@ class Run:
             return execute
         state = get_state(self.plan.box)
         work = call_user_function(execute, turn.request, reply, settings=state.policy.settings)
-        return bool(await run_in_time("execute", (state.calls,), work))
+        async with asyncio.timeout(self._get_remaining_seconds()):
+            return bool(await run_in_time("execute", (state.calls,), work))
 
     async def finish_with(self, reply: ModelReply) -> None:
         """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""

@@ -192,7 +192,8 @@ async def call_user_function(function: Callable[..., Any], *arguments: Any, sett
     if get_function_kind(function) == "async":
         return await function(*arguments)
     try:
-        value = await run_in_thread(partial(function, *arguments), None, settings, asyncio.get_running_loop())
+        work = partial(function, *arguments)
+        value = await run_in_thread(work, None, settings, asyncio.get_running_loop(), purpose="application")
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
     except RaisedInThread as raised:
@@ -239,6 +240,8 @@ async def run_in_thread(
     settings: EngineSettings,
     loop: asyncio.AbstractEventLoop,
     cancellation: Cancellation = NEVER_CANCELLED,
+    *,
+    purpose: str = "tools",
 ) -> Any:
     """Run a callable in a thread until its deadline or the end of the run.
 
@@ -246,7 +249,7 @@ async def run_in_thread(
         ThreadAbandoned: the deadline passed, or the caller was cancelled; see `reason`.
         BaseException: any exception of the callable.
     """
-    pool = get_thread_pool(settings.threads)
+    pool = get_thread_pool(settings.threads, purpose)
     job = Job(work, copy_context(), loop)
     timer = None if seconds is None else loop.call_later(seconds, _expire, job.future, seconds)
     # Submit last, so that this thread is idle when the worker thread wants to start.

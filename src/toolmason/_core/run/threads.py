@@ -174,7 +174,12 @@ def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: An
         future.set_result((value, error))
 
 
-@lru_cache(maxsize=8)
-def get_thread_pool(limit: int) -> ThreadPool:
-    """Return the process-wide pool of this size."""
+def get_thread_pool(limit: int, purpose: str = "tools") -> ThreadPool:
+    """Return the process-wide pool of this size. Code that waits for a person must not use up the threads of tools."""
+    return _make_thread_pool(limit, purpose)
+
+
+@lru_cache(maxsize=16)
+def _make_thread_pool(limit: int, purpose: str) -> ThreadPool:
+    del purpose
     return ThreadPool(limit)

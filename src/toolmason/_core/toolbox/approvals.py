@@ -85,8 +85,6 @@ class Approvals:
         request = decision.request
         call = ToolCall(request.call_id, request.tool, dict(request.arguments))
         route = self._calls.lookup.get_route_or_error(request.tool)
-        if isinstance(route, ToolCallError):
-            return await self._calls.refuse(call, route)
         options = CallOptions(
             make_context(context),
             check_timeout(timeout),
@@ -94,6 +92,8 @@ class Approvals:
             run=self._state.run,
             decision=decision,
         )
+        if isinstance(route, ToolCallError):
+            return await self._calls.run_unknown(call, options, route)
         return await self._calls.run(route, call, options)
 
     resume_sync = blocking(resume)
@@ -105,6 +105,9 @@ class Approvals:
             ToolCallError: the tool is unknown, or the arguments are invalid.
         """
         route = self._calls.lookup.get_route_or_error(name)
+        if isinstance(route, ToolCallError):
+            options = CallOptions(make_context(context), run=self._state.run)
+            route = await self._calls.find_on_servers(name, options, route)
         if isinstance(route, ToolCallError):
             raise route
         _, repairs = route.bind(arguments)

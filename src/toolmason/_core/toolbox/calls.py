@@ -11,7 +11,7 @@ from typing import Any
 from toolmason._core.call.batch import Batch, is_barrier
 from toolmason._core.call.call_policy import combine_timeouts, run_in_time
 from toolmason._core.call.deadlines import Deadline, get_earlier
-from toolmason._core.call.failures import is_being_cancelled, make_failed_result
+from toolmason._core.call.failures import is_being_cancelled, make_error_result, make_failed_result
 from toolmason._core.call.gates import find_repeated_result, record_result
 from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
@@ -34,15 +34,15 @@ class Calls:
 
     async def run_unknown(self, call: ToolCall, options: CallOptions, error: ToolCallError) -> ToolResult:
         """Run a call whose tool is unknown. It may be on a server that has not been listed yet."""
-        route: Route | ToolCallError = error
-        if isinstance(error, UnknownTool) and self.state.remotes:
-            route = await self._find_on_servers(call.name, options)
+        route = await self.find_on_servers(call.name, options, error)
         if isinstance(route, ToolCallError):
             return await self.refuse(call, route)
         return await self.run(route, call, options)
 
-    async def _find_on_servers(self, name: str, options: CallOptions) -> Route | ToolCallError:
-        """Return the route of a tool that the servers may have, within the time of the call and of its run."""
+    async def find_on_servers(self, name: str, options: CallOptions, error: ToolCallError) -> Route | ToolCallError:
+        """Return the route of an unknown tool that the servers may have, within the time of the call and of its run."""
+        if not isinstance(error, UnknownTool) or not self.state.remotes:
+            return error
         policy, run = self.state.calls, options.run
         seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(options.timeout)
         deadline = get_earlier(options.deadline, None if run is None else run.deadline)
@@ -88,7 +88,12 @@ class Calls:
                 error, key = refused, None
         policy = self.state.calls
         on_error: OnError = "message" if isinstance(policy.on_error, Inherit) else policy.on_error
-        failed = await run_in_time(call.name, (policy,), make_failed_result(error, on_error, policy.settings))
+        try:
+            failed = await run_in_time(call.name, (policy,), make_failed_result(error, on_error, policy.settings))
+        except ToolTimeout:
+            if not callable(on_error):
+                raise
+            failed = make_error_result(error, "redact")
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         return result if run is None or key is None else record_result(run, key, result)
 
@@ -117,7 +122,10 @@ class Calls:
         if not any(isinstance(self.lookup.get_route_or_error(call.name), UnknownTool) for call in batch.calls):
             return self.lookup
         lookup = ToolLookup(self.state.for_identity(context), {})
-        seconds = self.state.policy.settings.call_timeout if batch.seconds is None else batch.seconds
+        policy = self.state.calls
+        seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(INHERIT)
+        if batch.seconds is not None:
+            seconds = batch.seconds if seconds is None else min(seconds, batch.seconds)
         # Refuse calls of unavailable tools one by one: the others must not wait for them or fail with them.
         with contextlib.suppress(TimeoutError, ToolCallError):
             async with asyncio.timeout(seconds):
