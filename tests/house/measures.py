@@ -143,7 +143,7 @@ def flows() -> Iterator[Measure]:
         "call": (5, 4),
         "call with a lock": (24, 16),
         "call in a run": (10, 8),
-        "tools/call in a session, tool with context": (67, 38),
+        "tools/call in a session, tool with context": (64, 38),
         "Chat.send with one call": (455, 242),
     }
     for name, trace in hops.traces().items():

@@ -70,7 +70,7 @@ class Request:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """Capabilities of the client."""
     stream: ClientStream | None = None
-    """Stream for notifications and questions; None if the client gets only the response."""
+    """Stream for notifications and questions. In a session it is made when something needs it."""
     log_level: str | None = None
     """Lowest log level that the client wants."""
     wants_progress: bool = False
@@ -79,10 +79,16 @@ class Request:
     client: ClientProxy | None = None
     """The client as the tool sees it; None until something needs it."""
 
+    def open_stream(self) -> ClientStream | None:
+        """Return the stream, or None if the client gets only the response."""
+        if self.stream is None and not self.modern:
+            self.stream = ClientStream(can_ask=True)
+        return self.stream
+
     def open_client(self) -> ClientProxy:
         """Return the client as the tool sees it."""
         if self.client is None:
-            stream, params = self.stream, self.params
+            stream, params = self.open_stream(), self.params
             self.client = ClientProxy(
                 self.capabilities,
                 send_questions=stream.ask if stream is not None and stream.can_ask else None,

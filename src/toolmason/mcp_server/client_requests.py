@@ -85,25 +85,28 @@ class ClientStream:
 
     can_ask: bool
     """True in a session: the client can answer on another connection."""
-    needed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a notification or a question waits for the stream."""
-    _opened: asyncio.Event = field(default_factory=asyncio.Event)
-    _context: Any = None
+    context: Any = None
+    """The SDK's context of the request; None until the stream is open."""
+    is_needed: bool = False
+    """True if a notification or a question has asked for the stream."""
+    on_needed: Callable[[], None] | None = None
+    _opened: asyncio.Event | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """True if the SDK has opened the stream."""
-        return self._opened.is_set()
-
-    def open(self, ctx: Any) -> None:
-        """Open the stream, with the context of the request from the SDK."""
-        self._context = ctx
-        self._opened.set()
+    def open(self, context: Any) -> None:
+        """Open the stream."""
+        self.context = context
+        if self._opened is not None:
+            self._opened.set()
 
     async def _get_context(self) -> Any:
-        self.needed.set()
-        await self._opened.wait()
-        return self._context
+        if self.context is None:
+            self.is_needed = True
+            if self._opened is None:
+                self._opened = asyncio.Event()
+            if self.on_needed is not None:
+                self.on_needed()
+            await self._opened.wait()
+        return self.context
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification."""

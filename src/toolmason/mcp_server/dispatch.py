@@ -23,9 +23,8 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic_core import to_json
 
 from toolmason._core.run import eager_task
-from toolmason._core.run.eager_task import EagerTask, Suspended, TaskOutcome, run_until_first_await
+from toolmason._core.run.eager_task import Suspended, TaskOutcome, run_until_first_await
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, Request
-from toolmason.mcp_server.client_requests import ClientStream
 from toolmason.mcp_server.http.guard import ErrorResponse, Headers, Receive, Send, send_json
 from toolmason.mcp_server.http.owner import SESSION_HEADER, Identity, Session, SessionTable
 from toolmason.mcp_server.lists import ToolTraits
@@ -114,7 +113,6 @@ class Dispatcher:
             identity=identity,
             session_id=session_id,
             capabilities=session.capabilities,
-            stream=ClientStream(can_ask=True),
             log_level=self._log_levels.get(session_id, "info"),
             traits=traits,
         )
@@ -172,10 +170,11 @@ class Dispatcher:
         request = self._accept_http(exchange, data)
         if request is not None and request.modern:
             return self._answer_stateless(request, exchange)
-        key = self._get_key(exchange, data)
-        if key is None:
-            return forward(exchange, None)
-        return self._answer_once(request, key, exchange, forward)
+        if request is not None:
+            key: RequestKey | None = (exchange.headers[SESSION_HEADER], exchange.identity.owner, data["id"])
+        else:
+            key = self._get_key(exchange, data)
+        return forward(exchange, None) if key is None else self._answer_once(request, key, exchange, forward)
 
     async def _answer_once(
         self, request: Request | None, key: RequestKey, exchange: HttpExchange, forward: Forward
@@ -187,10 +186,13 @@ class Dispatcher:
             return
         self.in_flight[key] = None
         try:
-            if request is None:
-                await forward(exchange, None)
-            else:
-                await self._answer_in_session(request, key, exchange, forward)
+            outcome = None if request is None else self.start_in_session(request)
+            if isinstance(outcome, RunningCall) and not outcome.stream.is_needed:
+                outcome = await self.wait_in_session(outcome, key)
+            if outcome is None or isinstance(outcome, RunningCall):
+                await forward(exchange, outcome)
+            elif request is not None:
+                await send_json(exchange.send, *self.encode(request, *outcome))
         finally:
             del self.in_flight[key]
 
@@ -218,36 +220,33 @@ class Dispatcher:
             error = raised
         await send_json(exchange.send, *self.encode(request, result, error))
 
-    async def _answer_in_session(
-        self, request: Request, key: Hashable, exchange: HttpExchange, forward: Forward
-    ) -> None:
-        outcome = await self.run_in_session(request, key)
-        if not isinstance(outcome, RunningCall):
-            await send_json(exchange.send, *self.encode(request, *outcome))
-            return
-        try:
-            await forward(exchange, outcome)
-        finally:
-            outcome.abandon()
+    # --- sessions ----------------------------------------------------------------------------------
 
-    # --- running -----------------------------------------------------------------------------------
+    def start_in_session(self, request: Request) -> TaskOutcome | RunningCall:
+        """Start a request of a session. Return its outcome, or the running call if it waits.
 
-    async def run_in_session(self, request: Request, key: Hashable) -> TaskOutcome | RunningCall:
-        """Run a request of a session. Return its outcome, or the running call if it needs the SDK's stream.
-
-        A call that may use the client gets the stream as soon as it waits, so that the client can resume it.
+        A call that may use the client needs the stream as soon as it waits, so that the client can resume it.
         """
         task, result, error = eager_task.start(self.table[request.method](request), asyncio.get_running_loop())
         if task is None:
             return result, error
-        stream: Any = request.stream
-        if request.traits is None or request.traits.plain:
-            self.in_flight[key] = task
-            await _wait_until_needed(task, stream)
-            self.in_flight[key] = None
-            if task.done():
-                return task.result()
+        stream: Any = request.open_stream()
+        stream.is_needed = stream.is_needed or (request.traits is not None and not request.traits.plain)
         return RunningCall(task, stream)
+
+    async def wait_in_session(self, running: RunningCall, key: Hashable) -> TaskOutcome | RunningCall:
+        """Wait until a call is done, or needs the stream. A client can cancel it meanwhile."""
+        task, needed = running.task, asyncio.Event()
+        task.add_done_callback(lambda _: needed.set())
+        running.stream.on_needed = needed.set
+        self.in_flight[key] = task
+        try:
+            await needed.wait()
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        self.in_flight[key] = None
+        return task.result() if task.done() else running
 
     # --- responses ---------------------------------------------------------------------------------
 
@@ -275,12 +274,12 @@ class Dispatcher:
         return status, to_json({"jsonrpc": "2.0", "id": request.id, "error": error_body})
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
-        return to_json({"jsonrpc": "2.0", "id": request.id, "result": self._complete(request, result)})
+        if request.modern:
+            result = self._complete(result)
+        return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
 
-    def _complete(self, request: Request, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _complete(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a result with the fields that the stateless era requires."""
-        if not request.modern:
-            return result
         meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
         return {"resultType": "complete", **result, "_meta": meta}
 
@@ -288,8 +287,9 @@ class Dispatcher:
         known = self._list_bodies.get(request.modern)
         if known is None or known[0] is not page:
             hint = self._cache_hint
-            result = {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page} if request.modern else page
-            known = self._list_bodies[request.modern] = page, to_json({"result": self._complete(request, result)})[1:]
+            hinted = {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page}
+            result = self._complete(hinted) if request.modern else page
+            known = self._list_bodies[request.modern] = page, to_json({"result": result})[1:]
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
 
 
@@ -307,16 +307,6 @@ async def _wait_unless_disconnected(suspended: Suspended, receive: Receive) -> A
         raise
     finally:
         disconnected.cancel()
-
-
-async def _wait_until_needed(task: EagerTask, stream: ClientStream) -> None:
-    """Wait until a call is done, or needs its stream."""
-    task.add_done_callback(lambda _: stream.needed.set())
-    try:
-        await stream.needed.wait()
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
 
 
 def _is_valid(message: Any) -> bool:

@@ -48,7 +48,7 @@ class _PlainParams(RequestParams):
 
 @dataclass(slots=True, eq=False, repr=False)
 class RunningCall:
-    """A call that was started directly, and that needs the SDK's stream before it can finish."""
+    """A call in a session that was started directly, and waits."""
 
     task: EagerTask
     stream: ClientStream
@@ -67,7 +67,7 @@ class RunningCall:
 
     def abandon(self) -> None:
         """Cancel the call if the SDK has refused the request."""
-        if not self.stream.is_open:
+        if self.stream.context is None:
             self.task.cancel()
 
 

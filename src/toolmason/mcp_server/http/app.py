@@ -135,7 +135,12 @@ class McpApp:
         """Let the SDK carry the answer to a POST request."""
         session = self.sessions.get(exchange.headers.get(SESSION_HEADER, b""))
         receive = _replay_body(exchange.body, exchange.receive)
-        await self._handle_with_sdk(exchange.scope, Origin(exchange.identity, session, running), receive, exchange.send)
+        origin = Origin(exchange.identity, session, running)
+        try:
+            await self._handle_with_sdk(exchange.scope, origin, receive, exchange.send)
+        finally:
+            if running is not None:
+                running.abandon()
 
     async def _handle_with_sdk(self, scope: Any, origin: Origin, receive: Receive, send: Send) -> None:
         await self.open()

@@ -167,7 +167,9 @@ class StdioSession:
             if request.modern:
                 outcome = await self._run_stateless(request)
             else:
-                outcome = await self.dispatcher.run_in_session(request, request.id)
+                outcome = self.dispatcher.start_in_session(request)
+                if isinstance(outcome, RunningCall) and not outcome.stream.is_needed:
+                    outcome = await self.dispatcher.wait_in_session(outcome, request.id)
             if isinstance(outcome, RunningCall):
                 self._forward_to_sdk(message, outcome)
             elif not isinstance(outcome[1], asyncio.CancelledError):
