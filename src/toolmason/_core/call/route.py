@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -50,6 +50,15 @@ CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, A
 """Runs a call, given its ID, arguments and options."""
 
 
+class HookLists(tuple[list[Middleware], ...]):
+    """Middleware of several toolboxes; the lists may grow."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Route:
     """One tool of a toolbox, with everything that does not depend on the call."""
@@ -79,8 +88,8 @@ class Route:
     """Slots that a call holds while it runs: of the tool, then of each toolbox, innermost first."""
     middleware: tuple[list[Middleware], ...]
     """Middleware of each toolbox, outermost first. The lists may grow."""
-    is_resolved: bool = False
-    """True if only a resolver knows the tool."""
+    hooks: Collection[Any]
+    """Truthy if there is any middleware. Of one toolbox, the list itself."""
     runner: CallRunner = field(init=False)
     """Runs a call through every step inside the middleware."""
     run_runner: CallRunner = field(init=False)
@@ -120,6 +129,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         store=store,
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
+        hooks=chain[0].state.middleware if len(chain) == 1 else HookLists(policy.state.middleware for policy in chain),
     )
 
 

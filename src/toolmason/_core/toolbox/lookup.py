@@ -27,6 +27,8 @@ class ToolLookup:
 
     def __init__(self, state: ToolboxState, routes: dict[str, Route]) -> None:
         self.state, self.routes = state, routes
+        self._resolved: dict[str, Route] = {}
+        """Routes of tools that only a resolver knows. A run does not share them."""
         self._sorted: tuple[int, Sequence[Tool]] | None = None
         self._definitions: dict[tuple[str, Strict, bool, bool], list[dict[str, Any]]] = {}
 
@@ -67,8 +69,10 @@ class ToolLookup:
     def get_route(self, name: str) -> Route | None:
         """Return the route of a call, or None if no tool has this name."""
         known = self.routes.get(name)
+        if known is None and self._may_use_resolvers():
+            known = self._resolved.get(name)
         if known is not None:
-            return None if known.is_resolved and not self._may_use_resolvers() else known
+            return known
         state = self.state
         tool, is_resolved = state.catalog.find(name), False
         if tool is None and name == READ_RESULT:
@@ -82,8 +86,7 @@ class ToolLookup:
         if tool is None:
             return None
         route = self._make_route(tool)
-        route.is_resolved = is_resolved
-        self.routes[name] = route
+        (self._resolved if is_resolved else self.routes)[name] = route
         return route
 
     def get_route_or_error(self, name: str) -> Route | ToolCallError:
@@ -96,6 +99,7 @@ class ToolLookup:
     def clear(self) -> None:
         """Discard cached routes and definitions."""
         self.routes.clear()
+        self._resolved.clear()
         self._definitions.clear()
 
     def make_definitions(self, provider: str, strict: Strict, *, lossy: bool) -> list[dict[str, Any]]:

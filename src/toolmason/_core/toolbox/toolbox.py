@@ -261,14 +261,13 @@ class Toolbox:
                 make_context(context), check_timeout(timeout), check_retry(retry), None, on_progress, self._run
             )
         route = self._routes.get(name)
-        if route is None or route.is_resolved:
+        if route is None:
             found = self._lookup.get_route_or_error(name)
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
-        for hooks in route.middleware:
-            if hooks:
-                return self._calls.run(route, make_call(call_id, name, arguments), options)
+        if route.hooks:
+            return self._calls.run(route, make_call(call_id, name, arguments), options)
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 
     call_sync = blocking(call)
