@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from mcp.shared.exceptions import MCPError
@@ -40,13 +41,13 @@ class Handlers:
         self.lists = call_handler.lists
         self.box = call_handler.box
         self.table: Mapping[str, Handler] = {
-            "tools/list": self.list_tools,
+            "tools/list": partial(self.list_entries, "tools"),
             "tools/call": call_handler.call,
-            "prompts/list": self.list_prompts,
+            "prompts/list": partial(self.list_entries, "prompts"),
             "prompts/get": self.get_prompt,
             "completion/complete": self.complete,
-            "resources/list": self.list_resources,
-            "resources/templates/list": self.list_templates,
+            "resources/list": partial(self.list_entries, "resources"),
+            "resources/templates/list": partial(self.list_entries, "resourceTemplates"),
             "resources/read": self.read_resource,
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
@@ -56,22 +57,18 @@ class Handlers:
             "tasks/cancel": self.handle_task,
         }
 
-    # --- tools -------------------------------------------------------------------------------------
+    # --- tools and lists ---------------------------------------------------------------------------
+
+    async def list_entries(self, kind: str, request: Request) -> dict[str, Any]:
+        """Handle the list request of a kind of entries."""
+        return await self.lists.fetch_page(kind, request.params.get("cursor"))
 
     def get_header_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that mirrors parameters in headers, or None."""
         traits = self.lists.get_traits(name)
         return traits.schema if traits is not None and traits.mirrors_headers else None
 
-    async def list_tools(self, request: Request) -> dict[str, Any]:
-        """Handle `tools/list`."""
-        return await self.lists.fetch_page("tools", request.params.get("cursor"))
-
     # --- prompts and completions -------------------------------------------------------------------
-
-    async def list_prompts(self, request: Request) -> dict[str, Any]:
-        """Handle `prompts/list`."""
-        return await self.lists.fetch_page("prompts", request.params.get("cursor"))
 
     async def get_prompt(self, request: Request) -> dict[str, Any]:
         """Handle `prompts/get`."""
@@ -115,14 +112,6 @@ class Handlers:
         return None if found is None else without_hop_fields(found)
 
     # --- resources ---------------------------------------------------------------------------------
-
-    async def list_resources(self, request: Request) -> dict[str, Any]:
-        """Handle `resources/list`."""
-        return await self.lists.fetch_page("resources", request.params.get("cursor"))
-
-    async def list_templates(self, request: Request) -> dict[str, Any]:
-        """Handle `resources/templates/list`."""
-        return await self.lists.fetch_page("resourceTemplates", request.params.get("cursor"))
 
     async def read_resource(self, request: Request) -> dict[str, Any]:
         """Handle `resources/read`."""
