@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import override
@@ -183,6 +183,3 @@ async def _hold(semaphores: list[Semaphore], work: Coroutine[Any, Any, _T]) -> _
         work.close()
         for semaphore in reversed(acquired):
             semaphore.release()
-
-
-assert {item.name for item in fields(EngineSettings)} >= set(_SIZE_LIMITS)  # noqa: S101 - a renamed setting fails at import
