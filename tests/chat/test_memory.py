@@ -1,5 +1,6 @@
 """Conversations that are kept: windows, files, two processes, what was cut off."""
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -93,6 +94,22 @@ async def test_what_was_cut_off_is_repaired_when_it_is_loaded(memory):
 
     assert check_conversation(shown) == []
     assert shown[-1].results[0].ok is False
+
+
+async def test_a_new_file_waits_for_another_process_that_writes_its_first_tables(tmp_path):
+    """SQLite refuses the switch to a write-ahead log at once if another connection writes, whatever the time-out."""
+    with closing(sqlite3.connect(tmp_path / "c.db", isolation_level=None)) as other:
+        other.execute("CREATE TABLE first (x)")
+        other.execute("BEGIN IMMEDIATE")
+        memory = SqliteMemory(tmp_path / "c.db", 10)
+        loading = asyncio.create_task(memory.load("c"))
+        await asyncio.sleep(0.05)
+        assert not loading.done()
+
+        other.execute("COMMIT")
+
+        assert list(await loading) == []
+        memory.close()
 
 
 async def test_a_file_survives_and_two_processes_share_it(tmp_path):

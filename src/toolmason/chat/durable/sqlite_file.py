@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -138,7 +139,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous=FULL")
             self._migrate(connection)
         except BaseException:
@@ -175,6 +176,20 @@ class SqliteFile:
 
 
 _open_files: Final[WeakSet[SqliteFile]] = WeakSet()
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # SQLite does not apply the busy time-out to this statement: two processes that open a new file at the same time
+    # would wait for each other, so one of them gets SQLITE_BUSY at once.
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
 
 
 async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
