@@ -11,6 +11,7 @@ import pytest
 
 from core.shop import ORDERS, STOCK, forget, loaded, names
 from toolmason import Toolbox, discover
+from toolmason._core.define.tool import compile_tool
 from toolmason._core.load.manifest import find_manifest
 from toolmason.build.manifest.package_manifest import build, write_file
 from toolmason.errors import ConfigError, StaleManifest
@@ -151,10 +152,11 @@ async def test_a_tool_can_be_loaded_before_it_is_called(shop):
 def test_a_listed_tool_answers_like_the_real_one(shop):
     listed = Toolbox.from_manifest("shop")["find"]
 
-    assert listed.kind == "sync"
-    assert listed.inputs.validate_json('{"text": "a"}', strict=True) == {"text": "a"}
-    assert listed.output.schema == {"type": "array", "items": {"type": "string"}}
-    assert listed.get_argument("limit", {}) == 3
+    compiled = compile_tool(listed)
+    assert compiled.kind == "sync"
+    assert compiled.inputs.validate_json('{"text": "a"}', strict=True) == {"text": "a"}
+    assert compiled.output.schema == {"type": "array", "items": {"type": "string"}}
+    assert compiled.get_argument("limit", {}) == 3
     assert "shop.orders:find" in listed.origin
 
 

@@ -27,7 +27,7 @@ from toolmason import (
     resource,
     serve,
 )
-from toolmason._core.catalog.lazy import LazyTool
+from toolmason._core.define.tool import LazyTool
 from toolmason.extend import EngineSettings, StaticResolver
 
 BOUND = 5.0

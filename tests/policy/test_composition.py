@@ -28,7 +28,7 @@ from toolmason import (
     resource,
     tool,
 )
-from toolmason._core.catalog.lazy import LazyTool
+from toolmason._core.define.tool import LazyTool
 from toolmason.errors import ApprovalRequired, ToolTimeout
 from toolmason.extend import EngineSettings, StaticResolver
 from toolmason.testing import ScriptedModel

@@ -11,7 +11,7 @@ from policy import one_way
 from policy.one_way import POLICIES, Work
 from policy.samples import Thought
 from policy.ways import WAYS, make_request
-from toolmason import Allow, Chat, Limits, McpServer, Tool, Toolbox, ToolContext, prompt
+from toolmason import Allow, Chat, Limits, McpServer, Tool, Toolbox, ToolContext, ToolReturn, prompt
 from toolmason.extend import EngineSettings
 from toolmason.testing import ScriptedModel
 
@@ -74,6 +74,32 @@ def _auth(run: Callable[[], Any]) -> Toolbox:
     return Toolbox(McpServer.of("memory", Toolbox(_made()), auth=sign_in, connect_timeout=0.1), **BRIEF)
 
 
+def _converter(run: Callable[[], Any]) -> Toolbox:
+    return Toolbox(_made(converter=lambda value, kind: str(run())), **BRIEF)
+
+
+def _iterator(run: Callable[[], Any]) -> Toolbox:
+    async def produce() -> Iterator[bool]:
+        return (run() for _ in range(1))
+
+    return Toolbox(_made(produce), **BRIEF)
+
+
+def _wrapped_iterator(run: Callable[[], Any]) -> Toolbox:
+    async def produce() -> ToolReturn:
+        return ToolReturn(run() for _ in range(1))
+
+    return Toolbox(_made(produce), **BRIEF)
+
+
+def _resolver(run: Callable[[], Any]) -> Toolbox:
+    class Resolver:
+        def resolve(self, name: str) -> Tool | None:
+            return _made() if run() else None
+
+    return Toolbox(resolvers=[Resolver()], **BRIEF)
+
+
 PLACES: dict[str, Place] = {
     "approver=": _approver,
     "approval=": _predicate,
@@ -82,6 +108,10 @@ PLACES: dict[str, Place] = {
     "hook": _hook,
     "on_arguments=": _callback,
     "auth=": _auth,
+    "converter=": _converter,
+    "iterator": _iterator,
+    "iterator in a ToolReturn": _wrapped_iterator,
+    "resolver": _resolver,
 }
 """Where the application can give a function, and a toolbox that calls it."""
 

@@ -66,14 +66,14 @@ class ResumedRun:
             raise ConfigError("This saved run is damaged: its last turn has no calls. Save it again.")
         pending_requests = {request.call_id: request for request in self.reply.pending}
         run.turns = self.reply.turns
-        self._restore_calls(run)
+        await self._restore_calls(run)
         decided = await run.run_decided_calls(run.turns, last_message, pending_requests, self.decisions)
         new_results = {result.call_id: result for result in decided}
         results = [new_results.get(result.call_id, result) for result in self.results]
         previous_turn = ModelTurn(turn.request, run.turns, turn.conversation, run)
         return await run.handle_results(previous_turn, ModelReply(last_message, last_message.calls, "calls"), results)
 
-    def _restore_calls(self, run: Run) -> None:
+    async def _restore_calls(self, run: Run) -> None:
         """Restore earlier calls, so that limits continue from there and the reply includes them."""
         run_messages = run.messages[run.history_length :]
         earlier_results = [result for message in run_messages for result in message.results]
@@ -82,4 +82,4 @@ class ResumedRun:
         run.results = earlier_results
         for call in run.calls:
             if call.id in results_by_call:
-                restore_call(get_state(run.plan.box), call, results_by_call[call.id])
+                await restore_call(get_state(run.plan.box), call, results_by_call[call.id])

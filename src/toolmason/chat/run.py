@@ -343,7 +343,7 @@ class Run:
             result = replace_result(result, call_id=call.id)
         if not was_run:
             # Calls of an earlier process count as well: resuming a run does not raise its limits.
-            restore_call(get_state(self.plan.box), call, result)
+            await restore_call(get_state(self.plan.box), call, result)
         return result
 
     def _get_options(self, name: str) -> ToolOptions | None:

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from toolmason._core.call.render import to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import Tool, compile_tool, get_root
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
@@ -35,20 +35,20 @@ _UNTYPED_SCHEMAS: Final[tuple[dict[str, Any], ...]] = ({}, {"type": "array", "it
 def get_mcp_options(tool: Tool) -> Mapping[str, Any]:
     """Return the MCP options of a tool: `meta={"mcp": {"icons": [...], "_meta": {...}, "task": "optional"}}`."""
     options = tool.options.meta.get("mcp")
-    if get_remote_name(tool) is not None and options == tool.root.options.meta.get("mcp"):
+    if get_remote_name(tool) is not None and options == get_root(tool).options.meta.get("mcp"):
         return {}  # set by the upstream server, which does not control how the tool is served here
     return options if isinstance(options, Mapping) else {}
 
 
 def get_remote_name(tool: Tool) -> str | None:
     """Return the name of a tool on its upstream server, or None if the tool runs locally."""
-    name: str | None = getattr(tool.root, "remote_name", None)
+    name: str | None = getattr(get_root(tool), "remote_name", None)
     return name
 
 
 def make_tool_entry(tool: Tool) -> dict[str, Any]:
     """Return the list entry of a tool."""
-    upstream_entry: Mapping[str, Any] | None = getattr(tool.root, "entry", None)
+    upstream_entry: Mapping[str, Any] | None = getattr(get_root(tool), "entry", None)
     if upstream_entry is not None:
         return _make_upstream_entry(tool, upstream_entry)
     definition, options = tool.definition, get_mcp_options(tool)
@@ -74,7 +74,7 @@ def _make_hints(tool: Tool) -> dict[str, Any]:
 
 def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition that an upstream server sent, with the changes of the application."""
-    definition, upstream = tool.definition, tool.root.definition
+    definition, upstream = tool.definition, get_root(tool).definition
     entry = {
         **upstream_entry,
         "name": tool.name,
@@ -86,7 +86,7 @@ def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[
         entry["title"] = definition.title
     if definition.input_schema != upstream.input_schema:
         entry["inputSchema"] = {"type": "object", **definition.input_schema}
-    if _make_hints(tool) != _make_hints(tool.root):
+    if _make_hints(tool) != _make_hints(get_root(tool)):
         entry["annotations"] = {**(upstream_entry.get("annotations") or {}), **_make_hints(tool)}
     return entry
 
@@ -249,7 +249,7 @@ def _make_data(tool: Tool, result: ToolResult) -> Any:
         described = [_describe_part(item) for item in value] if is_sequence else _describe_part(value)
         return {"result": described} if result_schema in _UNTYPED_SCHEMAS else None
     try:
-        text = to_text(tool, value) if tool.output is not None else _dump_upstream_value(tool, value)
+        text = to_text(tool, value) if compile_tool(tool).output is not None else _dump_upstream_value(tool, value)
         data = from_json(text) if len(text) <= MAX_STRUCTURED_BYTES else None
     except (ResultError, ValueError):
         return None

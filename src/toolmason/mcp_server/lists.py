@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from toolmason._core.define.schema_nodes import resolve
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import Tool, compile_tool
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
@@ -93,7 +93,7 @@ class ToolboxLists:
 
     def _is_plain(self, name: str) -> bool:
         try:
-            return self.box[name].load().plain_function is not None
+            return compile_tool(self.box[name]).plain_function is not None
         except Exception:  # noqa: BLE001 - the call reports why the tool cannot be loaded
             return False
 

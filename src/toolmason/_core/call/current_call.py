@@ -46,7 +46,7 @@ class HeldSlots:
         self._wanted: list[Semaphore | KeyedLock] = []
         self._keys: list[Hashable] = []
         if (parameter := route.tool.options.lock) is not None:
-            key = (route.root, _make_lock_key(route.tool.get_argument(parameter, values)))
+            key = (route.root, _make_lock_key(route.compiled.get_argument(parameter, values)))
             if key not in already_held:
                 self._keys.append(key)
                 self._wanted.append(KeyedLock(route.chain[0].state.locks, key))

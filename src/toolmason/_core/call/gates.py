@@ -102,7 +102,7 @@ def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
 
 def get_effective_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
     """Return the arguments as an approver sees them: repaired, with defaults filled in."""
-    inputs = route.tool.inputs
+    inputs = route.compiled.inputs
     parts = inputs.schema.get("properties", {}).items()
     defaults = {name: part["default"] for name, part in parts if isinstance(part, dict) and "default" in part}
     return {**defaults, **normalize_arguments(inputs, raw, route.name), **_get_bound_arguments(route, raw)}
@@ -113,7 +113,7 @@ def _get_bound_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
 
     Empty if they do not survive a round trip through JSON; the raw arguments are shown instead.
     """
-    labels = {parameter.name: parameter.label for parameter in getattr(route.tool.root, "parameters", ())}
+    labels = {parameter.name: parameter.label for parameter in route.compiled.parameters}
     try:
         values, _ = route.bind(raw)
         json_arguments = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in values.items()}

@@ -23,7 +23,7 @@ from toolmason._core.call.failures import make_failure
 from toolmason._core.call.gates import copy_arguments, record_new_result
 from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, truncate_result
-from toolmason._core.call.render import NeedsIteration, read_items
+from toolmason._core.call.render import NeedsThread, convert
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
 from toolmason._core.run import eager_task
 from toolmason._core.run.execute import (
@@ -77,7 +77,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     function = cast("Any", route.plain_function)
     default_timeout, timeouts, runs_on = route.timeout, route.timeouts, route.runs_on
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
-    grace, is_async, tool_options = route.settings.cancel_grace, route.tool.kind == "async", route.tool.options
+    grace, is_async, tool_options = route.settings.cancel_grace, route.compiled.kind == "async", route.tool.options
     max_calls, detects_repeats = tool_options.max_calls, tool_options.repeats == "detect"
 
     async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
@@ -113,8 +113,9 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                             raise failure  # noqa: TRY301 - handled below with all other failures
             try:
                 result = render(value, values)
-            except NeedsIteration:
-                result = render(await _read_iterator(route, value, seconds, _get_cancellation(run)), values)
+            except NeedsThread:
+                remaining = None if seconds is None else max(0.0, seconds - (perf_counter() - started))
+                result = await _convert_in_thread(route, value, values, remaining, _get_cancellation(run))
             if len(result.text) > max_chars:
                 result = truncate_result(result, max_bytes, _get_store(route, run))
             if tool_options.return_direct:
@@ -161,14 +162,16 @@ async def _run_plain_in_thread(
     return await await_with_timeout(value, remaining, route.name, route.settings.cancel_grace, cancellation)
 
 
-async def _read_iterator(route: Route, value: Any, seconds: float | None, cancellation: Cancellation) -> list[Any]:
-    """Exhaust a returned iterator in a thread, within the time-out of the call."""
-    work = partial(read_items, route.name, value)
+async def _convert_in_thread(
+    route: Route, value: Any, values: Mapping[str, Any], seconds: float | None, cancellation: Cancellation
+) -> ToolResult:
+    """Convert a return value in a thread, within the time-out of the call."""
+    work = partial(convert, route.tool, value, values)
     try:
-        items: list[Any] = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
+        result: ToolResult = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)
     except ThreadAbandoned as abandoned:
         raise abandoned.reason from None
-    return items
+    return result
 
 
 # --- every step --------------------------------------------------------------------------------
@@ -176,8 +179,8 @@ async def _read_iterator(route: Route, value: Any, seconds: float | None, cancel
 
 def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - as above
     """Return a runner with every step that the tool needs."""
-    render, tool, options_of_tool = route.render, route.tool, route.tool.options
-    approval_steps = get_approval_steps(tool, route.chain, in_run=in_run)
+    render, options_of_tool, listener = route.render, route.tool.options, route.compiled.on_arguments
+    approval_steps = get_approval_steps(route.tool, route.chain, in_run=in_run)
     is_counted = options_of_tool.max_calls is not None or options_of_tool.rate is not None
     has_slots = bool(route.semaphores) or options_of_tool.lock is not None
     detects_repeats = options_of_tool.repeats == "detect"
@@ -197,8 +200,8 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
             current.start_timer()
             if has_slots:
                 await current.acquire_slots(values)
-            if tool.on_arguments is not None:
-                await current.wait(tool.on_arguments.notify(values, current.make_call()))
+            if listener is not None:
+                await current.wait(listener.notify(values, current.make_call(), route.settings))
             current.attempts = 1
             if on_loop is None or options.retry is not INHERIT:
                 value, values = await _invoke(current, values)
@@ -212,9 +215,9 @@ def _make_runner(route: Route, *, in_run: bool) -> CallRunner:  # noqa: C901 - a
                         raise failure  # noqa: TRY301 - handled below with all other failures
             try:
                 result = render(value, values)
-            except NeedsIteration:
-                items = await _read_iterator(route, value, current.get_remaining(), current.cancellation)
-                result = render(items, values)
+            except NeedsThread:
+                remaining = current.get_remaining()
+                result = await _convert_in_thread(route, value, values, remaining, current.cancellation)
             if len(result.text) > max_chars:
                 result = truncate_result(result, route.max_result_bytes, _get_store(route, options.run))
             if options_of_tool.return_direct:
@@ -240,18 +243,19 @@ async def _invoke(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any,
 async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Run a tool until it succeeds or has no attempts left. Return its value and the arguments used."""
     route, options = current.route, current.options
-    tool, state = route.tool, current.start_state()
+    state = current.start_state()
     retry = route.retry if isinstance(options.retry, Inherit) else options.retry
     base_context = route.context.merge(options.context)
     while True:
         seconds = current.get_remaining()
         attempt_state = state.with_deadline(None if seconds is None else monotonic() + seconds)
         attempt_context = base_context.for_call(attempt_state)
-        complete_values = tool.fill(dict(values), attempt_context)
+        complete_values = route.compiled.fill(dict(values), attempt_context)
         try:
             value = await run_attempt(
                 Attempt(
-                    tool,
+                    route.name,
+                    route.compiled,
                     complete_values,
                     attempt_context,
                     attempt_state,

@@ -16,7 +16,7 @@ from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.foreign_values import to_builtins
 from toolmason._core.define.invocation import expand
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
-from toolmason._core.define.tool import Tool, may_hold_content
+from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, may_hold_content
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.results import (
     ResultFields,
@@ -44,35 +44,33 @@ MAX_ITEMS: Final = 100_000
 """Maximum number of items of a returned iterator."""
 
 
-class NeedsIteration(Exception):
-    """The tool returned an iterator, which must be read within the tool's deadline."""
+class NeedsThread(Exception):
+    """Converting the return value runs code of the tool: an iterator or a converter. `convert` does it in a thread."""
 
 
-def read_items(tool: str, value: Iterator[Any]) -> list[Any]:
-    """Return the items of a returned iterator.
-
-    Raises:
-        ResultError: the iterator yields more than `MAX_ITEMS` items.
-    """
+def _read_items(tool: str, value: Iterator[Any]) -> list[Any]:
     items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
         raise ResultError(tool, f"it yields more than {MAX_ITEMS} items.")
     return items
 
 
-def make_renderer(tool: Tool) -> Renderer:
-    """Return a function that renders a tool's return value, with fast paths for the common cases."""
-    if (tool_renderer := tool.renderer) is not None:
+def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
+    """Return a function that renders a tool's return value, with fast paths for the common cases.
+
+    It raises NeedsThread if it would run code of the tool.
+    """
+    if (tool_renderer := compiled.renderer) is not None:
         return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
-    if tool.options.converter is not None or tool.options.substitute_result:
-        return lambda value, values: convert(tool, value, values)
-    output = tool.output
-    plain_text = tool.returns in (str, MISSING, Any)
+    if tool.options.converter is not None:
+        return _refuse_to_render
+    output, returns = compiled.output, compiled.returns
+    plain_text = returns in (str, MISSING, Any) and not tool.options.substitute_result
     text_shape: StructuredFrom = (
-        "wrapped text" if tool.definition.output_schema is not None and tool.returns is str else None
+        "wrapped text" if tool.definition.output_schema is not None and returns is str else None
     )
     shape = _get_structured_shape(tool)
-    kind = _get_builtin_type(tool.returns) if output is not None and not admits_number(output.schema) else None
+    kind = _get_builtin_type(returns) if output is not None and not admits_number(output.schema) else None
     scalar = kind is int or kind is bool
     serialize: Any = None if output is None else _make_serializer(output)
     check: Any = None if output is None else output.validator.validate_python
@@ -93,9 +91,15 @@ def make_renderer(tool: Tool) -> Renderer:
             result = _new(ToolResult)
             set_result_fields(result, {"value": value, "text": text, "structured_from": shape})
             return result
+        elif isinstance(value.value if type(value) is ToolReturn else value, Iterator):
+            raise NeedsThread
         return convert(tool, value, values)
 
     return render
+
+
+def _refuse_to_render(value: Any, values: Mapping[str, Any]) -> ToolResult:  # noqa: ARG001 - same signature for every renderer
+    raise NeedsThread
 
 
 def _get_builtin_type(hint: Any) -> type | None:
@@ -116,7 +120,8 @@ def _make_serializer(output: TypeSchema) -> Callable[[Any], bytes]:
 def _get_structured_shape(tool: Tool) -> StructuredFrom:
     if tool.definition.output_schema is None:
         return None
-    return "json" if tool.output is None or resolve_root(tool.output.schema).get("type") == "object" else "wrapped json"
+    output = compile_tool(tool).output
+    return "json" if output is None or resolve_root(output.schema).get("type") == "object" else "wrapped json"
 
 
 def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> ToolResult:
@@ -124,45 +129,46 @@ def convert(tool: Tool, value: Any, values: Mapping[str, Any]) -> ToolResult:
 
     Raises:
         ResultError: the value cannot be sent; the message says where and why.
-        NeedsIteration: the value is an iterator.
     """
     if isinstance(value, Iterator):
-        raise NeedsIteration
+        value = _read_items(tool.name, value)
     if type(value) is ToolReturn:
         return _render_tool_return(tool, value, values)
     if tool.options.converter is not None:
         return _render_parts(tool, value, _apply_converter(tool, value))
     if type(value) is str and (result := _render_text(tool, value, values)) is not None:
         return result
-    if value is None and tool.returns in (MISSING, None, type(None)):
+    returns = compile_tool(tool).returns
+    if value is None and returns in (MISSING, None, type(None)):
         return make_result({"value": None, "text": VOID_TEXT})
     if _is_content(value):
         return _render_parts(tool, value, value)
     serialized = to_text(tool, value)
-    is_wrapped_text = tool.returns is str and tool.definition.output_schema
+    is_wrapped_text = returns is str and tool.definition.output_schema
     shape: StructuredFrom = "wrapped text" if is_wrapped_text else _get_structured_shape(tool)
     return make_result({"value": value, "text": serialized, "structured_from": shape})
 
 
 def _apply_converter(tool: Tool, value: Any) -> Any:
-    converter = tool.options.converter
+    converter, returns = tool.options.converter, compile_tool(tool).returns
     assert converter is not None  # noqa: S101 - checked by the caller
     try:
-        return converter(value, None if tool.returns is MISSING else tool.returns)
+        return converter(value, None if returns is MISSING else returns)
     except Exception as error:
         raise ResultError(tool.name, f"its converter failed: {clip(_describe_error(error), 200)}.") from error
 
 
 def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> ToolResult | None:
     """Return the result for a string, or None if the declared type does not accept one."""
-    if tool.output is not None:
+    compiled = compile_tool(tool)
+    if compiled.output is not None:
         try:
-            tool.output.validator.validate_python(value, strict=True)
+            compiled.output.validator.validate_python(value, strict=True)
         except ValidationError:
             return None
     text = value
-    if tool.substitutable:
-        text = expand(value, {name: values[name] for name in tool.substitutable if name in values})
+    if compiled.substitutable:
+        text = expand(value, {name: values[name] for name in compiled.substitutable if name in values})
     check_text(tool, text)
     shape: StructuredFrom = "wrapped text" if tool.definition.output_schema is not None else None
     fields: ResultFields = {"value": value, "text": text or NO_OUTPUT, "structured_from": shape}
@@ -214,7 +220,7 @@ def to_text(tool: Tool, value: Any, *, typed: bool = True) -> str:
     """
     try:
         value = list(value) if inspect.isgenerator(value) else value
-        output = tool.output if typed else None
+        output = compile_tool(tool).output if typed else None
         data = to_json_bytes(value) if output is None else _serialize_typed(tool, output, value)
         if output is None or output.writes_nan or (b"null" in data and admits_number(output.schema)):
             check_finite(value, data)

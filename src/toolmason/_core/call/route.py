@@ -23,7 +23,7 @@ from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
 from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, OnError, Retry, RunsOn, Timeout
@@ -64,6 +64,7 @@ class Route:
     """One tool of a toolbox, with everything that does not depend on the call."""
 
     tool: Tool
+    compiled: CompiledTool
     root: Tool
     """The original tool, behind any renaming. Limits are counted for it."""
     name: str
@@ -100,19 +101,20 @@ class Route:
     @property
     def plain_function(self) -> Callable[..., Any] | None:
         """Function of the tool, if it can be called directly with the values: no injected values, no retry."""
-        if self.runs_on == "process" or self.retry is not None or self.tool.on_arguments is not None:
+        if self.runs_on == "process" or self.retry is not None or self.compiled.on_arguments is not None:
             return None
-        return self.tool.plain_function
+        return self.compiled.plain_function
 
 
 def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     """Return the route of a tool, without its runners."""
-    options = tool.options
+    options, compiled = tool.options, compile_tool(tool)
     settings = merge_settings(chain)
     timeouts = combine_timeouts(options.timeout, chain, settings)
     return Route(
         tool=tool,
-        root=tool.root,
+        compiled=compiled,
+        root=get_root(tool),
         name=tool.name,
         chain=chain,
         settings=settings,
@@ -122,9 +124,9 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         retry=choose_retry(tool, chain),
         on_error=choose_on_error(options.on_error, chain),
         rethrow=tuple(kind for policy in chain for kind in policy.rethrow),
-        runs_on=options.runs_on or ("thread" if tool.kind == "sync" else "loop"),
-        bind=make_binder(tool.inputs, tool.name, settings),
-        render=make_renderer(tool),
+        runs_on=options.runs_on or ("thread" if compiled.kind == "sync" else "loop"),
+        bind=make_binder(compiled.inputs, tool.name, settings),
+        render=make_renderer(tool, compiled),
         max_result_bytes=choose_result_bytes(options.max_result_bytes, chain),
         store=store,
         semaphores=_get_semaphores(tool, chain),
@@ -135,7 +137,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
 
 def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
     own_limit = tool.options.max_concurrency
-    of_tool = [] if own_limit is None else [chain[0].state.get_semaphore(tool.root, own_limit)]
+    of_tool = [] if own_limit is None else [chain[0].state.get_semaphore(get_root(tool), own_limit)]
     of_boxes = [
         policy.state.get_semaphore(None, policy.max_concurrency)
         for policy in chain

@@ -10,11 +10,10 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
-from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import CombinedMismatch, schema_compiler
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
-from toolmason._core.define.tool import RenamedTool, Tool
+from toolmason._core.define.tool import CompiledTool, LazyTool, RenamedTool, Tool, compile_tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.definition import JsonSchema, ToolDefinition
 from toolmason._core.values.policy import EngineSettings
@@ -44,22 +43,24 @@ class AugmentedTool(RenamedTool):
         super().__init__(tool, tool.name)
         self.callback = on_arguments
         self.extra_schema = extra
-        schema, self.extra_names = _extend_schema(tool, tool.inputs.schema, extra)
+        schema, self.extra_names = _extend_schema(tool, compile_tool(tool).inputs.schema, extra)
         self.keep = keep
         self.definition = replace(tool.definition, input_schema=schema)
-        self.inputs = replace(
-            tool.inputs,
-            schema=schema,
+        self.extra_key = f"__augmented_{id(self):x}__"
+
+    @override
+    def _compile(self) -> CompiledTool:
+        original = compile_tool(self.tool)
+        inputs = replace(
+            original.inputs,
+            schema=self.definition.input_schema,
             validate_strict=None,
             validate_json=self._validate_json,
             validate_python=self._validate_python,
-            enum_names={**tool.inputs.enum_names, **extra.enum_names},
+            enum_names={**original.inputs.enum_names, **self.extra_schema.enum_names},
         )
-        self.plain_function = None  # calls must pass through `_fill`, which removes the extra fields
-        self.on_arguments = self
-        self.extra_key = f"__augmented_{id(self):x}__"
-        # On the instance, because `RenamedTool` sets `fill` there.
-        self.fill = self._fill  # type: ignore[method-assign]
+        # Not called directly: `_fill` removes the extra fields.
+        return replace(original, inputs=inputs, plain_function=None, on_arguments=self, fill=self._fill)
 
     def _validate_json(self, text: str | bytes, **options: Any) -> Any:
         return self._validate_python(from_json(text), **options)
@@ -71,7 +72,7 @@ class AugmentedTool(RenamedTool):
         validated: list[Any] = []
         for validate, part in (
             (self.extra_schema.validator.validate_json, extra),
-            (self.tool.inputs.validate_json, own),
+            (compile_tool(self.tool).inputs.validate_json, own),
         ):
             try:
                 validated.append(validate(to_json(part), **options))
@@ -85,16 +86,17 @@ class AugmentedTool(RenamedTool):
     def _fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
         _, extra = values.pop(self.extra_key)
         # The tool's own values win: an extra field must not replace an injected value.
-        kept_extra = extra if self.keep and self.tool.root.accepts_extra else {}
-        return {**kept_extra, **self.tool.fill(values, context)}
+        original = compile_tool(self.tool)
+        kept_extra = extra if self.keep and original.accepts_extra else {}
+        return {**kept_extra, **original.fill(values, context)}
 
-    async def notify(self, values: Mapping[str, Any], call: ToolCall) -> None:
+    async def notify(self, values: Mapping[str, Any], call: ToolCall, settings: EngineSettings) -> None:
         """Pass the extra fields to the callback."""
         if self.callback is not None:
             given = AugmentedCall(self.tool.definition, values[self.extra_key][0], call.arguments)
-            await call_user_function(self.callback, given, settings=EngineSettings())
-        if self.tool.on_arguments is not None:
-            await self.tool.on_arguments.notify(values, call)
+            await call_user_function(self.callback, given, settings=settings)
+        if (listener := compile_tool(self.tool).on_arguments) is not None:
+            await listener.notify(values, call, settings)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:

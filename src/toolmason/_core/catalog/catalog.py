@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from toolmason._core.catalog.discovery import find_prompts, find_resources, has_members, tools_from
-from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
-from toolmason._core.define.tool import RenamedTool, Tool, make_tool
+from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_root, make_tool
 from toolmason._core.values.definition import Naming, apply_naming
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
@@ -140,7 +139,7 @@ def _is_same(first: CatalogItem, second: CatalogItem) -> bool:
 
 def _get_root(item: CatalogItem) -> object:
     if isinstance(item, Tool):
-        return item.root
+        return get_root(item)
     return item.render_messages if isinstance(item, Prompt) else item.template
 
 
@@ -159,9 +158,9 @@ def carry_policy(item: CatalogItem, policy: CarriedPolicy) -> CatalogItem:
 def carry_tool_policy(tool: Tool, policies: tuple[CarriedPolicy, ...]) -> Tool:
     """Return a tool with these policies."""
     if isinstance(tool, LazyTool):
-        lazy = tool.with_definition(tool.definition, lambda loaded: RenamedTool(loaded, loaded.name, policies))
-        lazy.policies = policies
-        return lazy
+        return tool.with_definition(
+            tool.definition, lambda loaded: RenamedTool(loaded, loaded.name, policies), policies
+        )
     return RenamedTool(tool, tool.name, policies)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from toolmason._core.arguments.bind import bind_once
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
-from toolmason._core.define.tool import FunctionTool
+from toolmason._core.define.tool import FunctionTool, compile_tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema
@@ -18,22 +18,24 @@ from toolmason._core.values.policy import CarriedPolicy, EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import DefinitionError
 
-RenderPrompt: TypeAlias = Callable[[Arguments, ToolContext[Any]], Awaitable[list[Message]]]
+RenderPrompt: TypeAlias = Callable[[Arguments, ToolContext[Any], EngineSettings], Awaitable[list[Message]]]
 
 
-async def run_declared(tool: FunctionTool, arguments: Arguments, context: ToolContext[Any]) -> Any:
+async def run_declared(
+    tool: FunctionTool, arguments: Arguments, context: ToolContext[Any], settings: EngineSettings
+) -> Any:
     """Return the value of a prompt's or resource's function.
 
     Raises:
         InvalidArguments: the arguments are invalid.
         ConfigError: an injected value is missing.
     """
-    settings = EngineSettings()
-    values, _ = bind_once(tool.inputs, arguments, tool.name, settings)
-    filled = tool.fill(dict(values), context)
-    if tool.kind == "async":
-        return await tool.invoke_raw(filled, context)
-    return await call_user_function(tool.invoke_raw, filled, context, settings=settings)
+    compiled = compile_tool(tool)
+    values, _ = bind_once(compiled.inputs, arguments, tool.name, settings)
+    filled = compiled.fill(dict(values), context)
+    if compiled.kind == "async":
+        return await compiled.call(filled, context)
+    return await call_user_function(compiled.call, filled, context, settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +62,25 @@ class Prompt:
         """Return the prompt of a decorated function."""
         tool = FunctionTool(fn, declaration)
 
-        async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
-            return _to_messages(tool.name, declaration.role, await run_declared(tool, arguments, context))
+        async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
+            return _to_messages(tool.name, declaration.role, await run_declared(tool, arguments, context, settings))
 
         schema = tool.definition.input_schema
         return cls(tool.name, tool.description, schema, declaration.role, tool.origin, render)
 
-    async def render(self, arguments: Arguments = None, context: ToolContext[Any] | None = None) -> list[Message]:
+    async def render(
+        self,
+        arguments: Arguments = None,
+        context: ToolContext[Any] | None = None,
+        settings: EngineSettings = EngineSettings(),  # noqa: B008 - frozen, so the default can be shared
+    ) -> list[Message]:
         """Return the prompt's messages.
 
         Raises:
             InvalidArguments: the arguments are invalid.
             ConfigError: an injected value is missing.
         """
-        return await self.render_messages(arguments, ToolContext() if context is None else context)
+        return await self.render_messages(arguments, ToolContext() if context is None else context, settings)
 
 
 def _to_messages(prompt: str, role: Role, value: Any) -> list[Message]:

@@ -12,7 +12,7 @@ from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import Declaration
 from toolmason._core.define.tool import FunctionTool
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from toolmason._core.values.policy import CarriedPolicy
+from toolmason._core.values.policy import CarriedPolicy, EngineSettings
 from toolmason.errors import DefinitionError
 
 
@@ -52,13 +52,15 @@ class Resource:
             return {} if uri == self.uri else None
         return self.template.match(uri)
 
-    async def read(self, uri: str, values: dict[str, str], context: ToolContext[Any]) -> tuple[Content, ...]:
+    async def read(
+        self, uri: str, values: dict[str, str], context: ToolContext[Any], settings: EngineSettings
+    ) -> tuple[Content, ...]:
         """Return the contents.
 
         Raises:
             InvalidArguments: a placeholder's value is invalid for its parameter.
         """
-        return tuple(self._to_contents(uri, await run_declared(self._tool, values, context)))
+        return tuple(self._to_contents(uri, await run_declared(self._tool, values, context, settings)))
 
     def _to_contents(self, uri: str, value: Any) -> Iterable[Content]:
         if isinstance(value, EmbeddedResource):

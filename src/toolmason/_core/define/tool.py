@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from typing_extensions import Unpack, override
 
@@ -32,12 +32,60 @@ from toolmason._core.define.invocation import (
     resolve_return_type,
 )
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
-from toolmason._core.define.signature import describe_location, get_function_name, read_signature
+from toolmason._core.define.signature import Parameter, Signature, describe_location, get_function_name, read_signature
 from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
 from toolmason._core.values.results import ToolResult, ToolReturn
 from toolmason.errors import DefinitionError
+
+PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
+"""A call for another process: a function, the names it takes by position, and the values."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompiledTool:
+    """The engine's side of a tool: how its calls are validated, run and rendered."""
+
+    inputs: Inputs
+    call: Callable[[dict[str, Any], ToolContext[Any]], Any]
+    """Calls the tool with complete values. Returns an awaitable if it is async, else its value."""
+    kind: FunctionKind = "async"
+    """`"async"` if calling it returns an awaitable, `"sync"` if it blocks."""
+    fill: Callable[[dict[str, Any], ToolContext[Any]], dict[str, Any]] = lambda values, context: values  # noqa: ARG005 - same signature for every kind
+    """Completes the values with everything that the model does not send. Raises ConfigError if a value is missing."""
+    function: Callable[..., Any] | None = None
+    """Function that the tool was made from."""
+    plain_function: Callable[..., Any] | None = None
+    """The same, if it can be called directly with the values as keywords."""
+    parameters: tuple[Parameter, ...] = ()
+    """Parameters of a function; empty for a tool with a hand-written schema."""
+    returns: Any = MISSING
+    """Return type, or `MISSING` if unknown."""
+    output: TypeSchema | None = None
+    """The compiled return type, or None if it has no schema."""
+    substitutable: tuple[str, ...] = ()
+    """Parameters whose values may be expanded in `${...}` of a result; empty if nothing is expanded."""
+    accepts_extra: bool = False
+    """True if it accepts arguments that its schema does not declare."""
+    on_arguments: Any = None
+    """Listener called before each run: `await listener.notify(values, call, settings)`; see `Toolbox.augmented`."""
+    renderer: Callable[[Any], ToolResult] | None = None
+    """Function that converts the return value to a result, instead of the default rendering."""
+
+    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the value of a parameter in a call, by its name in the function or in the schema."""
+        for parameter in self.parameters:
+            if name in (parameter.name, parameter.label):
+                default = None if parameter.default is MISSING else parameter.default
+                return values.get(parameter.name, default)
+        return None if self.parameters else values.get(name)
+
+    def make_picklable_call(self, values: dict[str, Any], context: ToolContext[Any]) -> PicklableCall:
+        """Return a call for another process."""
+        if self.function is None:
+            return self.call, ("arguments", "context"), {"arguments": values, "context": context}
+        return self.function, tuple(p.name for p in self.parameters if p.positional), values
 
 
 class Tool(ABC):
@@ -45,22 +93,8 @@ class Tool(ABC):
 
     definition: ToolDefinition
     options: ToolOptions = ToolOptions()
-    kind: FunctionKind = "async"
-    """`"async"` if calling it returns an awaitable, `"sync"` if it blocks."""
-    returns: Any = MISSING
-    """Return type, or `MISSING` if unknown."""
-    substitutable: tuple[str, ...] = ()
-    """Parameters whose values may be expanded in `${...}` of a result; empty if nothing is expanded."""
-    accepts_extra: bool = False
-    """True if it accepts arguments that its schema does not declare."""
-    on_arguments: Any = None
-    """Listener called before each run: `await listener.notify(values, call)`; see `Toolbox.augmented`."""
-    renderer: Callable[[Any], ToolResult] | None = None
-    """Function that converts the return value to a result, instead of the default rendering."""
     policies: tuple[CarriedPolicy, ...] = ()
     """Policies of the toolboxes that the tool came through, innermost first."""
-    plain_function: Callable[..., Any] | None = None
-    """Function to call directly with the values as keywords, if no other step is needed."""
 
     @abstractmethod
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
@@ -82,48 +116,20 @@ class Tool(ABC):
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     @cached_property
-    def inputs(self) -> Inputs:
-        """The inputs, compiled from the definition."""
-        return compile_schema_inputs(
+    def _compiled(self) -> CompiledTool:
+        return self._compile()
+
+    def _compile(self) -> CompiledTool:
+        inputs = compile_schema_inputs(
             self.name, self.definition.input_schema, extra=self.options.extra, strict_types=self.options.strict_types
         )
+        return CompiledTool(inputs, self.invoke)
 
-    @cached_property
-    def output(self) -> TypeSchema | None:
-        """The compiled return type, or None if it has no schema."""
-        return None
-
-    def fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
-        """Return the values completed with everything that the model does not send.
-
-        Raises:
-            ConfigError: an injected value is missing.
-        """
-        del context
-        return values
-
-    def invoke_raw(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
-        """Call the tool with complete values. Returns an awaitable if it is async, else its value."""
-        return self.invoke(values, context)
-
-    @property
-    def root(self) -> Tool:
-        """The original tool, behind any renaming."""
+    def _get_root(self) -> Tool:
         return self
 
-    def load(self) -> Tool:
-        """Return the tool to call: itself, or the tool that a lazy one stands for."""
+    def _load(self) -> Tool:
         return self
-
-    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
-        """Return the value of a parameter in a call."""
-        return values.get(name)
-
-    def picklable_call(
-        self, values: dict[str, Any], context: ToolContext[Any]
-    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
-        """Return a call for another process: a function, the names it takes by position, and the values."""
-        return self.invoke, ("arguments", "context"), {"arguments": values, "context": context}
 
     @staticmethod
     def from_function(
@@ -154,7 +160,7 @@ class Tool(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled objects are not pickled; the other process compiles them again if needed.
-        return {name: value for name, value in self.__dict__.items() if name not in ("inputs", "output")}
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -180,9 +186,12 @@ class SchemaTool(Tool):
         )
         self.options = declaration.options
         self.handler = handler
-        self.accepts_extra = True
-        self.kind = get_function_kind(handler)
-        self.inputs  # noqa: B018 - validates the schema now instead of at the first call
+        self._compiled = self._compile()  # validates the schema now instead of at the first call
+
+    @override
+    def _compile(self) -> CompiledTool:
+        kind = get_function_kind(self.handler)
+        return replace(super()._compile(), call=self.handler, kind=kind, accepts_extra=True)
 
     @property
     @override
@@ -193,16 +202,6 @@ class SchemaTool(Tool):
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         value = self.handler(arguments, context)
         return await value if inspect.isawaitable(value) else value
-
-    @override
-    def invoke_raw(self, values: dict[str, Any], context: ToolContext[Any]) -> Any:
-        return self.handler(values, context)
-
-    @override
-    def picklable_call(
-        self, values: dict[str, Any], context: ToolContext[Any]
-    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
-        return self.handler, ("arguments", "context"), {"arguments": values, "context": context}
 
 
 class FunctionTool(Tool):
@@ -218,31 +217,15 @@ class FunctionTool(Tool):
         params: Sequence[ParamSpec] = (),
     ) -> None:
         self.fn = fn
-        self.options = options = declaration.options
+        self.options = declaration.options
         signature = read_signature(fn, declaration.local_names, params)
-        self.parameters = signature.parameters
-        self.returns = resolve_return_type(signature.returns)
-        self.accepts_extra = signature.extra_hint is not MISSING
-        self.inputs = compile_inputs(
-            fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
-        )
-        if schema is not None:
-            self.inputs = narrow_inputs(self.inputs, declaration.name or get_function_name(fn), schema)
-        self.kind, self.invoke_raw = make_caller(fn, signature.parameters)  # type: ignore[method-assign]
-        self._injectors = tuple((p.name, p.injector) for p in signature.parameters if p.injector is not None)
-        self._defaults = make_defaults(signature.parameters, include_all=options.substitute_result)
-        if options.substitute_result:
-            self.substitutable = tuple(p.name for p in signature.parameters if p.injector is None)
-        if not (
-            self._injectors or self._defaults or any(p.positional for p in signature.parameters)
-        ) and not is_generator_function(fn):
-            self.plain_function = fn
+        self._compiled = compiled = _compile_function(fn, signature, declaration, schema)
         own_name = declaration.name or get_function_name(fn)
         self.definition = ToolDefinition(
             own_name,
             declaration.description or description or signature.text or name_to_words(own_name),
-            self.inputs.schema,
-            self._make_output_schema(declaration),
+            compiled.inputs.schema,
+            _make_output_schema(compiled, declaration),
             declaration.title,
         )
 
@@ -251,52 +234,9 @@ class FunctionTool(Tool):
     def origin(self) -> str:
         return describe_location(self.fn)
 
-    @cached_property
-    @override
-    def output(self) -> TypeSchema | None:
-        """The compiled return type, or None if it has no schema."""
-        if self.returns in (MISSING, Any, None, type(None), str, list, tuple) or _returns_content(self.returns):
-            return None
-        return schema_compiler().compile_return(self.returns) if _is_hashable(self.returns) else None
-
-    def _make_output_schema(self, declaration: Declaration) -> JsonSchema | None:
-        if isinstance(declaration.output_schema, Mapping):
-            return dict(declaration.output_schema)
-        if not declaration.output_schema or self.options.converter is not None:
-            return None
-        if self.returns is str:
-            return _wrap_in_result({"type": "string"})
-        if self.output is None:
-            return None
-        schema = resolve_root(self.output.schema)
-        return schema if schema.get("type") == "object" else _wrap_in_result(schema)
-
-    @override
-    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
-        for parameter in self.parameters:
-            if name in (parameter.name, parameter.label):
-                default = None if parameter.default is MISSING else parameter.default
-                return values.get(parameter.name, default)
-        return None
-
-    @override
-    def fill(self, values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
-        for name, inject in self._injectors:
-            values[name] = inject(context)
-        for name, make_default in self._defaults:
-            if name not in values:
-                values[name] = make_default(values, context)
-        return values
-
-    @override
-    def picklable_call(
-        self, values: dict[str, Any], context: ToolContext[Any]
-    ) -> tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]:
-        return self.fn, tuple(p.name for p in self.parameters if p.positional), values
-
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        value = self.invoke_raw(self.fill(dict(arguments), context), context)
+        value = self._compiled.call(self._compiled.fill(dict(arguments), context), context)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -306,38 +246,145 @@ class RenamedTool(Tool):
     def __init__(self, tool: Tool, name: str, policies: tuple[CarriedPolicy, ...] | None = None) -> None:
         self.tool: Tool = tool
         self.definition = tool.definition if name == tool.name else replace(tool.definition, name=name)
-        self.policies = tool.policies if policies is None else policies
         self.options = tool.options
-        self.kind = tool.kind
-        self.returns = tool.returns
-        self.substitutable = tool.substitutable
-        self.plain_function = tool.plain_function
-        self.on_arguments = tool.on_arguments
-        self.renderer = tool.renderer
-        self.inputs = tool.inputs
-        self.output = tool.output
-        # The bound methods of the tool itself, without a wrapper in between.
-        self.fill = tool.fill  # type: ignore[method-assign]
-        self.invoke_raw = tool.invoke_raw  # type: ignore[method-assign]
-        self.picklable_call = tool.picklable_call  # type: ignore[method-assign]
+        self.policies = tool.policies if policies is None else policies
+
+    @override
+    def _compile(self) -> CompiledTool:
+        return compile_tool(self.tool)
 
     @property
     @override
     def origin(self) -> str:
         return self.tool.origin
 
-    @property
     @override
-    def root(self) -> Tool:
-        return self.tool.root
-
-    @override
-    def get_argument(self, name: str, values: Mapping[str, Any]) -> Any:
-        return self.tool.get_argument(name, values)
+    def _get_root(self) -> Tool:
+        return get_root(self.tool)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         return await self.tool.invoke(arguments, context)
+
+
+class LazyTool(Tool):
+    """A tool that is listed by its definition and loaded before its first call."""
+
+    def __init__(
+        self, definition: ToolDefinition, options: ToolOptions, place: str, loader: Callable[[], Tool]
+    ) -> None:
+        self.definition, self.options = definition, options
+        self.place, self.loader = place, loader
+
+    @property
+    @override
+    def origin(self) -> str:
+        return self.place
+
+    @override
+    def _load(self) -> Tool:
+        # Two threads may both load it; both use the first result, because limits are counted per tool.
+        attributes: dict[str, Tool] = vars(self)
+        return attributes["loaded"] if "loaded" in attributes else attributes.setdefault("loaded", self.loader())
+
+    @override
+    def _compile(self) -> CompiledTool:
+        return compile_tool(self._load())
+
+    @override
+    def _get_root(self) -> Tool:
+        return get_root(self._load())
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        return await self._load().invoke(arguments, context)
+
+    def with_definition(
+        self,
+        definition: ToolDefinition,
+        change: Callable[[Tool], Tool],
+        policies: tuple[CarriedPolicy, ...] | None = None,
+    ) -> LazyTool:
+        """Return a lazy tool with another definition or policies. `change` converts the tool after loading."""
+        changed = LazyTool(definition, self.options, self.place, lambda: change(self._load()))
+        changed.policies = self.policies if policies is None else policies
+        return changed
+
+
+# --- the engine's side -------------------------------------------------------------------------
+
+
+def compile_tool(tool: Tool) -> CompiledTool:
+    """Return the engine's side of a tool. It is compiled once."""
+    return tool._compiled  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def get_root(tool: Tool) -> Tool:
+    """Return the original tool, behind any renaming."""
+    return tool._get_root()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def load_tool(tool: Tool) -> Tool:
+    """Return the tool to call: itself, or the tool that a lazy one stands for."""
+    return tool._load()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def _compile_function(
+    fn: Callable[..., Any], signature: Signature, declaration: Declaration, schema: Mapping[str, Any] | None
+) -> CompiledTool:
+    options, parameters = declaration.options, signature.parameters
+    inputs = compile_inputs(
+        fn, signature, extra=options.extra, strict_types=options.strict_types, flatten=declaration.flatten
+    )
+    if schema is not None:
+        inputs = narrow_inputs(inputs, declaration.name or get_function_name(fn), schema)
+    kind, call = make_caller(fn, parameters)
+    injectors = tuple((p.name, p.injector) for p in parameters if p.injector is not None)
+    defaults = make_defaults(parameters, include_all=options.substitute_result)
+    has_positional = any(p.positional for p in parameters)
+    is_plain = not (injectors or defaults or has_positional or is_generator_function(fn))
+
+    def fill(values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+        for name, inject in injectors:
+            values[name] = inject(context)
+        for name, make_default in defaults:
+            if name not in values:
+                values[name] = make_default(values, context)
+        return values
+
+    returns = resolve_return_type(signature.returns)
+    return CompiledTool(
+        inputs,
+        call,
+        kind,
+        fill,
+        function=fn,
+        plain_function=fn if is_plain else None,
+        parameters=parameters,
+        returns=returns,
+        output=None if options.converter is not None else _compile_return(returns),
+        substitutable=tuple(p.name for p in parameters if p.injector is None) if options.substitute_result else (),
+        accepts_extra=signature.extra_hint is not MISSING,
+    )
+
+
+def _compile_return(returns: Any) -> TypeSchema | None:
+    if returns in (MISSING, Any, None, type(None), str, list, tuple) or _returns_content(returns):
+        return None
+    return schema_compiler().compile_return(returns) if _is_hashable(returns) else None
+
+
+def _make_output_schema(compiled: CompiledTool, declaration: Declaration) -> JsonSchema | None:
+    if isinstance(declaration.output_schema, Mapping):
+        return dict(declaration.output_schema)
+    if not declaration.output_schema or declaration.options.converter is not None:
+        return None
+    if compiled.returns is str:
+        return _wrap_in_result({"type": "string"})
+    if compiled.output is None:
+        return None
+    schema = resolve_root(compiled.output.schema)
+    return schema if schema.get("type") == "object" else _wrap_in_result(schema)
 
 
 def _returns_content(hint: Any) -> bool:

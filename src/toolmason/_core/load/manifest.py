@@ -20,10 +20,9 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import from_json
 
 from toolmason._core.catalog.discovery import import_module
-from toolmason._core.catalog.lazy import LazyTool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import LazyTool, Tool, load_tool
 from toolmason._core.load.json_forms import (
     SAFETY_OPTIONS,
     JsonObject,
@@ -37,6 +36,7 @@ from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_membe
 from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, make_package_location
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments
 from toolmason.errors import ConfigError, StaleManifest, ToolmasonError, clip
 
@@ -239,15 +239,15 @@ class LoadedManifest:
             )
         load = functools.cache(lambda: self._load_prompt(entry))
 
-        async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
-            return await load().render(arguments, context)
+        async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
+            return await load().render(arguments, context, settings)
 
         description, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
         return Prompt(data["name"], description, schema, role, origin, render)
 
     def _load_options(self, entry: ManifestEntry, tool: LazyTool) -> ToolOptions:
         def make_placeholder(option: str) -> Any:
-            return lambda *given: getattr(tool.load().options, option)(*given)  # noqa: PLW0108 - loads when called
+            return lambda *given: getattr(load_tool(tool).options, option)(*given)  # noqa: PLW0108 - loads when called
 
         return load_options(entry.options, make_placeholder, f"{self.manifest.place}: tool {clip(entry.name)!r}")
 

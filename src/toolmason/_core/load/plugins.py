@@ -16,7 +16,7 @@ from toolmason._core.catalog.catalog import CatalogItem, ToolSource, iter_local_
 from toolmason._core.catalog.discovery import load_module
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import get_declaration
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import Tool, get_root
 from toolmason._core.load.manifest import LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.supported_for import is_supported
 from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, PluginError, safe_str
@@ -77,7 +77,7 @@ class PluginItems:
 
 def _is_same_item(first: CatalogItem, second: CatalogItem) -> bool:
     if isinstance(first, Tool) and isinstance(second, Tool):
-        first, second = first.root, second.root
+        first, second = get_root(first), get_root(second)
     return first is second or getattr(first, "fn", first) == getattr(second, "fn", second)
 
 
@@ -149,7 +149,7 @@ def _iter_supported_items(source: Any, application: Any) -> Iterator[CatalogItem
     for item in iter_local_items(instance):
         if isinstance(item, Tool):
             refuse_builtin_name(item)
-        if is_supported(getattr(item.root if isinstance(item, Tool) else item, "fn", None), application):
+        if is_supported(getattr(get_root(item) if isinstance(item, Tool) else item, "fn", None), application):
             yield item
 
 

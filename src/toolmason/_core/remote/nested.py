@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import get_root
 from toolmason._core.remote.protocol import Health, Remote, RemoteLists, ServerRequestHandlers, ToolTransform
 from toolmason._core.remote.servers import Remotes
 from toolmason._core.values.content import Content
@@ -76,8 +77,8 @@ class RemoteView:
     def lists(self) -> RemoteLists:
         """Lists of the server, with the tools that the other toolbox exposes."""
         lists = self.inner.lists
-        own_roots = {id(tool.root) for tool in lists.tools}
-        own_tools = (tool for tool in self.remotes.tools.values() if id(tool.root) in own_roots)
+        own_roots = {id(get_root(tool)) for tool in lists.tools}
+        own_tools = (tool for tool in self.remotes.tools.values() if id(get_root(tool)) in own_roots)
         visible_tools = [visible for tool in own_tools if (visible := self.transform(tool)) is not None]
         if self.policy is None:
             return replace(lists, tools=visible_tools)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.invocation import get_function_kind
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import CompiledTool
 from toolmason._core.run import eager_task
 from toolmason._core.run.processes import CallNotStarted, WorkerDied, get_process_pool, pickle_call
 from toolmason._core.run.threads import Job, get_thread_pool
@@ -81,7 +81,8 @@ NEVER_CANCELLED: Final = Cancellation()
 class Attempt:
     """One attempt of a call: tool, arguments, context, executor and time limit."""
 
-    tool: Tool
+    name: str
+    tool: CompiledTool
     values: dict[str, Any]
     context: ToolContext[Any]
     state: CallState
@@ -109,7 +110,7 @@ async def run_attempt(attempt: Attempt) -> Any:
         if attempt.seconds is not None:
             attempt.seconds = max(0.0, attempt.seconds - (loop.time() - started))
         return await _await_on_loop(value, attempt)
-    value = attempt.tool.invoke_raw(attempt.values, attempt.context)
+    value = attempt.tool.call(attempt.values, attempt.context)
     if attempt.tool.kind == "sync" and not inspect.isawaitable(value):
         return value
     return await _await_on_loop(value, attempt)
@@ -118,7 +119,7 @@ async def run_attempt(attempt: Attempt) -> Any:
 async def _await_on_loop(awaitable: Awaitable[Any], attempt: Attempt) -> Any:
     try:
         grace = attempt.settings.cancel_grace
-        return await await_with_timeout(awaitable, attempt.seconds, attempt.tool.name, grace, attempt.cancellation)
+        return await await_with_timeout(awaitable, attempt.seconds, attempt.name, grace, attempt.cancellation)
     except (DeadlinePassed, asyncio.CancelledError):
         attempt.state.cancelled = True
         raise
@@ -215,7 +216,7 @@ async def _cancel_task(task: asyncio.Future[Any], name: str, grace: float) -> No
 async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     try:
         return await run_in_thread(
-            lambda: attempt.tool.invoke_raw(attempt.values, attempt.context),
+            lambda: attempt.tool.call(attempt.values, attempt.context),
             attempt.seconds,
             attempt.settings,
             loop,
@@ -295,7 +296,7 @@ class RaisedInThread(Exception):
 
 async def _run_in_process(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
     """Run a tool in a process that is killed at the deadline. Retry once if the worker died while idle."""
-    payload = pickle_call(*attempt.tool.picklable_call(attempt.values, attempt.context))
+    payload = pickle_call(*attempt.tool.make_picklable_call(attempt.values, attempt.context))
     try:
         return await _run_in_worker(payload, attempt, loop)
     except CallNotStarted:

@@ -84,7 +84,7 @@ class Approvals:
             return await self._calls.refuse(ToolCall("", error.tool), error)
         request = decision.request
         call = ToolCall(request.call_id, request.tool, dict(request.arguments))
-        route = self._calls.lookup.get_route_or_error(request.tool)
+        route = self._calls.lookup.get_route(request.tool)
         options = CallOptions(
             make_context(context),
             check_timeout(timeout),
@@ -104,10 +104,10 @@ class Approvals:
         Raises:
             ToolCallError: the tool is unknown, or the arguments are invalid.
         """
-        route = self._calls.lookup.get_route_or_error(name)
+        route = self._calls.lookup.get_route(name)
         if isinstance(route, ToolCallError):
             options = CallOptions(make_context(context), run=self._state.run)
-            route = await self._calls.find_on_servers(name, options, route)
+            route = await self._calls.find_unlisted(name, options, route)
         if isinstance(route, ToolCallError):
             raise route
         _, repairs = route.bind(arguments)
@@ -131,9 +131,9 @@ class Approvals:
     dry_run_sync = blocking(dry_run)
 
 
-def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) -> None:
+async def restore_call(state: ToolboxState, call: ToolCall, result: ToolResult) -> None:
     """Count a call that another process made in a run, so that limits and repeat detection continue."""
-    route = ToolLookup(state, {}).get_route_or_error(call.name)
+    route = await ToolLookup(state, {}).resolve_route(call.name)
     run = state.run
     if run is None or isinstance(route, ToolCallError):
         return

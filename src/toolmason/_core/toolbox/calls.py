@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from toolmason._core.call.batch import Batch, is_barrier
@@ -33,15 +33,15 @@ class Calls:
         self.state, self.lookup = state, lookup
 
     async def run_unknown(self, call: ToolCall, options: CallOptions, error: ToolCallError) -> ToolResult:
-        """Run a call whose tool is unknown. It may be on a server that has not been listed yet."""
-        route = await self.find_on_servers(call.name, options, error)
+        """Run a call whose tool is not listed. A resolver may make it, or a server may have it."""
+        route = await self.find_unlisted(call.name, options, error)
         if isinstance(route, ToolCallError):
             return await self.refuse(call, route)
         return await self.run(route, call, options)
 
-    async def find_on_servers(self, name: str, options: CallOptions, error: ToolCallError) -> Route | ToolCallError:
-        """Return the route of an unknown tool that the servers may have, within the time of the call and of its run."""
-        if not isinstance(error, UnknownTool) or not self.state.remotes:
+    async def find_unlisted(self, name: str, options: CallOptions, error: ToolCallError) -> Route | ToolCallError:
+        """Return the route of a tool of a resolver or a server, within the time of the call and of its run."""
+        if not isinstance(error, UnknownTool) or not (self.state.remotes or self.lookup.may_use_resolvers):
             return error
         policy, run = self.state.calls, options.run
         seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(options.timeout)
@@ -50,9 +50,11 @@ class Calls:
         if deadline is not None:
             remaining = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
         cancellation = NEVER_CANCELLED if run is None else run.cancellation
-        work = self.lookup.refresh(options.context)
+        work = self.lookup.find_route(name, options.context)
         try:
-            lookup = await await_with_timeout(work, remaining, name, policy.settings.cancel_grace, cancellation)
+            found: Route | ToolCallError = await await_with_timeout(
+                work, remaining, name, policy.settings.cancel_grace, cancellation
+            )
         except ToolCallError as unreachable:
             return unreachable
         except asyncio.CancelledError:
@@ -62,8 +64,7 @@ class Calls:
         except DeadlinePassed:
             if deadline is not None and deadline.is_over:
                 return deadline.make_error(name)
-            return ToolTimeout(name, seconds or 0.0, limit="timeout, waiting for a server", retryable=True)
-        found: Route | ToolCallError = lookup.get_route_or_error(name)
+            return ToolTimeout(name, seconds or 0.0, limit="timeout, looking for the tool", retryable=True)
         return found
 
     def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
@@ -101,12 +102,16 @@ class Calls:
         self, batch: Batch, context: ToolContext[Any] | None, on_progress: OnProgress | None
     ) -> list[ToolResult]:
         """Run the calls of a batch. Return one result for each, in call order."""
-        lookup = await self._list_for_batch(batch, context)
+        lookup = self.lookup
         # A tool that was listed when the batch began stays available to it, even if the lists are cleared.
-        routes = {call.name: lookup.get_route_or_error(call.name) for call in batch.calls}
+        routes = {call.name: lookup.get_route(call.name) for call in batch.calls}
+        may_find_more = bool(self.state.remotes) or lookup.may_use_resolvers
+        if may_find_more and any(isinstance(route, UnknownTool) for route in routes.values()):
+            lookup = ToolLookup(self.state.for_identity(context), {})
+            routes = await self._find_routes(lookup, routes, batch.seconds)
 
         def run_one(call: ToolCall, deadline: Deadline | None) -> Coroutine[Any, Any, ToolResult]:
-            route = lookup.get_route_or_error(call.name)
+            route = lookup.get_route(call.name)
             route = routes[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return self.refuse(call, route)
@@ -115,19 +120,20 @@ class Calls:
 
         return await batch.run(run_one, [is_barrier(routes[call.name]) for call in batch.calls])
 
-    async def _list_for_batch(self, batch: Batch, context: ToolContext[Any] | None) -> ToolLookup:
-        """Return the tools to look the calls up in, with fresh lists if one of them is unknown."""
-        if not self.state.remotes:
-            return self.lookup
-        if not any(isinstance(self.lookup.get_route_or_error(call.name), UnknownTool) for call in batch.calls):
-            return self.lookup
-        lookup = ToolLookup(self.state.for_identity(context), {})
+    async def _find_routes(
+        self, lookup: ToolLookup, names: Iterable[str], batch_seconds: float | None
+    ) -> dict[str, Route | ToolCallError]:
+        """Return the routes of a batch, with fresh lists of the servers and the tools of the resolvers."""
         policy = self.state.calls
         seconds = combine_timeouts(INHERIT, (policy,), policy.settings).get_seconds(INHERIT)
-        if batch.seconds is not None:
-            seconds = batch.seconds if seconds is None else min(seconds, batch.seconds)
+        if batch_seconds is not None:
+            seconds = batch_seconds if seconds is None else min(seconds, batch_seconds)
+        routes: dict[str, Route | ToolCallError] = {}
         # Refuse calls of unavailable tools one by one: the others must not wait for them or fail with them.
-        with contextlib.suppress(TimeoutError, ToolCallError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await lookup.state.remotes.prepare(revalidate=True)
-        return lookup
+                with contextlib.suppress(ToolCallError):
+                    await lookup.state.remotes.prepare(revalidate=True)
+                for name in names:
+                    routes[name] = await lookup.resolve_route(name)
+        return {name: routes.get(name) or lookup.get_route(name) for name in names}

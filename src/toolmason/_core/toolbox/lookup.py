@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolmason._core.call.call_policy import get_chain, merge_context, run_in_time
+from toolmason._core.call.call_policy import get_chain, merge_context, merge_settings, run_in_time
 from toolmason._core.call.long_results import make_result_reader
 from toolmason._core.call.pipeline import compose_runners
 from toolmason._core.call.route import Route, make_route
-from toolmason._core.catalog.catalog import READ_RESULT, Catalog, resolve_name
+from toolmason._core.catalog.catalog import READ_RESULT, Catalog
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import Tool, load_tool
 from toolmason._core.remote.servers import collect_prompts
+from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.definitions import Strict, make_definitions
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.content import Content, ResourceLink
@@ -66,33 +67,47 @@ class ToolLookup:
             self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
         return self._sorted[1]
 
-    def get_route(self, name: str) -> Route | None:
-        """Return the route of a call, or None if no tool has this name."""
+    def get_route(self, name: str) -> Route | ToolCallError:
+        """Return the route of a call, or the error if it has none. `find_route` also asks resolvers and servers."""
         known = self.routes.get(name)
-        if known is None and self._may_use_resolvers():
+        if known is None and self.may_use_resolvers:
             known = self._resolved.get(name)
         if known is not None:
             return known
-        state = self.state
-        tool, is_resolved = state.catalog.find(name), False
-        if tool is None and name == READ_RESULT:
-            # Not kept: a run has a store of its own.
-            return self._make_route(make_result_reader(state.result_store))
-        if tool is None and self._may_use_resolvers():
-            found = resolve_name(name, state.policy.resolvers)
-            if found is not None:
-                tool, is_resolved = state.transform(found), True
-        tool = tool or self.find(name)
-        if tool is None:
-            return None
-        route = self._make_route(tool)
-        (self._resolved if is_resolved else self.routes)[name] = route
+        tool = self.state.catalog.find(name)
+        try:
+            if tool is None and name == READ_RESULT:
+                # Not kept: a run has a store of its own.
+                return self._make_route(make_result_reader(self.state.result_store))
+            if tool is None and not self.may_use_resolvers:
+                tool = self.find(name)
+            if tool is None:
+                return UnknownTool(name, self.list_names())
+            route = self.routes[name] = self._make_route(tool)
+        except Exception as error:  # noqa: BLE001 - making a route may import a module; its failure must cost one call, not a batch
+            return ExecutionError(name, error)
         return route
 
-    def get_route_or_error(self, name: str) -> Route | ToolCallError:
-        """Return the route of a call, or the error if it has none."""
+    async def find_route(self, name: str, context: ToolContext[Any] | None) -> Route | ToolCallError:
+        """Return the route of a call, from a resolver or else from the servers if the toolbox has no such tool."""
+        route = await self.resolve_route(name)
+        if isinstance(route, UnknownTool) and self.state.remotes:
+            return (await self.refresh(context)).get_route(name)
+        return route
+
+    async def resolve_route(self, name: str) -> Route | ToolCallError:
+        """Return the route of a call. Asks the resolvers, without blocking the loop."""
+        route = self.get_route(name)
+        if not isinstance(route, UnknownTool) or not self.may_use_resolvers:
+            return route
         try:
-            return self.get_route(name) or UnknownTool(name, self.list_names())
+            for resolver in self.state.policy.resolvers:
+                found = await call_user_function(resolver.resolve, name, settings=self.state.policy.settings)
+                tool = None if found is None else self.state.transform(found)
+                if tool is not None:
+                    return self._resolved.setdefault(name, self._make_route(tool))
+            listed = self.find(name)
+            return route if listed is None else self.routes.setdefault(name, self._make_route(listed))
         except Exception as error:  # noqa: BLE001 - a resolver is user code; its failure must cost one call, not a batch
             return ExecutionError(name, error)
 
@@ -167,20 +182,22 @@ class ToolLookup:
             values = item.match_uri(uri)
             if values is not None:
                 chain = get_chain(item.policies, state.calls)
-                return await run_in_time(uri, chain, item.read(uri, values, merge_context(chain).merge(context)))
+                merged = merge_context(chain).merge(context)
+                return await run_in_time(uri, chain, item.read(uri, values, merged, merge_settings(chain)))
         if not state.remotes:
             raise KeyError(f"No resource has the URI {uri!r}. Print `toolbox.resources` to list them.")
         merged = state.calls.context.merge(context)
         return await run_in_time(uri, (state.calls,), state.remotes.for_identity(merged).read(uri, merged))
 
     def _make_route(self, tool: Tool) -> Route:
-        loaded = tool.load()
+        loaded = load_tool(tool)
         return compose_runners(make_route(loaded, get_chain(loaded.policies, self.state.calls), self.state.store))
 
-    def _may_use_resolvers(self) -> bool:
-        """Return True if a resolver may provide a tool that the toolbox does not list."""
+    @property
+    def may_use_resolvers(self) -> bool:
+        """True if a resolver may provide a tool that the toolbox does not list."""
         fallback = self.state.policy.resolution_fallback
-        if not self.state.uses_resolvers:
+        if not self.state.uses_resolvers or not self.state.policy.resolvers:
             return False
         # The application may call any tool; a model may call only the tools it was offered.
         return self.state.run is None if isinstance(fallback, Inherit) else fallback

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from toolmason._core.call.approval import ApprovalRule, Approver
 from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call
-from toolmason._core.call.call_policy import Middleware, get_chain, merge_context, run_in_time
+from toolmason._core.call.call_policy import Middleware, get_chain, merge_context, merge_settings, run_in_time
 from toolmason._core.call.pipeline import NO_OPTIONS
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.catalog.catalog import CatalogItem, Resolver
@@ -223,11 +223,15 @@ class Toolbox:
         return self._lookup.make_definitions(provider, strict, lossy=lossy)
 
     async def resolve(self, name: str) -> Tool | None:
-        """Return the tool that a call with this name would run, or None."""
-        route = self._lookup.get_route(name)
-        if route is None and self._state.remotes:
-            route = (await self._lookup.refresh(None)).get_route(name)
-        return None if route is None else route.tool
+        """Return the tool that a call with this name would run, or None.
+
+        Raises:
+            ToolCallError: a resolver failed, or the module of the tool cannot be imported.
+        """
+        route = await self._lookup.find_route(name, None)
+        if isinstance(route, ToolCallError) and not isinstance(route, UnknownTool):
+            raise route
+        return None if isinstance(route, ToolCallError) else route.tool
 
     resolve_sync = blocking(resolve)
 
@@ -262,7 +266,7 @@ class Toolbox:
             )
         route = self._routes.get(name)
         if route is None:
-            found = self._lookup.get_route_or_error(name)
+            found = self._lookup.get_route(name)
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
@@ -326,9 +330,8 @@ class Toolbox:
         """
         found = await self._lookup.find_prompt(name, make_context(context))
         chain = get_chain(found.policies, self._state.calls)
-        return await run_in_time(
-            name, chain, found.render(arguments, merge_context(chain).merge(make_context(context)))
-        )
+        merged = merge_context(chain).merge(make_context(context))
+        return await run_in_time(name, chain, found.render(arguments, merged, merge_settings(chain)))
 
     prompt_sync = blocking(prompt)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
 from typing import Any, Final
 
 from mcp_types import CallToolResult
@@ -16,7 +15,7 @@ from toolmason._core.arguments.bind import bind_once
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import Inputs
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import CompiledTool, Tool
 from toolmason._core.values.content import (
     Audio,
     Content,
@@ -76,18 +75,16 @@ class RemoteTool(Tool):
             None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
         )
         self.options = _make_options(entry)
-        self.accepts_extra = True
-        self.renderer = self._render
 
     @property
     @override
     def origin(self) -> str:
         return f"server {self.server!r}"
 
-    @cached_property
     @override
-    def inputs(self) -> Inputs:
-        return Inputs(self.definition.input_schema, parse_object, copy_mapping, extra="allow")
+    def _compile(self) -> CompiledTool:
+        inputs = Inputs(self.definition.input_schema, parse_object, copy_mapping, extra="allow")
+        return CompiledTool(inputs, self.invoke, renderer=self._render, accepts_extra=True)
 
     @override
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
@@ -210,8 +207,8 @@ def make_remote_prompt(server: str, entry: Any, fetch: FetchPrompt) -> Prompt:
     inputs = Inputs(schema, parse_object, copy_mapping, extra="allow")
     name = str(entry.name)
 
-    async def render(arguments: Arguments, context: ToolContext[Any]) -> list[Message]:
-        values, _ = bind_once(inputs, arguments, name, EngineSettings())
+    async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
+        values, _ = bind_once(inputs, arguments, name, settings)
         result = await fetch(name, {name: str(value) for name, value in values.items()}, context)
         return [Message(message.role, to_content(message.content)) for message in result.messages]
 
