@@ -64,7 +64,7 @@ def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
         return lambda value, values: tool_renderer(value)  # noqa: ARG005 - the values are only for text with ${...} placeholders
     if tool.options.converter is not None:
         return _refuse_to_render
-    output, returns = compiled.output, compiled.returns
+    name, output, returns = tool.name, compiled.output, compiled.returns
     plain_text = returns in (str, MISSING, Any) and not tool.options.substitute_result
     text_shape: StructuredFrom = (
         "wrapped text" if tool.definition.output_schema is not None and returns is str else None
@@ -76,24 +76,33 @@ def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
     check: Any = None if output is None else output.validator.validate_python
 
     def render(value: Any, values: Mapping[str, Any]) -> ToolResult:
+        structured_from = shape
         if type(value) is str:
-            if plain_text and value and value.isascii():
-                result = _new(ToolResult)
-                set_result_fields(result, {"value": value, "text": value, "structured_from": text_shape})
-                return result
+            if not (plain_text and value and value.isascii()):
+                return convert(tool, value, values)
+            text, structured_from = value, text_shape
         elif type(value) is kind and (scalar or len(value) <= _SMALL_SIZE):  # type: ignore[arg-type]
             try:
                 check(value, strict=True)
                 text = serialize(value).decode()
             except Exception:  # noqa: BLE001 - the full path finds and reports the problem
                 return convert(tool, value, values)
-            # As `make_result`, without its frame.
-            result = _new(ToolResult)
-            set_result_fields(result, {"value": value, "text": text, "structured_from": shape})
-            return result
         elif isinstance(value.value if type(value) is ToolReturn else value, Iterator):
             raise NeedsThread
-        return convert(tool, value, values)
+        else:
+            return convert(tool, value, values)
+        # As `make_result`, without its frame. With the keys that the pipeline sets, because growing copies a dict.
+        result = _new(ToolResult)
+        fields: ResultFields = {
+            "call_id": "",
+            "name": name,
+            "value": value,
+            "text": text,
+            "structured_from": structured_from,
+            "duration": 0.0,
+        }
+        set_result_fields(result, fields)
+        return result
 
     return render
 
