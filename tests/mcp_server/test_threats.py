@@ -282,6 +282,7 @@ def test_t17_a_thousand_idle_connections_leave_room_for_one_that_asks():
 def test_t17_one_machine_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(uvicorn_limits, "UNLIMITED_PEERS", frozenset())
     monkeypatch.setattr(uvicorn_limits, "MAX_PEER_CONNECTIONS", 4)
+    monkeypatch.setattr(uvicorn_limits, "HEADER_SECONDS", 600.0)
     with running() as server:
         raws = [server.socket() for _ in range(12)]
         found = server.call("echo", {"text": "alive"})

@@ -53,7 +53,12 @@ class _LimitedHttpProtocol(HttpToolsProtocol):
         self._start_header_timer()
         if len(self.connections) <= MAX_PEER_CONNECTIONS:
             return
-        limited = [other for other in self.connections if isinstance(other, _LimitedHttpProtocol)]
+        # An aborted connection stays in the set until the loop has closed it.
+        limited = [
+            other
+            for other in self.connections
+            if isinstance(other, _LimitedHttpProtocol) and not other.transport.is_closing()
+        ]
         if len(limited) > MAX_CONNECTIONS:
             self._drop_idle(limited)
         elif self.peer_address not in UNLIMITED_PEERS:
