@@ -5,13 +5,37 @@ import typing
 import pytest
 
 from toolmason import Tool
-from toolmason.build.check.static.typenames import UNSUPPORTED_TYPES
 from toolmason.errors import UnsupportedType
 
 HEAD = """from typing import Annotated, Any, Literal, Optional, Union
 from pydantic import Field
 from toolmason import *
 """
+
+UNSUPPORTED_TYPES = {
+    "builtins": "BaseException Exception bytearray memoryview range slice",
+    "asyncio": "AbstractEventLoop Condition Event Future Lock Queue Semaphore StreamReader StreamWriter Task TaskGroup",
+    "collections.abc": (
+        "AsyncGenerator AsyncIterable AsyncIterator Awaitable Callable Collection Container Coroutine Iterator Sized"
+    ),
+    "concurrent.futures": "Executor Future",
+    "datetime": "timezone tzinfo",
+    "functools": "partial",
+    "io": "BytesIO StringIO",
+    "logging": "Logger",
+    "queue": "Queue",
+    "random": "Random",
+    "re": "Match",
+    "socket": "socket",
+    "sqlite3": "Connection Cursor",
+    "subprocess": "Popen",
+    "threading": "Event Lock Thread",
+    "types": "FunctionType ModuleType TracebackType",
+    "typing": (
+        "AsyncGenerator AsyncIterable AsyncIterator Awaitable BinaryIO Callable Collection Container Coroutine IO "
+        "Iterator Never NoReturn TextIO"
+    ),
+}
 
 
 def in_tool(parameters: str, words: str = "", body: str = '"""Do it."""') -> str:
@@ -218,10 +242,11 @@ def act(x: {hint}):
     )
 
 
-@pytest.mark.parametrize("path", sorted(UNSUPPORTED_TYPES))
-def test_a_type_that_a_check_refuses_is_refused_at_run_time(path):
-    module, _, name = path.rpartition(".")
-    found = getattr(__import__(module or "builtins", fromlist=[name]), name)
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in UNSUPPORTED_TYPES.items() for name in names.split()]
+)
+def test_a_type_that_is_refused_at_run_time_is_refused_by_a_check(folder, module, name):
+    found = getattr(__import__(module, fromlist=[name]), name)
 
     def act(x): ...
 
@@ -229,6 +254,37 @@ def test_a_type_that_a_check_refuses_is_refused_at_run_time(path):
 
     with pytest.raises(UnsupportedType):
         Tool.from_function(act)
+    assert folder.codes(f"import {module}\n{in_tool(f'x: {module}.{name}')}") == ["TM101", "TM104"]
+
+
+def test_a_message_names_the_part_of_a_type_that_has_no_schema(folder):
+    folder.write(
+        {"app.py": "from collections.abc import Callable\n" + in_tool("x: dict[str, Callable[..., int] | None]")}
+    )
+
+    assert [found.message for found in folder.check("app.py", select=frozenset({"TM104"})).findings] == [
+        "parameter 'x' has type `Callable[..., int]`, which has no JSON Schema"
+    ]
+
+
+def test_a_context_is_injected_whatever_its_name_in_the_file_of_its_base(folder):
+    """The base was looked up in the file of the first class only, so that the context lacked a description."""
+    folder.write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/base.py": "from toolmason import ToolContext as Context\nclass Base(Context[int]): ...\n",
+            "pkg/app.py": (
+                "from toolmason import tool\nfrom .base import Base\nclass Own(Base): ...\n"
+                "@tool\ndef act(ctx: Own, other: Own | None = None): 'Do.'\n"
+            ),
+        }
+    )
+
+    assert folder.check("pkg").findings == ()
+
+
+def test_an_alias_of_itself_is_read(folder):
+    folder.agrees(f"{HEAD}Json = dict[str, 'Json'] | list['Json']\n{in_tool('⟦TM101⟧x: Json = {}')}")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def read_signature(
         if raw.kind is raw.VAR_KEYWORD:
             extra_hint = Any if hint is MISSING else hint
         else:
-            parameters.append(_make_parameter(fn, raw, hint, spec, documented))
+            parameters.append(make_parameter(fn, raw, hint, spec, documented))
     if specs:
         raise DefinitionError(
             f"{describe_location(fn)}: `params=` describes {next(iter(specs))!r}, which is not a parameter. "
@@ -173,9 +173,14 @@ def _get_partial_keywords(fn: Any) -> set[str]:
     return keywords
 
 
-def _make_parameter(
+def make_parameter(
     fn: Any, raw: inspect.Parameter, hint: Any, spec: ParamSpec | None, documented: Mapping[str, str]
 ) -> Parameter:
+    """Return one parameter of a function.
+
+    Raises:
+        DefinitionError: it has no type, or its declarations conflict.
+    """
     if hint is MISSING and raw.name != "project_dir":
         raise DefinitionError(
             f"{describe_location(fn)}: parameter {raw.name!r} has no type. Add one, such as `{raw.name}: str` "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -47,7 +48,8 @@ class Report:
 def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "auto", strict: bool = False) -> Report:
     """Check targets; nothing is imported unless `mode` says that a target is loaded."""
     files = {file.path.resolve(): file for target in targets for file in target.files}
-    with pause_garbage_collection():
+    with pause_garbage_collection(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the check reports neither odd escapes nor deprecated types
         static = _check_sources(files.values(), settings)
     findings = list(static.findings)
     loaded_targets = [target for target in targets if mode == "dynamic" or (mode == "auto" and target.name)]
@@ -77,7 +79,7 @@ class _StaticResult:
 def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _StaticResult:
     sources, findings = _read_sources(files)
     project = Project(sources)
-    tools = [CheckedTool(project, declared) for declared in project.iter_declarations()]
+    tools = [CheckedTool(project, declared) for declared in project.list_declarations()]
     findings += project.unreadable
     findings += _check_statically(project, tools, settings)
     declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
@@ -133,7 +135,7 @@ def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], Source
         node = tool.declaration.node
         if node is not None:
             first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
-            lines[tool.declaration.source.path, first] = tool.declaration.location
+            lines[tool.declaration.file.source.path, first] = tool.declaration.location
     return lines
 
 

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
 
-from toolmason.build.check.rules import SourceLocation
-from toolmason.build.check.static.annotations import eval_text
+from toolmason.build.check.rules import Finding, SourceLocation, make_finding
 from toolmason.build.check.static.imports import COMPOUND, ImportedNames
 from toolmason.build.check.static.source_file import Source
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Kind: TypeAlias = Literal["tool", "prompt"]
 Binding: TypeAlias = Literal["free", "instance", "class", "static"]
 """How the function is called: as a plain function, or as an instance, class or static method."""
 
-DECORATORS: Final[dict[str, Literal["tool", "prompt"]]] = {"toolmason.tool": "tool", "toolmason.prompt": "prompt"}
-EXCLUDE_DECORATOR: Final = "toolmason.tool.exclude"
+_DECORATORS: Final[dict[str, Kind]] = {"toolmason.tool": "tool", "toolmason.prompt": "prompt"}
+_EXCLUDE_DECORATOR: Final = "toolmason.tool.exclude"
 _PROPERTY_DECORATORS: Final = frozenset({"property", "functools.cached_property", "abc.abstractproperty"})
+
+
+def eval_literal(node: ast.expr | None) -> Any:
+    """Return the value of a literal, or `...` if it is not a literal."""
+    if node is None:
+        return ...
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ...
+
+
+def eval_text(node: ast.expr | None) -> str | None:
+    """Return the value of a string literal, or None if it is not one."""
+    value = eval_literal(node)
+    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DeclaredTool:
     """A tool or prompt as declared in source."""
 
-    source: Source
-    imports: ImportedNames
-    kind: Literal["tool", "prompt"] = "tool"
+    file: FileDeclarations
+    kind: Kind = "tool"
     function_name: str
     """Name of the Python function."""
     location: SourceLocation
@@ -42,7 +57,6 @@ class DeclaredTool:
     """Name of the enclosing class."""
     block: int = 0
     """Number of the enclosing block; distinguishes definitions in the same block from those in alternative branches."""
-    name_expression: ast.expr | None = None
     made_by_factory: bool = False
     """True if created by `Tool.from_function` or `Tool.from_schema`, which have more options."""
     inherited_name: str | None = None
@@ -53,8 +67,8 @@ class DeclaredTool:
     @property
     def name(self) -> str | None:
         """Name that the model sees, or None if the source does not show it."""
-        expression = self.name_expression if self.name_expression is not None else self.get_keyword("name")
-        if expression is None or (isinstance(expression, ast.Constant) and expression.value is None):
+        expression = self.get_keyword("name")
+        if expression is None or eval_literal(expression) is None:
             return self.inherited_name or (self.function_name if self.has_all_keywords else None)
         return eval_text(expression)
 
@@ -63,6 +77,11 @@ class DeclaredTool:
         """Name for messages."""
         return self.name or self.function_name
 
+    @property
+    def docstring(self) -> str | None:
+        """Docstring of the function."""
+        return ast.get_docstring(self.node, clean=False) if self.node is not None else None
+
     def get_keyword(self, name: str) -> ast.expr | None:
         """Return a keyword argument of the decorator, or None."""
         keyword = self.keywords.get(name)
@@ -70,17 +89,7 @@ class DeclaredTool:
 
     def is_true(self, name: str) -> bool:
         """Return True if an option is the literal `True`."""
-        value = self.get_keyword(name)
-        return isinstance(value, ast.Constant) and value.value is True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MisplacedDecorator:
-    """A decorator on an object that cannot be a tool."""
-
-    location: SourceLocation
-    kind: str
-    target: str
+        return eval_literal(self.get_keyword(name)) is True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +99,13 @@ class ClassDeclaration:
     name: str
     node: ast.ClassDef
     file: FileDeclarations
-    block: int
     members: dict[str, DeclaredTool | FunctionNode | None] = field(default_factory=dict)
     """Tools, plain methods, and None for a member that removes an inherited tool."""
     duplicates: list[tuple[DeclaredTool, DeclaredTool]] = field(default_factory=list)
     """Pairs of tools bound to the same name in one class body; the second replaces the first."""
+
+
+Definition: TypeAlias = ClassDeclaration | FunctionNode | ast.expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,15 +116,18 @@ class FileDeclarations:
     imports: ImportedNames
     tools: list[DeclaredTool] = field(default_factory=list)
     """Decorated functions and methods in source order."""
-    misplaced: list[MisplacedDecorator] = field(default_factory=list)
-    classes: dict[str, ClassDeclaration] = field(default_factory=dict)
-    functions: dict[str, FunctionNode] = field(default_factory=dict)
-    """Top-level functions."""
-    aliases: dict[str, ast.expr] = field(default_factory=dict)
-    """Values assigned to top-level names."""
+    names: dict[str, Definition] = field(default_factory=dict)
+    """Top-level classes, functions and assigned values."""
+    findings: list[Finding] = field(default_factory=list)
+    """Findings about decorators on objects that cannot be tools."""
     toolbox_calls: list[ast.Call] = field(default_factory=list)
     factory_calls: list[tuple[str, ast.Call]] = field(default_factory=list)
     """Calls of `Tool.from_function(...)` and `Tool.from_schema(...)`."""
+
+    @property
+    def classes(self) -> list[ClassDeclaration]:
+        """Top-level classes."""
+        return [item for item in self.names.values() if isinstance(item, ClassDeclaration)]
 
 
 def read_declarations(source: Source, imports: ImportedNames) -> FileDeclarations:
@@ -135,26 +149,17 @@ def read_declarations(source: Source, imports: ImportedNames) -> FileDeclaration
     return file
 
 
-def get_keywords(call: ast.expr | None) -> tuple[dict[str, ast.keyword], bool]:
-    """Return the keyword arguments of a call, and False if it also has `**` arguments."""
+def declare(file: FileDeclarations, node: FunctionNode, call: ast.expr | None = None, **more: Any) -> DeclaredTool:
+    """Return the declaration of a function, with the keyword arguments of a decorator or factory."""
     keywords = call.keywords if isinstance(call, ast.Call) else []
-    return {keyword.arg: keyword for keyword in keywords if keyword.arg}, all(keyword.arg for keyword in keywords)
-
-
-def declare(
-    file: FileDeclarations, node: FunctionNode, call: ast.expr | None, kind: Literal["tool", "prompt"]
-) -> DeclaredTool:
-    """Return the declaration of a function."""
-    keywords, has_all_keywords = get_keywords(call)
     return DeclaredTool(
-        source=file.source,
-        imports=file.imports,
-        kind=kind,
+        file=file,
         function_name=node.name,
         location=file.source.get_name_location(node),
         node=node,
-        keywords=keywords,
-        has_all_keywords=has_all_keywords,
+        keywords={keyword.arg: keyword for keyword in keywords if keyword.arg},
+        has_all_keywords=all(keyword.arg for keyword in keywords),
+        **more,
     )
 
 
@@ -172,7 +177,7 @@ class _DeclarationReader:
                 self._read_function(node, owner, scope, block)
                 self.read(node.body, None, "function")
             elif isinstance(node, ast.ClassDef):
-                self._read_class(node, scope, block)
+                self._read_class(node, scope)
             elif isinstance(node, ast.Assign | ast.AnnAssign) or type(node).__name__ == "TypeAlias":
                 self._read_assignment(node, owner, scope)
             elif isinstance(node, COMPOUND):
@@ -181,55 +186,43 @@ class _DeclarationReader:
                 for branch in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
                     self.read(branch.body, owner, scope)
 
-    def _read_class(self, node: ast.ClassDef, scope: str, block: int) -> None:
+    def _read_class(self, node: ast.ClassDef, scope: str) -> None:
         for decorator in node.decorator_list:
-            if kind := self._get_kind(decorator):
-                self.file.misplaced.append(
-                    MisplacedDecorator(self.file.source.get_location(decorator), kind, f"class {node.name!r}")
-                )
-        declaration = ClassDeclaration(node.name, node, self.file, block)
+            if kind := _DECORATORS.get(self._get_path(decorator)):
+                self._report_misplaced(decorator, kind, f"class {node.name!r}")
+        declaration = ClassDeclaration(node.name, node, self.file)
         if scope == "module":
-            self.file.classes[node.name] = declaration
+            self.file.names[node.name] = declaration
         self.read(node.body, declaration, "class")
 
     def _read_function(self, node: FunctionNode, owner: ClassDeclaration | None, scope: str, block: int) -> None:
-        decorators = [(item, self._get_path(item)) for item in node.decorator_list]
-        paths = {path for _, path in decorators}
+        decorators = {self._get_path(item): item for item in reversed(node.decorator_list)}
+        paths = decorators.keys()
         if scope == "module":
-            self.file.functions[node.name] = node
-        if EXCLUDE_DECORATOR in paths:
-            self._add_member(owner, node.name, None)
-            return
-        marker = next((item for item, path in decorators if path in DECORATORS), None)
-        if marker is None:
-            if not any(path.endswith((".overload", ".setter", ".deleter")) for path in paths):
-                self._add_member(owner, node.name, None if paths & _PROPERTY_DECORATORS else node)
-            return
-        kind = DECORATORS[self._get_path(marker)]
-        if paths & _PROPERTY_DECORATORS or any(path.endswith((".setter", ".deleter")) for path in paths):
-            self.file.misplaced.append(
-                MisplacedDecorator(self.file.source.get_location(marker), kind, f"the property {node.name!r}")
-            )
-            self._add_member(owner, node.name, None)
-            return
-        declared = replace(
-            declare(self.file, node, marker, kind),
-            binding=get_binding(paths, node.name) if owner is not None else "free",
-            class_name=owner.name if owner is not None else "",
-            block=block,
-        )
-        self.file.tools.append(declared)
-        self._add_member(owner, node.name, declared)
-
-    def _add_member(
-        self, owner: ClassDeclaration | None, name: str, member: DeclaredTool | FunctionNode | None
-    ) -> None:
-        if owner is None:
-            return
-        previous = owner.members.get(name)
-        if isinstance(previous, DeclaredTool) and isinstance(member, DeclaredTool) and previous.block == member.block:
-            owner.duplicates.append((previous, member))
-        owner.members[name] = member
+            self.file.names[node.name] = node
+        marker = next((path for path in reversed(decorators) if path in _DECORATORS), None)
+        is_property = not paths.isdisjoint(_PROPERTY_DECORATORS)
+        is_accessor = any(path.endswith((".setter", ".deleter")) for path in paths)
+        member: DeclaredTool | FunctionNode | None = None
+        if _EXCLUDE_DECORATOR in paths:
+            pass
+        elif marker is None:
+            if is_accessor or any(path.endswith(".overload") for path in paths):
+                return
+            member = None if is_property else node
+        elif is_property or is_accessor:
+            self._report_misplaced(decorators[marker], _DECORATORS[marker], f"the property {node.name!r}")
+        else:
+            binding = _get_binding(paths, node.name) if owner is not None else "free"
+            class_name = owner.name if owner is not None else ""
+            options = {"kind": _DECORATORS[marker], "binding": binding, "class_name": class_name, "block": block}
+            member = declare(self.file, node, decorators[marker], **options)
+            self.file.tools.append(member)
+        if owner is not None:
+            previous = owner.members.get(node.name)
+            if isinstance(previous, DeclaredTool) and isinstance(member, DeclaredTool) and previous.block == block:
+                owner.duplicates.append((previous, member))
+            owner.members[node.name] = member
 
     def _read_assignment(self, node: ast.stmt, owner: ClassDeclaration | None, scope: str) -> None:
         value: ast.expr | None = getattr(node, "value", None)
@@ -240,17 +233,21 @@ class _DeclarationReader:
             if isinstance(target, ast.Name) and value is not None:
                 if owner is not None:
                     owner.members[target.id] = None
-                elif scope == "module":
-                    self.file.aliases[target.id] = value
+                elif scope == "module" and not isinstance(
+                    self.file.names.get(target.id), ClassDeclaration | FunctionNode
+                ):
+                    self.file.names[target.id] = value
+
+    def _report_misplaced(self, decorator: ast.expr, kind: str, target: str) -> None:
+        location = self.file.source.get_location(decorator)
+        message = f"@{kind} belongs on a function or method, not on {target}"
+        self.file.findings.append(make_finding("TM114", location, message, def_line=location.line))
 
     def _get_path(self, decorator: ast.expr) -> str:
         return self.file.imports.get_path(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
-    def _get_kind(self, decorator: ast.expr) -> str:
-        return DECORATORS.get(self._get_path(decorator), "")
 
-
-def get_binding(paths: Iterable[str], name: str) -> Binding:
+def _get_binding(paths: Iterable[str], name: str) -> Binding:
     """Return how a method is bound, given its decorators."""
     if "staticmethod" in paths:
         return "static"

@@ -28,17 +28,8 @@ _PUBLIC_NAMES: Final = frozenset(
     }
 )
 
-
 COMPOUND: Final = (ast.If, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.Match)
 """Statements that contain statements and open no scope."""
-_STATEMENT_HOLDERS: Final = (
-    *COMPOUND,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.ExceptHandler,
-    ast.match_case,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,17 +77,12 @@ def _find_imports(body: Iterable[ast.AST], *, typing_only: bool) -> Iterator[tup
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, typing_only
         elif isinstance(node, ast.If):
-            yield from _find_imports(node.body, typing_only=typing_only or _is_type_checking(node.test))
+            test = getattr(node.test, "attr", getattr(node.test, "id", ""))
+            yield from _find_imports(node.body, typing_only=typing_only or test == "TYPE_CHECKING")
             yield from _find_imports(node.orelse, typing_only=typing_only)
-        elif isinstance(node, _STATEMENT_HOLDERS):
+        elif not isinstance(node, ast.expr):
             for part in ("body", "handlers", "orelse", "finalbody", "cases"):
                 yield from _find_imports(getattr(node, part, ()), typing_only=typing_only)
-
-
-def _is_type_checking(test: ast.expr) -> bool:
-    if isinstance(test, ast.Attribute):
-        return test.attr == "TYPE_CHECKING"
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def _find_bindings(node: ast.Import | ast.ImportFrom, source: Source) -> Iterator[tuple[str, str]]:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pydantic import SecretBytes, SecretStr
+
 from toolmason.build.check.rules import Finding
-from toolmason.build.check.static.annotations import eval_literal
-from toolmason.build.check.static.declared import DeclaredTool
+from toolmason.build.check.static.declared import DeclaredTool, eval_literal
 from toolmason.build.check.static.definition_rules import CheckedTool
 from toolmason.build.check.static.parameters import SourceParameter
 
@@ -17,7 +18,7 @@ _SECRET_NAME: Final = re.compile(
     r"(?:^|_)(?:passwords?|passwd|pwd|passphrase|secrets?|api_?keys?|(?:access|auth|bearer|refresh|id|api)_?tokens?"
     r"|private_?keys?|secret_?keys?|client_?secret|credentials?|authorization|connection_?string)$"
 )
-_SECRET_TYPES: Final = frozenset({"pydantic.SecretStr", "pydantic.SecretBytes", "pydantic.types.SecretStr"})
+_SECRET_TYPES: Final = (SecretStr, SecretBytes)
 _IDENTITY_NAME: Final = re.compile(r"(?:tenant|current_user|auth_user|request_user|session|acting_user)(?:_?id)?")
 _DESTRUCTIVE_NAME: Final = re.compile(
     r"(?:delete|remove|drop|destroy|purge|truncate|wipe|erase|uninstall)(?:_|[A-Z]|$)"
@@ -63,10 +64,9 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
         yield tool.make_finding(
             "TM303", keywords["destructive"], f"{name!r} is destructive but has neither approval= nor preview="
         )
-    is_retried = "retry" in keywords and not (
-        isinstance(keywords["retry"].value, ast.Constant) or declaration.is_true("idempotent")
-    )
-    if is_retried and _has_retry(declaration):
+    retry = declaration.get_keyword("retry")
+    is_retried = isinstance(retry, ast.Call) and declaration.file.imports.get_path(retry.func) == "toolmason.Retry"
+    if is_retried and not declaration.is_true("idempotent"):
         yield tool.make_finding("TM308", keywords["retry"], f"{name!r} is destructive, not idempotent, and is retried")
 
 
@@ -77,15 +77,8 @@ def _has_approval_or_preview(declaration: DeclaredTool) -> bool:
     return any(value not in (False, None) for value in given)
 
 
-def _has_retry(declaration: DeclaredTool) -> bool:
-    value = declaration.get_keyword("retry")
-    return isinstance(value, ast.Call) and declaration.imports.get_path(value.func) == "toolmason.Retry"
-
-
 def _check_private(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
-    type_node = parameter.annotation.type_node
-    is_secret_type = type_node is not None and parameter.annotation.imports.get_path(type_node) in _SECRET_TYPES
-    if is_secret_type or _SECRET_NAME.search(_to_snake_case(parameter.name)):
+    if parameter.type in _SECRET_TYPES or _SECRET_NAME.search(_to_snake_case(parameter.name)):
         yield tool.make_finding(
             "TM305", parameter.node, f"parameter {parameter.name!r} looks like a secret, but the model fills it in"
         )
@@ -101,14 +94,14 @@ def _to_snake_case(name: str) -> str:
 
 def _check_code(tool: CheckedTool) -> Iterator[Finding]:
     node = tool.declaration.node
-    text = tool.declaration.source.text
+    text = tool.declaration.file.source.text
     if node is None or _has_approval_or_preview(tool.declaration) or not any(word in text for word in _CODE_MARKERS):
         return
     names = {parameter.name for parameter in tool.model_parameters}
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
             continue
-        called = tool.declaration.imports.get_path(call.func)
+        called = tool.declaration.file.imports.get_path(call.func)
         uses_shell = called in _SHELL_CALLS and (
             called.endswith("getoutput")
             or any(keyword.arg == "shell" and eval_literal(keyword.value) is True for keyword in call.keywords)

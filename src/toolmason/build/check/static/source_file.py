@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -85,9 +84,7 @@ def read_source(path: Path, display_path: str, module: str = "") -> Source | Fin
 def parse(text: str, display_path: str, module: str = "", *, is_package: bool = False) -> Source | Finding:
     """Parse source text, or return a finding if it is not Python."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `toolmason check` does not report invalid escapes in user code
-            tree = ast.parse(text)
+        tree = ast.parse(text)
     except SyntaxError as error:
         location = SourceLocation(display_path, max(error.lineno or 1, 1), max(error.offset or 1, 1))
         return make_finding(UNREADABLE, location, f"syntax error: {error.msg}")
