@@ -123,5 +123,5 @@ def test_a_difference_is_plain_json():
         "tool": "find",
         "status": "removed",
         "breaking": True,
-        "changes": [{"part": "tool", "path": "", "words": "removed", "breaking": True}],
+        "changes": [{"part": "tool", "path": "", "text": "removed", "breaking": True}],
     }

@@ -87,7 +87,7 @@ def test_build_says_as_json_what_it_did(run, shop):
     report = json.loads(done.stdout)
     assert (report["package"], report["tools"], report["written"]) == ("shop", 2, True)
     assert report["notes"] == ["shop.orders:find: meta['x'] has no JSON form, so it is available only after loading"]
-    assert report["changes"] == [{"name": "_toolmason.json", "words": "the manifest does not exist yet"}]
+    assert report["changes"] == [{"name": "_toolmason.json", "text": "the manifest does not exist yet"}]
 
 
 def test_build_tells_what_is_not_listed(run, shop):
@@ -243,7 +243,7 @@ def test_diff_tells_a_breaking_change_from_a_compatible_one(run, shop):
     report = json.loads(breaking.stdout)
     assert breaking.returncode == 1
     assert report["breaking"] is True
-    assert {"part": "input", "path": "$.text", "words": "type changed from string to integer", "breaking": True} in (
+    assert {"part": "input", "path": "$.text", "text": "type changed from string to integer", "breaking": True} in (
         report["tools"][0]["changes"]
     )
 

@@ -22,7 +22,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON data."""
-        return {"part": self.part, "path": self.path, "words": self.message, "breaking": self.breaking}
+        return {"part": self.part, "path": self.path, "text": self.message, "breaking": self.breaking}
 
 
 @dataclass(frozen=True, slots=True)

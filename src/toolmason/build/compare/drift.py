@@ -23,7 +23,7 @@ class Drift:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as JSON data."""
-        return {"name": self.name, "words": self.message}
+        return {"name": self.name, "text": self.message}
 
 
 def find_drift(built: ManifestFile) -> list[Drift]:
