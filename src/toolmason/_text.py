@@ -26,6 +26,11 @@ BLANK_CHARACTERS: Final = frozenset(
 _NOT_PLAIN: Final = r"[^\n\x20-\x7e\xa1-\xac\xae-\u024f]"  # compiled with the first text: 0.3 ms at start-up
 
 
+def pluralize(count: int, what: str) -> str:
+    """Return a count with its noun: `1 tool`, `2 tools`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 class ArgumentProblem(NamedTuple):
     """One problem with the arguments of a call."""
 

@@ -133,7 +133,7 @@ def test_the_message_of_a_budget_tells_the_numbers(folder):
 
     [(_, message)] = told(folder.check("shop_app.py:plain", mode="auto", budget=10), "TM401")
 
-    assert message.startswith("1 tools of 'shop_app.py:plain' take about ")
+    assert message.startswith("1 tool of 'shop_app.py:plain' takes about ")
     assert message.endswith(" tokens; the budget is 10")
 
 

@@ -83,7 +83,7 @@ def test_over_http_the_token_of_the_environment_and_the_allowed_names_hold(tmp_p
 
     assert found == [200, 401, 421]
     assert process.returncode == 0
-    assert b"Serving 1 tools on http://127.0.0.1:" in said
+    assert b"Serving 1 tool on http://127.0.0.1:" in said
 
 
 def test_a_host_that_others_reach_needs_its_names(tmp_path: Path):
@@ -120,7 +120,7 @@ def test_a_port_that_was_free_is_told(tmp_path: Path):
     try:
         assert process.stderr is not None
         said = process.stderr.readline()
-        port = int(said.strip().removeprefix("Serving 1 tools on http://127.0.0.1:").removesuffix("/tools"))
+        port = int(said.strip().removeprefix("Serving 1 tool on http://127.0.0.1:").removesuffix("/tools"))
         heard = listens(port)
     finally:
         process.kill()

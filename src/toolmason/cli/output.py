@@ -144,9 +144,4 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     make_console().print(table)
 
 
-def pluralize(count: int, what: str) -> str:
-    """Return a count with its noun: `1 tool`, `2 tools`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 _STYLES = {"breaking": "bold red", "compatible": "green"}

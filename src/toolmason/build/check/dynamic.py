@@ -15,6 +15,7 @@ from toolmason._core.catalog.discovery import has_members, load_target
 from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._text import pluralize
 from toolmason.build.check.find_files import PythonFile, Target, format_path
 from toolmason.build.check.portability import ProviderVerdict, check_providers
 from toolmason.build.check.provider_limits import estimate_tokens
@@ -65,9 +66,9 @@ def check_loaded(
     findings = [item for report in reports for item in _check_report(report, settings)]
     total = sum(report.tokens for report in reports)
     if settings.budget is not None and total > settings.budget:
-        message = (
-            f"{len(reports)} tools of {target.text!r} take about {total:,} tokens; the budget is {settings.budget:,}"
-        )
+        verb = "takes" if len(reports) == 1 else "take"
+        needed = f"{pluralize(len(reports), 'tool')} of {target.text!r} {verb} about {pluralize(total, 'token')}"
+        message = f"{needed}; the budget is {settings.budget:,}"
         findings.append(make_finding("TM401", SourceLocation(target.files[0].display_path), message))
     return reports, findings
 

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
+from toolmason._text import pluralize
 from toolmason.build.check.dynamic import ToolReport
 from toolmason.build.check.portability import ProviderVerdict
 from toolmason.build.check.rules import RULES, Finding, Rule
@@ -93,15 +94,11 @@ def format_table(report: Report) -> list[str]:
 
 def format_summary(report: Report) -> str:
     """Return the last line: the number of findings by severity, or "All good"."""
-    scope = f"{_pluralize(len(report.declared), 'tool')} in {_pluralize(report.files, 'file')}"
+    scope = f"{pluralize(len(report.declared), 'tool')} in {pluralize(report.files, 'file')}"
     counts = [(report.count(kind), kind) for kind in ("error", "warning", "note")]
     if not report.findings:
         return f"All good: {scope}."
-    return f"Found {', '.join(_pluralize(count, kind) for count, kind in counts if count)}: {scope}."
-
-
-def _pluralize(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"Found {', '.join(pluralize(count, kind) for count, kind in counts if count)}: {scope}."
 
 
 def format_rule(rule: Rule) -> str:

@@ -23,6 +23,7 @@ from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFE
 from toolmason._core.load.members import Member, deduplicate_members, is_restricted
 from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, iter_package_modules
 from toolmason._core.remote.protocol import RemoteSource
+from toolmason._text import pluralize
 from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
 
 
@@ -318,7 +319,7 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
                 del sys.modules[name]
     for note in built.notes:
         report(note)
-    report(f"{MANIFEST_FILE}: {len(built.content['tools'])} tools")
+    report(f"{MANIFEST_FILE}: {pluralize(len(built.content['tools']), 'tool')}")
     return built
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from toolmason._text import pluralize
 from toolmason.build.compare.drift import Drift, find_drift
 from toolmason.build.manifest.package_manifest import ManifestFile, build_target, locate_package, write_file
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import pluralize, print_json, print_rows
+from toolmason.cli.output import print_json, print_rows
 from toolmason.cli.targets import fail, is_importable
 from toolmason.errors import ConfigError
 

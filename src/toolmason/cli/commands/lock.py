@@ -9,12 +9,13 @@ import click
 
 from toolmason._core.catalog.catalog import Catalog
 from toolmason._core.config.config import Config
+from toolmason._text import pluralize
 from toolmason.build.compare.comparison import ToolDiff
 from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, retarget, write
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.main import DRIFT, NOT_FOUND
-from toolmason.cli.output import pluralize, print_json
+from toolmason.cli.output import print_json
 from toolmason.cli.targets import fail, load_servers, load_toolbox
 from toolmason.mcp_client.source import McpServer
 

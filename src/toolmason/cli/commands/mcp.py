@@ -13,13 +13,14 @@ import click
 
 from toolmason._core.config.config import Config
 from toolmason._core.toolbox.toolbox import Toolbox
+from toolmason._text import pluralize
 from toolmason.build.compare.listing import listings_of
 from toolmason.build.compare.lock_file import FILE, Lock, approve, compare, load, write
 from toolmason.cli.commands.call import run_call
 from toolmason.cli.commands.diff import print_changes
 from toolmason.cli.commands.list import print_tools
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR
-from toolmason.cli.output import pluralize, print_error, print_json
+from toolmason.cli.output import print_error, print_json
 from toolmason.cli.targets import connect_servers, fail, get_tool, parse_arguments
 from toolmason.mcp_client.source import McpServer
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
+from toolmason._text import pluralize
 from toolmason.cli.targets import load_toolbox
 from toolmason.errors import ConfigError
 
@@ -57,6 +58,6 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
     path = "/" + options["path"].strip("/")
 
     def announce(port: int) -> None:
-        click.echo(f"Serving {len(box)} tools on http://{options['host']}:{port}{path}", err=True)
+        click.echo(f"Serving {pluralize(len(box), 'tool')} on http://{options['host']}:{port}{path}", err=True)
 
     serve(box, "http", host=options["host"], port=options["port"], path=path, started=announce, **http_options)
