@@ -106,7 +106,7 @@ def test_a_model_that_is_none_is_said(run, name):
 # New interpreters: they show that `chat` imports what it needs, and how it takes a signal.
 
 
-def test_a_conversation_in_a_terminal():
+def test_a_conversation_in_a_terminal(tmp_path):
     parent, child = pty.openpty()
     process = subprocess.Popen([COMMAND, "chat", SHOP, *OFFLINE], stdin=child, stdout=child, stderr=child, env=PLAIN)
     os.close(child)
@@ -116,6 +116,10 @@ def test_a_conversation_in_a_terminal():
         _expect(parent, "quote_price")
         os.write(parent, b"the price of 3 TEA-01?\n")
         _expect(parent, r"quote_price: 13\.5")
+        os.write(parent, f"/save {tmp_path}\n".encode())
+        _expect(parent, f"Error: Cannot write '{tmp_path}': Is a directory")
+        os.write(parent, f"/save {tmp_path / 'saved.json'}\n".encode())
+        _expect(parent, "Saved [0-9]+ messages to")
         os.write(parent, b"Cancel order A-17\n")
         _expect(parent, r"\? cancel_order is waiting for approval(.|\n)*\[y/n/edit\]")
         os.write(parent, b"y\n")

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -17,6 +18,7 @@ from toolmason._core.call.approval import Allow, Decision
 from toolmason._core.toolbox.exchange import TextDelta
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolResult
+from toolmason._text import pluralize
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.events import CallFinished, CallStarted, Done
 from toolmason.chat.memory import WindowMemory
@@ -175,9 +177,12 @@ def _cancel_on_interrupt(chat: Chat) -> Generator[None]:
 
 async def _save(chat: Chat, path: str) -> None:
     messages = [message.to_dict() for message in await chat.load_history()]
-    with open(path, "w", encoding="utf-8") as file:  # noqa: ASYNC230, PTH123 - a small file, on the user's request
-        json.dump(messages, file, indent=1, ensure_ascii=False)
-    click.echo(f"Saved {len(messages)} messages to {path}.", err=True)
+    try:
+        Path(path).write_text(json.dumps(messages, indent=1, ensure_ascii=False), "utf-8")  # noqa: ASYNC240 - small
+    except OSError as error:
+        print_error(f"Cannot write {path!r}: {error.strerror}. Name another file.")
+    else:
+        click.echo(f"Saved {pluralize(len(messages), 'message')} to {path}.", err=True)
 
 
 async def send_and_show(chat: Chat, message: MessageInput, *, yes: bool, quiet: bool, run: str | None = None) -> Reply:
