@@ -9,7 +9,7 @@ from toolmason import Chat, Toolbox
 from toolmason.errors import ConfigError
 from toolmason.models.scripted import ScriptedModel
 from toolmason.testing import MCP_FAULTS, FakeMcpServer
-from toolmason.testing.fake_server_process import FakeServerProcess
+from toolmason.testing.fake_server_process import serve
 
 
 async def test_it_answers_as_it_is_told_and_knows_what_it_was_asked():
@@ -87,7 +87,7 @@ def talk(tmp_path, plan, *requests):
     whole = {"tools": {}, "faults": [], "start": None, "listing": None, **plan}
     out = io.BytesIO()
     lines = [json.dumps({"jsonrpc": "2.0", **request}).encode() for request in requests]
-    FakeServerProcess(whole, tmp_path / "log", out).serve(lines)
+    serve(whole, tmp_path / "log", lines, out)
     return [json.loads(line) for line in out.getvalue().splitlines() if line.startswith(b"{")]
 
 
@@ -126,7 +126,7 @@ def test_the_program_follows_its_plan(tmp_path, fault):
 def talk_raw(tmp_path, plan, request):
     whole = {"start": None, "listing": None, **plan}
     out = io.BytesIO()
-    FakeServerProcess(whole, tmp_path / "log", out).serve([json.dumps(request).encode()])
+    serve(whole, tmp_path / "log", [json.dumps(request).encode()], out)
     return out.getvalue().splitlines()
 
 

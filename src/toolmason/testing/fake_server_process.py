@@ -12,151 +12,104 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 VERSION: Final = "2025-06-18"
 METHOD_NOT_FOUND: Final = -32601
 INTERNAL_ERROR: Final = -32603
 HUGE_CHARS: Final = 2_000_000
 
-
-class FakeServerProcess:
-    """MCP server that follows a plan."""
-
-    def __init__(self, plan: dict[str, Any], log: Path, out: BinaryIO) -> None:
-        self.plan, self.log, self.out = plan, log, out
-
-    def write(self, message: dict[str, Any]) -> None:
-        """Send one message."""
-        self.write_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    def write_raw(self, data: bytes) -> None:
-        """Send raw bytes."""
-        self.out.write(data)
-        self.out.flush()
-
-    def serve(self, lines: Iterable[bytes]) -> None:
-        """Answer requests until the client disconnects."""
-        if self.plan["start"] == "dies":
-            raise SystemExit(3)
-        if self.plan["start"] == "banner":
-            self.write_raw(b"Fake server, ready.\n")
-        for line in lines:
-            request = json.loads(line)
-            if "id" in request and self.plan["start"] != "silent":
-                self.handle_request(request)
-
-    def handle_request(self, request: dict[str, Any]) -> None:
-        """Answer one request."""
-        request_id, method = request["id"], request.get("method")
-        if method == "initialize":
-            info = {"name": "fake", "version": "1"}
-            self.write(
-                {
-                    "id": request_id,
-                    "result": {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": info},
-                }
-            )
-        elif method == "ping":
-            self.write({"id": request_id, "result": {}})
-        elif method == "tools/list":
-            self.list_tools(request_id)
-        elif method == "tools/call":
-            self.call_tool(request_id, request["params"])
-        else:
-            self.write({"id": request_id, "error": {"code": METHOD_NOT_FOUND, "message": f"no method {method}"}})
-
-    def list_tools(self, request_id: Any) -> None:
-        """Answer a request for the list of tools."""
-        if self.plan["listing"] == "fails":
-            self.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the list failed on purpose"}})
-            return
-        tools = [
-            {"name": name, "description": tool["description"], "inputSchema": tool["input_schema"]}
-            for name, tool in self.plan["tools"].items()
-        ]
-        if self.plan["listing"] == "bad definition":
-            tools.append({"name": "broken", "inputSchema": "none"})
-        self.write({"id": request_id, "result": {"tools": tools}})
-
-    def call_tool(self, request_id: Any, params: dict[str, Any]) -> None:
-        """Answer a call according to the plan."""
-        call_index = len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
-        with self.log.open("a", encoding="utf-8") as log:
-            log.write(json.dumps({"name": params["name"], "arguments": params.get("arguments") or {}}) + "\n")
-        faults = self.plan["faults"]
-        answer = self.plan["tools"].get(params["name"], {}).get("answer", "")
-        text = answer if isinstance(answer, str) else json.dumps(answer)
-        result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-        if isinstance(answer, dict):
-            result["structuredContent"] = answer
-        fault = faults[call_index] if call_index < len(faults) else "none"
-        FAULTS[fault](self, request_id, result)
+JsonObject: TypeAlias = dict[str, Any]
 
 
-def _answer_normally(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    server.write({"id": request_id, "result": result})
+def serve(plan: JsonObject, log: Path, lines: Iterable[bytes], out: BinaryIO) -> None:
+    """Answer requests until the client disconnects."""
+    if plan["start"] == "dies":
+        raise SystemExit(3)
+    if plan["start"] == "banner":
+        out.write(b"Fake server, ready.\n")
+        out.flush()
+    for line in lines:
+        request = json.loads(line)
+        if "id" in request and plan["start"] != "silent":
+            out.write(_answer(plan, log, request))
+            out.flush()
 
 
-def _send_error(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    del result
-    server.write({"id": request_id, "error": {"code": INTERNAL_ERROR, "message": "the call failed on purpose"}})
+def _answer(plan: JsonObject, log: Path, request: JsonObject) -> bytes:
+    request_id, method = request["id"], request.get("method")
+    if method == "initialize":
+        info = {"name": "fake", "version": "1"}
+        return _reply(request_id, {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": info})
+    if method == "ping":
+        return _reply(request_id, {})
+    if method == "tools/list":
+        return _list_tools(plan, request_id)
+    if method == "tools/call":
+        return _call_tool(plan, log, request_id, request["params"])
+    return _fail(request_id, f"no method {method}", METHOD_NOT_FOUND)
 
 
-def _refuse(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    del result
-    refused = {"content": [{"type": "text", "text": "refused on purpose"}], "isError": True}
-    server.write({"id": request_id, "result": refused})
+def _list_tools(plan: JsonObject, request_id: Any) -> bytes:
+    if plan["listing"] == "fails":
+        return _fail(request_id, "the list failed on purpose")
+    tools = [
+        {"name": name, "description": tool["description"], "inputSchema": tool["input_schema"]}
+        for name, tool in plan["tools"].items()
+    ]
+    if plan["listing"] == "bad definition":
+        tools.append({"name": "broken", "inputSchema": "none"})
+    return _reply(request_id, {"tools": tools})
 
 
-def _kill_process(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    del server, request_id, result
+def _call_tool(plan: JsonObject, log: Path, request_id: Any, params: JsonObject) -> bytes:
+    call_index = len(log.read_bytes().splitlines()) if log.exists() else 0
+    with log.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"name": params["name"], "arguments": params.get("arguments") or {}}) + "\n")
+    answer = plan["tools"].get(params["name"], {}).get("answer", "")
+    result = _make_result(answer if isinstance(answer, str) else json.dumps(answer))
+    if isinstance(answer, dict):
+        result["structuredContent"] = answer
+    fault = plan["faults"][call_index] if call_index < len(plan["faults"]) else "none"
+    return FAULTS[fault](request_id, result)
+
+
+def _make_result(text: str) -> JsonObject:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def _encode(message: JsonObject) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def _reply(request_id: Any, result: JsonObject) -> bytes:
+    return _encode({"id": request_id, "result": result})
+
+
+def _fail(request_id: Any, message: str, code: int = INTERNAL_ERROR) -> bytes:
+    return _encode({"id": request_id, "error": {"code": code, "message": message}})
+
+
+def _kill_process(request_id: Any, result: JsonObject) -> bytes:
+    del request_id, result
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+    return b""
 
 
-def _stay_silent(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    del server, request_id, result
-
-
-def _answer_after_garbage(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    server.write_raw(b"Debug: here I am\n\xff\xfe\n{not json\n")
-    _answer_normally(server, request_id, result)
-
-
-def _answer_twice(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    _answer_normally(server, request_id, result)
-    _answer_normally(server, request_id, result)
-
-
-def _answer_after_wrong_id(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    server.write({"id": f"not {request_id}", "result": result})
-    _answer_normally(server, request_id, result)
-
-
-def _send_invalid_result(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    del result
-    server.write({"id": request_id, "result": {"content": 7}})
-
-
-def _answer_with_huge_text(server: FakeServerProcess, request_id: Any, result: dict[str, Any]) -> None:
-    result["content"][0]["text"] = "x" * HUGE_CHARS
-    _answer_normally(server, request_id, result)
-
-
-FAULTS: Final[dict[str, Callable[[FakeServerProcess, Any, dict[str, Any]], None]]] = {
-    "none": _answer_normally,
-    "fails": _send_error,
-    "says no": _refuse,
+FAULTS: Final[dict[str, Callable[[Any, JsonObject], bytes]]] = {
+    "none": _reply,
+    "fails": lambda request_id, _: _fail(request_id, "the call failed on purpose"),
+    "says no": lambda request_id, _: _reply(request_id, {**_make_result("refused on purpose"), "isError": True}),
     "dies": _kill_process,
-    "silent": _stay_silent,
-    "garbage": _answer_after_garbage,
-    "twice": _answer_twice,
-    "wrong id": _answer_after_wrong_id,
-    "no result": _send_invalid_result,
-    "huge": _answer_with_huge_text,
+    "silent": lambda _id, _result: b"",
+    "garbage": lambda request_id, result: b"Debug: here I am\n\xff\xfe\n{not json\n" + _reply(request_id, result),
+    "twice": lambda request_id, result: _reply(request_id, result) * 2,
+    "wrong id": lambda request_id, result: _reply(f"not {request_id}", result) + _reply(request_id, result),
+    "no result": lambda request_id, _: _reply(request_id, {"content": 7}),
+    "huge": lambda request_id, result: _reply(request_id, {**result, **_make_result("x" * HUGE_CHARS)}),
 }
-"""Functions that answer a call, by the name of the fault."""
+"""Functions that return the bytes of an answer to a call, by the name of the fault."""
 
 
 if __name__ == "__main__":
-    FakeServerProcess(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.stdout.buffer).serve(sys.stdin.buffer)
+    serve(json.loads(sys.argv[1]), Path(sys.argv[2]), sys.stdin.buffer, sys.stdout.buffer)
