@@ -134,15 +134,14 @@ class Config(Mapping[str, Any]):
         Raises:
             ConfigError: a group lacks its name or url, or two servers have the same name.
         """
-        keyed_servers = keys.read_servers(self._entries)
-        for server in keyed_servers:
-            for other in self._servers:
-                if other.name == server.name:
-                    raise ConfigError(
-                        f"Two MCP servers are named {server.name!r}: in {server.origin} and in {other.origin}. "
-                        "Rename one."
-                    )
-        return keyed_servers + self._servers
+        servers = (*keys.read_servers(self._entries), *self._servers)
+        by_name: dict[str, ServerSettings] = {}
+        for server in servers:
+            if (other := by_name.setdefault(server.name, server)) is not server:
+                raise ConfigError(
+                    f"Two MCP servers are named {server.name!r}: in {other.origin} and in {server.origin}. Rename one."
+                )
+        return servers
 
     @property
     def web_search(self) -> WebSearchSettings | None:
@@ -152,12 +151,12 @@ class Config(Mapping[str, Any]):
     @property
     def engine(self) -> EngineSettings | None:
         """The engine settings (`engine.*`), or None if no such key is set."""
-        return keys.read_engine(self._entries)
+        return keys.read_numbers(self._entries, "engine", EngineSettings)
 
     @property
     def limits(self) -> Limits | None:
         """The run limits (`limits.*`), or None if no such key is set."""
-        return keys.read_limits(self._entries)
+        return keys.read_numbers(self._entries, "limits", Limits)
 
     @property
     def project_dir(self) -> Path | None:

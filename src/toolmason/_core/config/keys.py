@@ -1,4 +1,7 @@
-"""Convert the known configuration keys to typed values."""
+"""Convert the known configuration keys to typed values.
+
+Each function raises `ConfigError` for an unknown key or an invalid value; the error names the origin and the fix.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from toolmason._core.config.layers import ConfigEntries, ConfigEntry
 from toolmason._core.config.mcp_json import ServerSettings
@@ -19,6 +22,7 @@ _MCP_KEYS: Final = ("url", "name", "description", "authorization", "native")
 _SEARCH_KEYS: Final = ("type", "city", "country", "region")
 _TOOLS_KEYS: Final = ("throw_on_error", "include_content")
 _SECRET_KEY: Final = re.compile(r"authorization|header|token|secret|password|key\b", re.IGNORECASE)
+_Numbers = TypeVar("_Numbers", EngineSettings, Limits)
 _TRUE_WORDS: Final = ("true", "yes", "on", "1")
 _FALSE_WORDS: Final = ("false", "no", "off", "0")
 
@@ -44,11 +48,7 @@ def parse_flag(value: Any) -> bool | None:
 
 
 def read_flag(entries: ConfigEntries, key: str) -> bool:
-    """Return a boolean setting, or False if it is unset.
-
-    Raises:
-        ConfigError: the value is not a boolean.
-    """
+    """Return a boolean setting, or False if it is unset."""
     entry = entries.find(key)
     if entry is None:
         return False
@@ -58,11 +58,7 @@ def read_flag(entries: ConfigEntries, key: str) -> bool:
 
 
 def read_project_dir(entries: ConfigEntries) -> Path | None:
-    """Return the folder that tools work in, or None if it is unset. A relative path is resolved against its file.
-
-    Raises:
-        ConfigError: the value is not a path.
-    """
+    """Return the folder that tools work in, or None if it is unset. A relative path is resolved against its file."""
     entry = entries.find("project_dir")
     if entry is None:
         return None
@@ -71,34 +67,15 @@ def read_project_dir(entries: ConfigEntries) -> Path | None:
     return (Path(entry.folder or "") / entry.value).absolute()
 
 
-def read_engine(entries: ConfigEntries) -> EngineSettings | None:
-    """Return the engine settings in `engine.*`, or None if no such key is set.
-
-    Raises:
-        ConfigError: a key is unknown, or its value is not a number in range.
-    """
-    values = _read_numbers(entries, "engine", EngineSettings)
-    return EngineSettings(**values) if values else None
-
-
-def read_limits(entries: ConfigEntries) -> Limits | None:
-    """Return the run limits in `limits.*`, or None if no such key is set.
-
-    Raises:
-        ConfigError: a key is unknown, or its value is not a number in range.
-    """
-    values = _read_numbers(entries, "limits", Limits)
-    return Limits(**values) if values else None
-
-
-def _read_numbers(entries: ConfigEntries, group: str, cls: type[EngineSettings | Limits]) -> dict[str, Any]:
+def read_numbers(entries: ConfigEntries, group: str, cls: type[_Numbers]) -> _Numbers | None:
+    """Return the numbers of a group as a data class, or None if no key of the group is set."""
     known = {item.name: str(item.type) for item in fields(cls)}
     values: dict[str, Any] = {}
     for name, entry in entries.iter_group(group):
         if name not in known:
             raise _unknown_key_error(entry, name, sorted(known))
         values[name] = _parse_number(entry, known[name])
-    return values
+    return cls(**values) if values else None
 
 
 def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
@@ -117,11 +94,7 @@ def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
 
 
 def read_tool_flags(entries: ConfigEntries) -> dict[str, bool]:
-    """Return the boolean settings in `tools.*`.
-
-    Raises:
-        ConfigError: a key is unknown, or its value is not a boolean.
-    """
+    """Return the boolean settings in `tools.*`."""
     for name, entry in entries.iter_group("tools"):
         if name not in _TOOLS_KEYS:
             raise _unknown_key_error(entry, name, _TOOLS_KEYS)
@@ -129,11 +102,7 @@ def read_tool_flags(entries: ConfigEntries) -> dict[str, bool]:
 
 
 def read_web_search(entries: ConfigEntries) -> WebSearchSettings | None:
-    """Return the settings in `WebSearchTool.*`, or None if no such key is set.
-
-    Raises:
-        ConfigError: a key is unknown, a value is not a string, or the type is missing.
-    """
+    """Return the settings in `WebSearchTool.*`, or None if no such key is set."""
     search_entries = _read_text_group(entries, "WebSearchTool", _SEARCH_KEYS)
     if not search_entries:
         return None
@@ -146,22 +115,10 @@ def read_web_search(entries: ConfigEntries) -> WebSearchSettings | None:
 
 
 def read_servers(entries: ConfigEntries) -> tuple[ServerSettings, ...]:
-    """Return the servers in `MCP.*`, `MCP_1.*`, `MCP_2.*` …, in numeric order. Numbers may have gaps.
-
-    Raises:
-        ConfigError: a group lacks its name or url, a key is unknown, or two servers have the same name.
-    """
+    """Return the servers in `MCP.*`, `MCP_1.*`, `MCP_2.*` …, in numeric order. Numbers may have gaps."""
     groups = {match[0].removesuffix(".") for key in entries.by_key if (match := _MCP_GROUP.match(key))}
     ordered = sorted(groups, key=lambda group: (int(group.partition("_")[2] or -1), group))
-    found_servers = [_read_server(entries, group) for group in ordered]
-    for number, server in enumerate(found_servers):
-        for earlier in found_servers[:number]:
-            if earlier.name == server.name:
-                raise ConfigError(
-                    f"Two MCP servers are named {server.name!r}: in {earlier.origin} and in {server.origin}. "
-                    "Rename one."
-                )
-    return tuple(found_servers)
+    return tuple(_read_server(entries, group) for group in ordered)
 
 
 def _read_server(entries: ConfigEntries, group: str) -> ServerSettings:
