@@ -19,12 +19,11 @@ from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
-from toolmason._core.load.packages import find_module_spec
+from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason._core.load.plugins import make_instance
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason.build.manifest.package_manifest import prepend_to_sys_path
 from toolmason.cli.main import NOT_FOUND
 from toolmason.errors import ConfigError, UnknownTool
 from toolmason.mcp_client.source import McpServer

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -71,6 +72,18 @@ def _find_on_meta_path(name: str, path: Any) -> ModuleSpec | None:
         if spec is not None:
             return spec
     return None
+
+
+@contextlib.contextmanager
+def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
+    """Search a folder for modules first, within this context."""
+    added = [] if folder is None else [str(folder)]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for path in added:
+            sys.path.remove(path)
 
 
 def find_package_locations(package: str) -> list[PackageLocation]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
+from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason.errors import ConfigError
 
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -121,41 +119,17 @@ def _find_files(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
 
 
 def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
-    if not patterns:
-        return False
-    display_path = format_path(path)
-    return any(
-        fnmatch(display_path, pattern) or fnmatch(path.name, pattern) or display_path == pattern for pattern in patterns
-    )
+    names = (format_path(path), path.name) if patterns else ()
+    return any(fnmatch(name, pattern) or name == pattern for pattern in patterns for name in names)
 
 
 def _find_module_path(name: str, text: str) -> Path:
-    """Return the file or folder of a module, resolved as Python does but without importing its parents."""
-    spec: importlib.machinery.ModuleSpec | None = None
-    search: Sequence[str] | None = [str(Path.cwd()), *sys.path]
-    parts = name.split(".")
-    for size in range(1, len(parts) + 1):
-        full_name = ".".join(parts[:size])
-        if search is None or not all(part.isidentifier() for part in parts):
-            spec = None
-            break
-        spec = importlib.machinery.PathFinder.find_spec(full_name, list(search))
-        if spec is None and size == 1:
-            spec = _find_installed(full_name)
-        search = spec.submodule_search_locations if spec is not None else None
-        if spec is None:
-            break
+    """Return the file or folder of a module, without importing it or its parents."""
+    with prepend_to_sys_path(Path.cwd()):
+        spec = find_module_spec(name) if all(part.isidentifier() for part in name.split(".")) else None
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     if folders:
         return Path(folders[0])
     if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
         return Path(spec.origin)
     raise ConfigError(f"{text!r}: no Python source found for {name!r}. Check the spelling, or give a path.")
-
-
-def _find_installed(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Find a top-level package through the import finders, which also know editable installs; nothing is imported."""
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None

@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +21,13 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
 from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
 from toolmason._core.load.members import Member, deduplicate_members, is_restricted
-from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, iter_package_modules
+from toolmason._core.load.packages import (
+    PackageLocation,
+    find_package_locations,
+    hash_source,
+    iter_package_modules,
+    prepend_to_sys_path,
+)
 from toolmason._core.remote.protocol import RemoteSource
 from toolmason._text import pluralize
 from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
@@ -40,18 +46,6 @@ class ManifestFile:
     def notes(self) -> list[str]:
         """Members of the package that a manifest cannot list, described one per line."""
         return list(self.content["notes"])
-
-
-@contextlib.contextmanager
-def prepend_to_sys_path(folder: Path | None) -> Generator[None]:
-    """Search a folder for modules first, within this context."""
-    added = [] if folder is None else [str(folder)]
-    sys.path[:0] = added
-    try:
-        yield
-    finally:
-        for path in added:
-            sys.path.remove(path)
 
 
 def locate_package(target: str) -> tuple[str, Path | None]:
@@ -344,14 +338,3 @@ def write_file(file: Path, data: bytes) -> bool:
             temp_path.unlink()
         raise ConfigError(f"Cannot write {str(file)!r}: {error.strerror}.") from error
     return True
-
-
-__all__ = [
-    "ManifestFile",
-    "build",
-    "build_for_wheel",
-    "build_target",
-    "locate_package",
-    "prepend_to_sys_path",
-    "write_file",
-]
