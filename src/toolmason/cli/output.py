@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,16 +129,22 @@ def _make_progress() -> Progress:
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows; on a terminal as a table with headings."""
-    if not is_terminal():
-        for row in rows:
-            click.echo("  ".join(cell for cell in row if cell))
+    if is_terminal():
+        print_table(headings, rows)
         return
+    for row in rows:
+        click.echo("  ".join(cell for cell in row if cell))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows as a table; the column of a heading that begins with `~` is of numbers."""
     from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
     from rich.text import Text  # noqa: PLC0415 - as above
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", justify="right" if heading.startswith("~") else "left")
+    table.columns[0].style = "cyan"
     for row in rows:
         table.add_row(*(Text(escape_controls(cell), style=_STYLES.get(cell, "")) for cell in row))
     make_console().print(table)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
-from typing_extensions import TypedDict, Unpack
 
 from toolmason._core.config.config import Config
 from toolmason._core.define.experimental import allow_experimental
@@ -22,22 +22,6 @@ from toolmason.cli.targets import fail
 from toolmason.errors import ConfigError
 
 _COLORS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
-
-
-class _CheckOptions(TypedDict):
-    """Options of the command."""
-
-    targets: tuple[str, ...]
-    strict: bool
-    output_format: str
-    as_json: bool
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    exclude: tuple[str, ...]
-    budget: int | None
-    mode: Mode | None
-    config: Path | None
-    explain: str | None
 
 
 @click.command("check")
@@ -56,52 +40,42 @@ class _CheckOptions(TypedDict):
 @click.option("--config", "config", type=click.Path(dir_okay=False, path_type=Path), help="The configuration file.")
 @click.option("--explain", metavar="CODE", help="Explain a rule and exit.")
 @click.pass_context
-def command(ctx: click.Context, /, **options: Unpack[_CheckOptions]) -> None:
+def command(ctx: click.Context, /, targets: tuple[str, ...], *, strict: bool, **options: Any) -> None:
     """Check TARGETs: files, folders, packages, modules; `module:name` and `file.py:name` are also loaded."""
-    raise click.exceptions.Exit(_run(ctx, options))
-
-
-def _run(ctx: click.Context, options: _CheckOptions) -> int:
     if options["explain"] is not None:
-        return _explain(options["explain"])
-    if not options["targets"]:
+        _explain(options["explain"])
+        return
+    if not targets:
         raise click.UsageError("Give a target: a file, a folder, a package, or `module:name`.", ctx)
-    if (
-        options["budget"] is not None
-        and options["mode"] is None
-        and not any(":" in text for text in options["targets"])
-    ):
-        raise click.UsageError(
-            f"--budget needs loaded tools. Name a toolbox, such as {options['targets'][0]}:box.", ctx
-        )
+    mode: Mode | None = options["mode"]
+    if options["budget"] is not None and mode is None and not any(":" in text for text in targets):
+        raise click.UsageError(f"--budget needs loaded tools. Name a toolbox, such as {targets[0]}:box.", ctx)
     overrides = {name: options[name] for name in ("select", "ignore", "exclude", "budget")}
-    settings = override_settings(
-        read_settings(Config.load(options["config"]) if options["config"] else Config.find()), **overrides
-    )
+    config = Config.load(options["config"]) if options["config"] else Config.find()
+    settings = override_settings(read_settings(config), **overrides)
     if settings.experimental:
         allow_experimental()
-    strict = options["strict"]
-    output_format = "json" if options["as_json"] else options["output_format"]
     try:
-        targets = [find_target(text, settings.exclude) for text in options["targets"]]
-        report = check(targets, settings, mode=options["mode"] or "auto", strict=strict)
+        found = [find_target(text, settings.exclude) for text in targets]
+        report = check(found, settings, mode=mode or "auto", strict=strict)
     except ConfigError as error:
         fail(str(error), NOT_FOUND)
+    output_format = "json" if options["as_json"] else options["output_format"]
     if output_format == "text":
         use_color = is_terminal() and not os.environ.get("NO_COLOR")
         for line in _format_report(report):
             click.echo(line, color=use_color)
     else:
         click.echo(format_json(report) if output_format == "json" else format_sarif(report))
-    return TOOL_ERROR if report.has_failed(strict=strict) else 0
+    if report.has_failed(strict=strict):
+        raise click.exceptions.Exit(TOOL_ERROR)
 
 
-def _explain(code: str) -> int:
+def _explain(code: str) -> None:
     rule = RULES.get(code.strip().upper())
     if rule is None:
         raise click.UsageError(f"Unknown rule {code!r}. Codes range from {min(RULES)} to {max(RULES)}.")
     click.echo(format_rule(rule))
-    return 0
 
 
 def _format_report(report: Report) -> Iterator[str]:

@@ -10,7 +10,7 @@ from toolmason._core.define.schema_nodes import get_json_types
 from toolmason._core.define.tool import Tool
 from toolmason.build.check.provider_limits import estimate_tokens
 from toolmason.cli.complete import complete_list
-from toolmason.cli.output import escape_controls, is_terminal, make_console, print_json, print_text
+from toolmason.cli.output import is_terminal, print_json, print_table, print_text
 from toolmason.cli.targets import get_tool, load_toolbox
 
 
@@ -40,31 +40,22 @@ def print_tools(tools: list[Tool], *, as_json: bool) -> None:
     """Print tools as JSON, as a table on a terminal, or one per line."""
     if as_json:
         print_json([_make_entry(tool) for tool in tools])
-    elif is_terminal():
-        _print_table(tools)
-    else:
-        for tool in tools:
-            cost = f"~{estimate_tokens(tool.definition)} tokens"
-            click.echo(f"{tool.name}({format_parameters(tool)})  {format_effects(tool)}  {cost}  {get_summary(tool)}")
-
-
-def _print_table(tools: list[Tool]) -> None:
-    from rich.table import Table  # noqa: PLC0415 - 60 ms at start-up, needed only on a terminal
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("Tool", "Parameters", "Effects", "~Tokens", "Description"):
-        table.add_column(heading, justify="right" if heading == "~Tokens" else "left", overflow="fold")
-    table.columns[0].style = "cyan"
-    for tool in tools:
-        row = (
+        return
+    rows = [
+        (
             tool.name,
             format_parameters(tool),
             format_effects(tool),
             str(estimate_tokens(tool.definition)),
             get_summary(tool),
         )
-        table.add_row(*map(escape_controls, row))
-    make_console().print(table)
+        for tool in tools
+    ]
+    if is_terminal():
+        print_table(("Tool", "Parameters", "Effects", "~Tokens", "Description"), rows)
+        return
+    for name, parameters, effects, tokens, summary in rows:
+        click.echo(f"{name}({parameters})  {effects}  ~{tokens} tokens  {summary}")
 
 
 def _make_entry(tool: Tool) -> dict[str, object]:

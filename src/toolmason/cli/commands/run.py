@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
-from typing_extensions import TypedDict, Unpack
 
-from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
 from toolmason.cli.commands.chat import choose_and_announce_model, print_reply, send_and_show
@@ -22,17 +21,6 @@ from toolmason.errors import ModelError, RunTaken
 
 DEFAULT_JOURNAL: Final = "runs.db"
 """Default journal file."""
-
-
-class RunOptions(TypedDict):
-    """Options of the command."""
-
-    name: str | None
-    system: str | None
-    durable: str | None
-    run: str | None
-    yes: bool
-    as_json: bool
 
 
 @click.command("run")
@@ -50,7 +38,7 @@ class RunOptions(TypedDict):
 @click.option("--run", metavar="ID", help="ID of the run; an existing ID resumes that run.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
-def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions]) -> None:
+def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
     """Have a model carry out PROMPT, or the text on standard input, with the tools of TARGET.
 
     With --durable, `toolmason runs resume` continues a run that was killed.
@@ -64,18 +52,15 @@ def command(target: str | None, prompt: str | None, **options: Unpack[RunOptions
     box = load_toolbox(target)
     name = options["name"] or choose_and_announce_model()
     if options["durable"] is None:
-        execute_run(Chat(name, box, system=options["system"]), prompt, None, options)
+        execute_run(Chat(name, box, system=options["system"]), prompt, yes=yes, as_json=as_json)
         return
     run = options["run"] or uuid.uuid4().hex[:12]
-    runtime = SqliteRuntime(options["durable"])
-    try:
+    with closing(SqliteRuntime(options["durable"])) as runtime:
         chat = Chat(name, box, system=options["system"], runtime=runtime)
         command_record = {"target": make_absolute(target), "model": name, "system": options["system"], "prompt": prompt}
         runtime.add_facts(run, {"command": command_record})
         click.echo(f"Run {run} in {options['durable']}.", err=True)
-        execute_run(chat, prompt, run, options)
-    finally:
-        runtime.close()
+        execute_run(chat, prompt, run, yes=yes, as_json=as_json)
 
 
 def make_absolute(target: str | None) -> str | None:
@@ -86,24 +71,11 @@ def make_absolute(target: str | None) -> str | None:
     return f"{Path(path).resolve()}{colon}{name}" if Path(path).exists() else target
 
 
-class DisplayOptions(TypedDict, total=False):
-    """Options for showing a run."""
-
-    yes: bool
-    as_json: bool
-
-
-def execute_run(chat: Chat, message: MessageInput, run: str | None, options: DisplayOptions | RunOptions) -> None:
+def execute_run(chat: Chat, message: MessageInput, run: str | None = None, *, yes: bool, as_json: bool) -> None:
     """Run a message to the end and print the reply; exit with a failure if the run fails or stays incomplete."""
-    as_json = options.get("as_json", False)
     quiet = as_json or not is_terminal()
     try:
-        reply = asyncio.run(send_and_show(chat, message, yes=options.get("yes", False), quiet=quiet, run=run))
+        reply = asyncio.run(send_and_show(chat, message, yes=yes, quiet=quiet, run=run))
     except (ModelError, RunTaken) as error:
         fail(str(error), TOOL_ERROR)
     print_reply(reply, chat.policy.limits, as_json=as_json)
-
-
-def parse_messages(records: list[dict[str, object]]) -> list[Message]:
-    """Restore the recorded input messages of a run."""
-    return [Message.from_dict(message) for message in records]

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 from pydantic_core import from_json
-from typing_extensions import Unpack
 
 from toolmason._core.values.messages import Message
 from toolmason.chat.chat import Chat
 from toolmason.chat.durable.journal import Completed, EffectRecord, NotExecuted, RunRecord, SqliteRuntime
-from toolmason.cli.commands.run import DEFAULT_JOURNAL, DisplayOptions, execute_run, parse_messages
+from toolmason.cli.commands.run import DEFAULT_JOURNAL, execute_run
 from toolmason.cli.main import NOT_FOUND, TOOL_ERROR, USAGE
 from toolmason.cli.output import escape_controls, print_json, print_rows
 from toolmason.cli.targets import fail, load_toolbox
@@ -67,15 +66,6 @@ def show(path: str, run: str | None, *, as_json: bool) -> None:
         )
 
 
-class ResumeOptions(DisplayOptions, total=False):
-    """Options of `toolmason runs resume`."""
-
-    target: str | None
-    name: str | None
-    done: tuple[str, ...]
-    again: tuple[str, ...]
-
-
 @command.command("resume")
 @click.argument("path", default=DEFAULT_JOURNAL)
 @click.argument("run", required=False)
@@ -87,20 +77,17 @@ class ResumeOptions(DisplayOptions, total=False):
 @click.option("--again", multiple=True, metavar="KEY", help="An interrupted call was not executed: repeat it.")
 @click.option("--yes", is_flag=True, help="Approve calls without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
-def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None:
+def resume(path: str, run: str | None, **options: Any) -> None:
     """Resume a run of the journal PATH; without RUN, every interrupted or pending one.
 
     Completed steps are not repeated. An interrupted call that may not be repeated is reported to the model as
     unknown, unless --done or --again states its outcome.
     """
     runtime = _open_journal(path)
-    reconciliations = (*options.get("done", ()), *options.get("again", ()))
-    if run is None and reconciliations:
+    if run is None and (options["done"] or options["again"]):
         raise click.UsageError("--done and --again apply to one run. Name it.")
-    if run is not None:
-        records = [_find_record(runtime, run)]
-    else:
-        records = [record for record in runtime.runs() if record.state in RESUMABLE_STATES]
+    resumable = [record for record in runtime.runs() if record.state in RESUMABLE_STATES]
+    records = resumable if run is None else [_find_record(runtime, run)]
     if not records:
         click.echo("No runs to resume.", err=True)
     codes = [_resume(runtime, record, options) for record in records]
@@ -108,21 +95,15 @@ def resume(path: str, run: str | None, **options: Unpack[ResumeOptions]) -> None
         raise click.exceptions.Exit(max(codes))
 
 
-def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -> int:
+def _resume(runtime: SqliteRuntime, record: RunRecord, options: dict[str, Any]) -> int:
     command_record: dict[str, Any] = record.facts.get("command", {})
-    target = options.get("target") or command_record.get("target")
-    name = options.get("name") or command_record.get("model")
+    name = options["name"] or command_record.get("model")
     if name is None:
         fail(f"Run {record.run} was started by a program. Add --target and --model.", USAGE)
     try:
         _reconcile(runtime, record.run, options)
-        chat = Chat(name, load_toolbox(target), runtime=runtime)
-        execute_run(
-            chat,
-            _read_input(record),
-            record.run,
-            {"yes": options.get("yes", False), "as_json": options.get("as_json", False)},
-        )
+        chat = Chat(name, load_toolbox(options["target"] or command_record.get("target")), runtime=runtime)
+        execute_run(chat, _read_input(record), record.run, yes=options["yes"], as_json=options["as_json"])
     except click.exceptions.Exit as exit_error:
         return int(exit_error.exit_code)
     return 0
@@ -131,20 +112,20 @@ def _resume(runtime: SqliteRuntime, record: RunRecord, options: ResumeOptions) -
 def _read_input(record: RunRecord) -> list[Message]:
     """Return the input of a run; a run that was killed at once has only that of its command line."""
     if "asked" in record.facts:
-        return parse_messages([*record.facts["system"], *record.facts["asked"]])
+        return [Message.from_dict(message) for message in (*record.facts["system"], *record.facts["asked"])]
     command_record = record.facts.get("command", {})
     system = [Message("system", command_record["system"])] if command_record.get("system") else []
     return [*system, Message("user", command_record.get("prompt", ""))]
 
 
-def _reconcile(runtime: SqliteRuntime, run: str, options: ResumeOptions) -> None:
+def _reconcile(runtime: SqliteRuntime, run: str, options: dict[str, Any]) -> None:
     try:
-        for item in options.get("done", ()):
+        for item in options["done"]:
             key, equals, value = item.partition("=")
             if not equals:
                 raise click.UsageError(f"--done {item!r}: write KEY=RESULT.")
             runtime.reconcile(run, key, Completed(_parse_value(value)))
-        for key in options.get("again", ()):
+        for key in options["again"]:
             runtime.reconcile(run, key, NotExecuted())
     except KeyError as error:
         fail(str(error.args[0]), NOT_FOUND)
