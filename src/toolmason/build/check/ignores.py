@@ -69,7 +69,7 @@ def drop_ignored(findings: Iterable[Finding], ignores: dict[str, dict[int, Ignor
             yield found
 
 
-def find_unused(ignores: Iterable[IgnoreComment], checked_codes: frozenset[str]) -> Iterator[Finding]:
+def find_unused(ignores: Iterable[IgnoreComment], checked_codes: set[str]) -> Iterator[Finding]:
     """Yield a finding for each comment that hid nothing; `checked_codes` are the codes that were checked."""
     for comment in ignores:
         if comment.codes is None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -61,14 +62,9 @@ def _make_tool_entry(tool: ToolReport) -> dict[str, object]:
 
 
 def _make_verdict_entry(verdict: ProviderVerdict) -> dict[str, object]:
-    return {
-        "status": verdict.status,
-        "reasons": list(verdict.reasons),
-        "strict": verdict.strict,
-        "not_strict": verdict.not_strict or None,
-        "alias": verdict.alias,
-        "keys": list(verdict.keys),
-    }
+    entry = {**asdict(verdict), "not_strict": verdict.not_strict or None}
+    del entry["provider"]
+    return entry
 
 
 def make_rows(report: Report) -> Iterator[tuple[str, ...]]:

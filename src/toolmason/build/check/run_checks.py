@@ -59,11 +59,13 @@ def check(targets: Sequence[Target], settings: CheckSettings, *, mode: Mode = "a
         reports += tool_reports
         findings += found
     visible = list(drop_ignored((found for found in findings if found.code in settings.codes), static.ignores))
-    if strict:
-        visible += _find_unused_ignores(static.ignores, settings, loaded=bool(loaded_targets))
+    if strict and UNUSED_IGNORE in settings.codes:
+        comments = [comment for file_ignores in static.ignores.values() for comment in file_ignores.values()]
+        visible += find_unused(comments, {code for code in settings.codes if loaded_targets or not RULES[code].dynamic})
     unique = {(found.sort_key, found.severity): found for found in visible}
     ordered = sorted(unique.values(), key=lambda found: found.sort_key)
-    return Report(tuple(ordered), _deduplicate(reports), len(files), static.declared)
+    tools = sorted(set(reports), key=lambda report: (report.name, report.location))
+    return Report(tuple(ordered), tuple(tools), len(files), static.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +79,15 @@ class _StaticResult:
 
 
 def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _StaticResult:
-    sources, findings = _read_sources(files)
+    read = [read_source(file.path, file.display_path, file.module) for file in files]
+    sources = [source for source in read if isinstance(source, Source)]
     project = Project(sources)
     tools = [CheckedTool(project, declared) for declared in project.list_declarations()]
-    findings += project.unreadable
-    findings += _check_statically(project, tools, settings)
+    findings = [found for found in read if isinstance(found, Finding)]
+    findings += [*project.unreadable, *_check_statically(project, tools, settings)]
     declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
     ignores = {source.path: read_ignores(source.text, source.lines, source.path) for source in sources}
     return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
-
-
-def _read_sources(files: Iterable[PythonFile]) -> tuple[list[Source], list[Finding]]:
-    sources: list[Source] = []
-    broken: list[Finding] = []
-    for file in files:
-        read = read_source(file.path, file.display_path, file.module)
-        if isinstance(read, Source):
-            sources.append(read)
-        else:
-            broken.append(read)
-    return sources, broken
 
 
 def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: CheckSettings) -> Iterator[Finding]:
@@ -114,17 +105,13 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
                 *check_safety(tool, has_approver=has_approver),
             ]
         except RecursionError:
-            findings = [
-                tool.make_finding(
-                    UNREADABLE,
-                    tool.declaration.location,
-                    f"{tool.declaration.display_name!r} is nested too deeply to check",
-                )
-            ]
-        if settings.require_descriptions == "off":
-            findings = [item for item in findings if item.code != "TM101"]
-        is_error = settings.require_descriptions == "error"
-        yield from (replace(item, severity="error") if is_error and item.code == "TM101" else item for item in findings)
+            message = f"{tool.declaration.display_name!r} is nested too deeply to check"
+            findings = [tool.make_finding(UNREADABLE, tool.declaration.location, message)]
+        for found in findings:
+            if found.code != "TM101":
+                yield found
+            elif settings.require_descriptions != "off":
+                yield replace(found, severity=settings.require_descriptions)
     yield from check_sets(project, experimental=settings.experimental)
 
 
@@ -137,17 +124,3 @@ def _index_by_line(tools: Sequence[CheckedTool]) -> dict[tuple[str, int], Source
             first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
             lines[tool.declaration.file.source.path, first] = tool.declaration.location
     return lines
-
-
-def _find_unused_ignores(
-    ignores: dict[str, dict[int, IgnoreComment]], settings: CheckSettings, *, loaded: bool
-) -> Iterator[Finding]:
-    if UNUSED_IGNORE not in settings.codes:
-        return
-    checked_codes = frozenset(code for code in settings.codes if loaded or not RULES[code].dynamic)
-    comments = [comment for file_ignores in ignores.values() for comment in file_ignores.values()]
-    yield from find_unused(comments, checked_codes)
-
-
-def _deduplicate(reports: Iterable[ToolReport]) -> tuple[ToolReport, ...]:
-    return tuple(sorted(dict.fromkeys(reports), key=lambda report: (report.name, report.location)))
