@@ -109,14 +109,14 @@ class _Comparison:
         for old, new in matched:
             yield from self.compare_pair(old, new)
         for old in unmatched_old:
-            if not any(self._accepts_all(old, new) for new in after):
+            if all(self._has_effect(old, new, "narrower", "other", "dropped") for new in after):
                 yield Difference("$", f"no longer allows {describe(old)}", "narrower")
         for new in unmatched_new:
-            if not any(self._adds_nothing(old, new) for old in before):
+            if all(self._has_effect(old, new, "wider", "other", "grown") for old in before):
                 yield Difference("$", f"also allows {describe(new)}", "wider")
 
     def _is_equal(self, old: Node, new: Node) -> bool:
-        return not [difference for difference in self.compare_pair(old, new) if difference.effect != "words"]
+        return all(difference.effect == "words" for difference in self.compare_pair(old, new))
 
     def _has_same_name(self, old: Node, new: Node) -> bool:
         name = self.old.get_name(old)
@@ -128,13 +128,8 @@ class _Comparison:
         named = self.old.get_name(old) is not None or self.new.get_name(new) is not None
         return type_name is not None and type_name == new.get("type") and not (type_name == "object" and named)
 
-    def _accepts_all(self, old: Node, new: Node) -> bool:
-        return not any(
-            difference.effect in ("narrower", "other", "dropped") for difference in self.compare_pair(old, new)
-        )
-
-    def _adds_nothing(self, old: Node, new: Node) -> bool:
-        return not any(difference.effect in ("wider", "other", "grown") for difference in self.compare_pair(old, new))
+    def _has_effect(self, old: Node, new: Node, *effects: Effect) -> bool:
+        return any(difference.effect in effects for difference in self.compare_pair(old, new))
 
     # --- one node with one node ------------------------------------------------------------
 
@@ -213,38 +208,34 @@ class _Comparison:
 # --- rules for one keyword ---------------------------------------------------------------------
 
 
+_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_ALL_TYPES: Final = frozenset({*_JSON_TYPES.values(), "null"})
+
+
 def _compare_types(old: Node, new: Node) -> Iterator[Difference]:
     before, after = _get_types(old), _get_types(new)
+    effect: Effect = "other"
     if before == after:
         return
-    if before == {"integer"} and after == {"number"}:
-        yield Difference("$", "type changed from integer to number", "wider")
-    elif before == {"number"} and after == {"integer"}:
-        yield Difference("$", "type changed from number to integer", "narrower")
-    elif after is None:
-        yield Difference("$", f"type changed from {describe(old)} to anything", "wider")
-    elif before is None:
-        yield Difference("$", f"type changed from anything to {describe(new)}", "narrower")
-    elif before <= after:
-        if "enum" not in old:
-            yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "wider")
+    if before <= after:
+        effect = "wider"
     elif after <= before:
-        if "enum" not in new:
-            yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "narrower")
-    else:
-        yield Difference("$", f"type changed from {describe(old)} to {describe(new)}", "other")
+        effect = "narrower"
+    # A list of values that explains the change is compared by `_compare_values`.
+    is_explained = "enum" in (old if effect == "wider" else new) and _ALL_TYPES not in (before, after)
+    if effect == "other" or not is_explained:
+        names = ("anything" if types == _ALL_TYPES else describe(node) for types, node in ((before, old), (after, new)))
+        yield Difference("$", f"type changed from {' to '.join(names)}", effect)
 
 
-_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-
-
-def _get_types(node: Node) -> set[str] | None:
-    """Return the JSON types of a node, or None if it may be of any type."""
-    if isinstance(kind := node.get("type"), str):
-        return {kind}
-    if isinstance(values := node.get("enum"), list):
-        return {_JSON_TYPES.get(type(value), "null") for value in values}
-    return None
+def _get_types(node: Node) -> frozenset[str]:
+    """Return the JSON types of a node; an integer is also a number."""
+    kind, values = node.get("type"), node.get("enum")
+    if isinstance(kind, str):
+        return frozenset({kind, "integer"} if kind == "number" else {kind})
+    if isinstance(values, list):
+        return frozenset(_JSON_TYPES.get(type(value), "null") for value in values)
+    return _ALL_TYPES
 
 
 def _compare_values(old: Node, new: Node) -> Iterator[Difference]:
@@ -272,32 +263,25 @@ def _format_values(values: list[Any], max_shown: int = 5) -> str:
     return " or ".join(to_json(value).decode() for value in values[:max_shown]) + more
 
 
-def _make_bound_rule(
-    keyword: str, strict_keyword: str, *, is_minimum: bool
-) -> Callable[[Node, Node], Iterator[Difference]]:
+def _make_bound_rule(keyword: str, strict_keyword: str = "") -> Callable[[Node, Node], Iterator[Difference]]:
     """Return the rule for a bound; `strict_keyword` is its exclusive form."""
-    plain_phrase = "at least" if is_minimum else "at most"
-    strict_phrase = "above" if is_minimum else "below"
+    is_minimum = keyword.startswith("min")
+    sign = 1 if is_minimum else -1
+    phrases = ("at least", "above") if is_minimum else ("at most", "below")
 
     def get_bound(node: Node) -> tuple[float, bool] | None:
-        bounds = [(node[key], key == strict_keyword) for key in (keyword, strict_keyword) if _is_number(node.get(key))]
-        sign = 1 if is_minimum else -1
-        return max(((sign * value, is_strict) for value, is_strict in bounds), default=None)
-
-    def format_bound(bound: tuple[float, bool] | None) -> str:
-        if bound is None:
-            return "no limit"
-        signed_value, is_strict = bound
-        phrase = strict_phrase if is_strict else plain_phrase
-        return f"{phrase} {signed_value if is_minimum else -signed_value}"
+        """Return the bound, larger if it is tighter, and whether it is exclusive."""
+        given = [key for key in (keyword, strict_keyword) if _is_number(node.get(key))]
+        return max(((sign * node[key], key == strict_keyword) for key in given), default=None)
 
     def compare(old: Node, new: Node) -> Iterator[Difference]:
         before, after = get_bound(old), get_bound(new)
         if before == after:
             return
-        tighter = before is None or (after is not None and after > before)
-        message = f"{keyword} changed from {format_bound(before)} to {format_bound(after)}"
-        yield Difference("$", message, "narrower" if tighter else "wider")
+        names = [f"{phrases[bound[1]]} {sign * bound[0]}" if bound else "no limit" for bound in (before, after)]
+        is_tighter = before is None or (after is not None and after > before)
+        message = f"{keyword} changed from {' to '.join(names)}"
+        yield Difference("$", message, "narrower" if is_tighter else "wider")
 
     return compare
 
@@ -337,10 +321,10 @@ def _compare_multiple_of(old: Node, new: Node) -> Iterator[Difference]:
 
 
 _KEYWORD_RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Node, Node], Iterator[Difference]]], ...]] = (
-    (("minimum", "exclusiveMinimum"), _make_bound_rule("minimum", "exclusiveMinimum", is_minimum=True)),
-    (("maximum", "exclusiveMaximum"), _make_bound_rule("maximum", "exclusiveMaximum", is_minimum=False)),
+    (("minimum", "exclusiveMinimum"), _make_bound_rule("minimum", "exclusiveMinimum")),
+    (("maximum", "exclusiveMaximum"), _make_bound_rule("maximum", "exclusiveMaximum")),
     *(
-        ((keyword,), _make_bound_rule(keyword, "", is_minimum=keyword.startswith("min")))
+        ((keyword,), _make_bound_rule(keyword))
         for keyword in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
     ),
     *(
