@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 _LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_HEX_DIGITS: Final = 4
+_ESCAPE: Final = re.compile(r"\\(u(.{0,4})|.?)", re.DOTALL)
+_ENTRY: Final = re.compile(r"((?:\\.?|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+"""A key, whose escaped characters separate nothing, and a value."""
 
 
 class Property(NamedTuple):
@@ -36,9 +38,9 @@ def parse_properties(text: str) -> Iterator[Property]:
         BadEscape: an escape is invalid; carries the line where its entry begins.
     """
     for number, line in _logical_lines(text):
-        key, rest = _split_entry(line)
-        value = _unescape(rest, number)
-        yield Property(number, _unescape(key, number), value)
+        match = _ENTRY.fullmatch(line)
+        key, value = match.groups() if match else (line, "")
+        yield Property(number, _unescape(key, number), _unescape(value, number))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -69,35 +71,16 @@ def _strip_trailing_blanks(line: str) -> str:
     return line[: len(stripped) + 1] if _is_continued(stripped) else stripped
 
 
-def _split_entry(line: str) -> tuple[str, str]:
-    """Split an entry into key and value at the first unescaped separator."""
-    end = 0
-    while end < len(line) and line[end] not in "=:" + _BLANKS:
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(_BLANKS)
-    return line[:end], rest[1:].lstrip(_BLANKS) if rest[:1] in ("=", ":") else rest
-
-
 def _unescape(text: str, line: int) -> str:
+    def replace(match: re.Match[str]) -> str:
+        escape, digits = match.groups()
+        if digits is None:
+            return _ESCAPES.get(escape, escape)
+        if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+            raise BadEscape(line, match[0])
+        return chr(int(digits, 16))
+
     if "\\" not in text:
         return text
-    characters: list[str] = []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character != "\\" or position == len(text):
-            characters.append(character if character != "\\" else "")
-            continue
-        escape = text[position]
-        position += 1
-        if escape == "u":
-            digits = text[position : position + _HEX_DIGITS]
-            if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
-                raise BadEscape(line, f"\\u{digits}")
-            characters.append(chr(int(digits, 16)))
-            position += _HEX_DIGITS
-        else:
-            characters.append(_ESCAPES.get(escape, escape))
     # Two `\u` escapes may form a surrogate pair.
-    return "".join(characters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
