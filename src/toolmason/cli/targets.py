@@ -21,7 +21,6 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason._core.load.plugins import make_instance
-from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.cli.main import NOT_FOUND
@@ -117,8 +116,9 @@ def load_servers(target: str) -> list[McpServer]:
     candidates = vars(found).values() if isinstance(found, ModuleType) else (found,)
     servers: dict[str, McpServer] = {}
     for candidate in candidates:
-        sources = Gateway(get_state(candidate).remotes).server_specs if isinstance(candidate, Toolbox) else (candidate,)
-        servers.update({source.name: source for source in sources if isinstance(source, McpServer)})
+        sources = get_state(candidate).remotes.sources if isinstance(candidate, Toolbox) else ()
+        specs = [candidate, *(source.server for source in sources)]
+        servers.update({server.name: server for server in specs if isinstance(server, McpServer)})
     return list(servers.values())
 
 

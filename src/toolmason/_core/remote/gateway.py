@@ -26,11 +26,6 @@ class Gateway:
         self._remotes.forward_server_requests()
 
     @property
-    def server_specs(self) -> list[Any]:
-        """Server specifications passed to the toolbox."""
-        return [source.server for source in self._remotes.sources]
-
-    @property
     def resources(self) -> dict[str, Mapping[str, Any]]:
         """Raw resource entries of all servers by URI. If two servers list the same URI, the first one wins."""
         found: dict[str, Mapping[str, Any]] = {}

@@ -31,54 +31,40 @@ ServerList: TypeAlias = Sequence[McpServer]
 def with_server_options(function: Command) -> Command:
     """Add the options that select servers; the subcommand receives the servers as `servers`."""
 
-    @wraps(function)
-    def wrapper(
-        config: str | None,
-        command_line: str | None,
-        url: str | None,
-        headers: tuple[str, ...],
-        server_name: str,
-        **options: Any,
-    ) -> Any:
-        return function(servers=_select_servers(config, command_line, url, headers, server_name), **options)
-
-    options = (
-        click.option("--config", type=click.Path(dir_okay=False), help="An mcp.json, TOML or .properties file."),
-        click.option(
-            "--stdio", "command_line", metavar="COMMAND", help="Command that starts a server, with its arguments."
-        ),
-        click.option("--url", help="URL of a server."),
-        click.option(
-            "--name",
-            "server_name",
-            default="server",
-            show_default=True,
-            help="Name for the server of --stdio or --url.",
-        ),
-        click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header to send to --url."),
+    @click.option("--config", type=click.Path(dir_okay=False), help="An mcp.json, TOML or .properties file.")
+    @click.option(
+        "--stdio", "command_line", metavar="COMMAND", help="Command that starts a server, with its arguments."
     )
+    @click.option("--url", help="URL of a server.")
+    @click.option(
+        "--name", "server_name", default="server", show_default=True, help="Name for the server of --stdio or --url."
+    )
+    @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="HTTP header to send to --url.")
+    @wraps(function)
+    def wrapper(config: str | None, command_line: str | None, url: str | None, **options: Any) -> Any:
+        name, headers = options.pop("server_name"), options.pop("headers")
+        if sum(option is not None for option in (config, command_line, url)) > 1:
+            raise click.UsageError("--config, --stdio and --url cannot be combined. Use one of them.")
+        if headers and url is None:
+            raise click.UsageError("--header needs --url. Add --url, or set headers in the configuration.")
+        if command_line is not None:
+            words = _split_command(command_line)
+            servers: ServerList = [McpServer.stdio(name, words[0], words[1:], connect_timeout=60.0)]
+        elif url is not None:
+            servers = [McpServer.http(name, url, headers=_split_headers(headers))]
+        else:
+            servers = load_configured(config)
+        return function(servers=servers, **options)
+
     decorated: Command = wrapper
-    for option in reversed(options):
-        decorated = option(decorated)
     return decorated
 
 
-def _select_servers(
-    config: str | None, command_line: str | None, url: str | None, headers: Sequence[str], server_name: str
-) -> ServerList:
-    if sum(option is not None for option in (config, command_line, url)) > 1:
-        raise click.UsageError("--config, --stdio and --url cannot be combined. Use one of them.")
-    if headers and url is None:
-        raise click.UsageError("--header needs --url. Add --url, or set headers in the configuration.")
-    if command_line is not None:
-        words = _split_command(command_line)
-        return [McpServer.stdio(server_name, words[0], words[1:], connect_timeout=60.0)]
-    if url is not None:
-        pairs = [header.partition("=") for header in headers]
-        if invalid := [name for name, equals, _ in pairs if not equals]:
-            raise click.UsageError(f"Invalid --header {invalid[0]!r}. Write NAME=VALUE.")
-        return [McpServer.http(server_name, url, headers={name: value for name, _, value in pairs})]
-    return load_configured(config)
+def _split_headers(headers: Sequence[str]) -> dict[str, str]:
+    pairs = [header.partition("=") for header in headers]
+    if invalid := [name for name, equals, _ in pairs if not equals]:
+        raise click.UsageError(f"Invalid --header {invalid[0]!r}. Write NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
 
 
 def _split_command(command_line: str) -> Sequence[str]:
