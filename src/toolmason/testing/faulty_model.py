@@ -115,15 +115,6 @@ def _send_wrong_types(model: FaultyModel, request: ModelRequest) -> ModelReply:
     return _make_calls_reply(ToolCall(call.id, call.name, {**wrong, "extra": 1}))
 
 
-def _answer_and_call(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    return ModelReply(Message("assistant", "Let me see.", [model.make_call(request)]))
-
-
-def _answer_nothing(model: FaultyModel, request: ModelRequest) -> ModelReply:
-    del model, request
-    return ModelReply(Message("assistant", ""))
-
-
 def _raise_error(model: FaultyModel, request: ModelRequest) -> ModelReply:
     del request
     raise ModelError(model.name, "the model failed on purpose")
@@ -137,8 +128,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "same id": _reuse_ids,
     "the same again": _repeat_last_calls,
     "wrong types": _send_wrong_types,
-    "says and calls": _answer_and_call,
-    "silent": _answer_nothing,
+    "says and calls": lambda model, request: ModelReply(
+        Message("assistant", "Let me see.", [model.make_call(request)])
+    ),
+    "silent": lambda _model, _request: ModelReply(Message("assistant", "")),
     "fails": _raise_error,
 }
 """Functions that make a reply, by the name of the fault."""
