@@ -152,7 +152,16 @@ def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[
         "notes": [],
         "package": location.package,
         "partial": False,
-        "prompts": [_make_prompt_entry(prompt, paths[id(prompt)]) for prompt in prompts],
+        "prompts": [
+            {
+                "description": prompt.description,
+                "input_schema": prompt.input_schema,
+                "name": prompt.name,
+                "path": paths[id(prompt)],
+                "role": prompt.role,
+            }
+            for prompt in prompts
+        ],
         "tools": [_make_tool_entry(tool, paths[id(tool)], location, notes) for tool in catalog],
         "version": MANIFEST_VERSION,
     }
@@ -174,49 +183,28 @@ def _make_tool_entry(tool: Tool, path: str, location: PackageLocation, notes: li
     return dict(sorted({**dump_definition(tool.definition), "options": options, "path": path}.items()))
 
 
-def _make_prompt_entry(prompt: Prompt, path: str) -> JsonObject:
-    return {
-        "description": prompt.description,
-        "input_schema": prompt.input_schema,
-        "name": prompt.name,
-        "path": path,
-        "role": prompt.role,
-    }
-
-
 def _encode(content: JsonObject) -> bytes:
     # Top-level keys are sorted. Schema keys keep their order, because the model reads parameters in that order.
     # One line per entry gives readable diffs and is a third smaller to read at start-up.
-    try:
-        parts = (f"{_dump(key)}: {_format_value(value)}" for key, value in content.items())
-        return ("{\n" + ",\n".join(parts) + "\n}\n").encode()
-    except ValueError as error:
-        culprit = next(
-            (f"tool {item['name']!r}" for item in content["tools"] if not _is_json_serializable(item)), "the manifest"
-        )
-        raise DefinitionError(
-            f"{culprit} cannot be written as JSON: {error}. Change its default or example."
-        ) from error
+    return b"{\n" + b",\n".join(_dump(key) + b": " + _format_value(value) for key, value in content.items()) + b"\n}\n"
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Any) -> bytes:
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join(f"{_dump(key)}: {_dump(item)}" for key, item in value.items()) + "\n}"
+        return b"{\n" + b",\n".join(_dump(key) + b": " + _dump(item) for key, item in value.items()) + b"\n}"
     if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(map(_dump, value)) + "\n]"
+        return b"[\n" + b",\n".join(map(_dump, value)) + b"\n]"
     return _dump(value)
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _is_json_serializable(value: Any) -> bool:
+def _dump(value: Any) -> bytes:
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError:
-        return False
-    return True
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError as error:
+        culprit = f"tool {value['name']!r}" if isinstance(value, dict) else "the manifest"
+        raise DefinitionError(
+            f"{culprit} cannot be written as JSON: {error}. Change its default or example."
+        ) from error
 
 
 # --- members that are not listed ---------------------------------------------------------------
@@ -227,14 +215,9 @@ def _find_omissions(module: ModuleType, owners: Sequence[Any]) -> Iterator[str]:
     for name, item in vars(module).items():
         place = f"{module.__name__}:{name}"
         if isinstance(item, type):
-            names = [*find_declared_members(item, "tool"), *find_declared_members(item, "prompt")]
-            hidden = name.startswith("_") or inspect.isabstract(item)
-            if (
-                hidden
-                and item.__module__ == module.__name__
-                and names
-                and not any(_is_instance_or_subclass(o, item) for o in owners)
-            ):
+            is_hidden = item.__module__ == module.__name__ and (name.startswith("_") or inspect.isabstract(item))
+            names = [*find_declared_members(item, "tool"), *find_declared_members(item, "prompt")] if is_hidden else []
+            if names and not any(issubclass(o if isinstance(o, type) else type(o), item) for o in owners):
                 yield f"{place}: a private or abstract class; its tools are not listed: {_format_names(names)}"
         elif isinstance(item, RemoteSource):
             yield f"{place}: a {type(item).__name__}; the tools of a server are not listed"
@@ -263,10 +246,6 @@ def _list_tool_names(source: ToolSource) -> list[str]:
         return []
 
 
-def _is_instance_or_subclass(owner: Any, cls: type) -> bool:
-    return issubclass(owner if isinstance(owner, type) else type(owner), cls)
-
-
 def _format_names(names: Iterable[str], max_shown: int = 10) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - max_shown} more" if len(listed) > max_shown else ""
@@ -281,7 +260,7 @@ def build_target(target: str, exclude: Sequence[str] = ()) -> ManifestFile:
     package, folder = locate_package(target)
     with prepend_to_sys_path(folder):
         built = build(package, exclude)
-    if folder is not None and target != package and not _is_within(built.path, Path(target)):
+    if folder is not None and target != package and built.path.parent.resolve() != Path(target).resolve():
         raise ConfigError(
             f"Python finds {package!r} at {str(built.path.parent)!r}, not at {target!r}. "
             "Uninstall the other copy, or build that one."
@@ -315,10 +294,6 @@ def build_for_wheel(folder: Path, exclude: Sequence[str], *, report: Callable[[s
         report(note)
     report(f"{MANIFEST_FILE}: {pluralize(len(built.content['tools']), 'tool')}")
     return built
-
-
-def _is_within(file: Path, folder: Path) -> bool:
-    return file.parent.resolve() == folder.resolve()
 
 
 def write_file(file: Path, data: bytes) -> bool:
