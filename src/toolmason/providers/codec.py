@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from toolmason._core.toolbox.definitions import Strict
-from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
@@ -16,15 +17,17 @@ from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError, ModelError
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.content_parts import have_same_arguments
+from toolmason.providers.content_parts import have_same_arguments, join_parts, make_call_id
 from toolmason.providers.conversation import repair
 from toolmason.providers.native_tools import deduplicate, format_native_tool
 from toolmason.providers.reply_checks import PARSE_ERRORS, check_reply, guard_events, make_unreadable_error
 from toolmason.providers.schema.losses import NarrowedSchema, Verdict
 from toolmason.providers.schema.strict import check_strict
-from toolmason.providers.tool_set import EncodedMessages, ProviderRules, ToolSet, make_tool_set
+from toolmason.providers.tool_set import EncodedMessage, ProviderRules, RequestCache, ToolSet, make_tool_set
 
 Body = dict[str, Any]
+_TOOL_OPTIONS: Final = ("strict", "lossy", "parallel")
+"""Options on which the offered tools depend."""
 _RETRYABLE_CODES: Final = (
     "overloaded_error",
     "rate_limit_error",
@@ -103,8 +106,8 @@ class Format(ABC):
 class ReplyReader(ABC):
     """Converter of one provider's stream events to model events."""
 
-    def __init__(self, provider: str) -> None:
-        self.provider = provider
+    def __init__(self, codec: Codec, names: ToolNames) -> None:
+        self.codec, self.names = codec, names
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the model events of one provider event.
@@ -112,7 +115,7 @@ class ReplyReader(ABC):
         Raises:
             ModelError: the event reports a failure or is malformed.
         """
-        yield from guard_events(self.provider, self.read_event(event), event)
+        yield from guard_events(self.codec.name, self.read_event(event), event)
 
     def end(self) -> ModelReply:
         """Return the complete reply.
@@ -121,21 +124,25 @@ class ReplyReader(ABC):
             ModelError: the stream ended early, or the reply is malformed.
         """
         try:
-            return check_reply(self.build_reply())
+            body = self.build_body()
+            if body is None:
+                message = "the stream ended before the reply was complete"
+                raise ModelError(self.codec.name, message, code="cut", retryable=True)
+            return self.codec.decode(body, self.names)
         except PARSE_ERRORS as error:
-            raise make_unreadable_error(self.provider, "the response", error, "") from error
+            raise make_unreadable_error(self.codec.name, "the response", error, "") from error
 
     @abstractmethod
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the model events of one provider event. May raise any error if the event is malformed."""
 
     @abstractmethod
-    def build_reply(self) -> ModelReply:
-        """Return the complete reply. May raise any error if the events were malformed."""
+    def build_body(self) -> Body | None:
+        """Return the reply as one body, or None if the stream ended early. May raise any error, as `read_event`."""
 
-    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:  # noqa: ARG002 - most readers report everything earlier
-        """Yield events for content of the reply that no event has reported yet."""
-        yield from ()
+    def get_final_events(self, reply: ModelReply) -> Iterable[ModelEvent]:
+        """Return events for content of the reply that no event has reported yet, and `Finished`."""
+        return (Finished(reply),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +160,16 @@ class Codec(Format):
     """The provider's own tool search for deferred tools, or `None` if it has none."""
 
     @abstractmethod
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        """Return the request body for a valid conversation."""
+    def format_message(self, message: Message, names: ToolNames, model: str) -> Sequence[Body]:
+        """Return the items of one message."""
+
+    @abstractmethod
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
+        """Return the request body without the fields of its tools."""
+
+    @abstractmethod
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        """Return the fields of the request body that offer the tools."""
 
     @abstractmethod
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
@@ -163,6 +178,10 @@ class Codec(Format):
     @abstractmethod
     def reader(self, names: ToolNames) -> ReplyReader:
         """Return a reader for one stream."""
+
+    def add_tools(self, body: Body, offer: Body) -> Body:
+        """Return the body with the fields of `offer_tools`."""
+        return {**body, **offer}
 
     def as_streaming(self, body: Body) -> Body:
         """Return the request body with streaming enabled."""
@@ -187,43 +206,35 @@ class Codec(Format):
         return tool_set
 
     def encode(
-        self,
-        request: ModelRequest,
-        model: str,
-        *,
-        stream: bool = False,
-        encoded_messages: EncodedMessages | None = None,
+        self, request: ModelRequest, model: str, *, stream: bool = False, cache: RequestCache | None = None
     ) -> Body:
         """Return the body of a request, after repairing problems such as calls without results.
 
-        With `encoded_messages`, parts of the body are shared with earlier requests; do not modify it then.
+        With `cache`, parts of the body are shared with earlier requests; do not modify it then.
         """
-        return self.prepare(request, model, stream=stream, encoded_messages=encoded_messages).body
+        return self.prepare(request, model, cache or RequestCache(), stream=stream).body
 
     def prepare(
-        self,
-        request: ModelRequest,
-        model: str,
-        *,
-        stream: bool = False,
-        encoded_messages: EncodedMessages | None = None,
+        self, request: ModelRequest, model: str, cache: RequestCache, *, stream: bool = False
     ) -> PreparedRequest:
         """Return the body of a request, as `encode`, and the names under which its tools are sent."""
-        is_valid = encoded_messages is not None and encoded_messages.is_valid(request.messages)
-        if not is_valid:
+        if not cache.is_valid(request.messages):
             request = request.with_messages(repair(request.messages))
-        tool_set = self.fit_request_tools(request)
-        body = self.build_body(
-            request,
-            tool_set if encoded_messages is None else replace(tool_set, encoded_messages=encoded_messages),
-            model,
-        )
-        deferred_option = request.options.get("defer") or ()
-        if deferred := frozenset([deferred_option] if isinstance(deferred_option, str) else deferred_option):
-            body = self._defer_tools(body, deferred, request, tool_set.names)
+        options = request.options
+        key = (request.tools, request.native, request.tool_choice, *map(options.get, _TOOL_OPTIONS))
+        # Comparing tuples of identical objects is fast: Python compares identity before equality.
+        if cache.offer is None or cache.offer[0] != key:
+            tool_set = self.fit_request_tools(request)
+            cache.offer = (key, tool_set.names, self.offer_tools(request, tool_set))
+        _, names, offer = cache.offer
+        messages = cache.encode(request.messages, names, partial(self.format_message, names=names, model=model))
+        body = self.add_tools(self.build_body(request, messages, model), offer)
+        if deferred := options.get("defer"):
+            deferred_names = frozenset([deferred] if isinstance(deferred, str) else deferred)
+            body = self._defer_tools(body, deferred_names, request, names)
         if stream:
             body = self.as_streaming(body)
-        return PreparedRequest({**body, **request.options.get("body", {})}, tool_set.names)
+        return PreparedRequest({**body, **options.get("body", {})}, names)
 
     def _defer_tools(self, body: Body, deferred: frozenset[str], request: ModelRequest, names: ToolNames) -> Body:
         if self.search_tool is None:
@@ -247,10 +258,86 @@ class Codec(Format):
         """
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             raise parse_error(self.name, body)
+        tool_names = names if isinstance(names, ToolNames) else self.names_of(names)
         try:
-            return check_reply(self.parse_reply(body, self.names_of(names)))
+            return check_reply(self.parse_reply(body, tool_names))
         except PARSE_ERRORS as error:
             raise make_unreadable_error(self.name, "the response", error, body) from error
+
+
+class ItemCodec(Codec):
+    """Codec for an API whose replies are lists of items, such as text, calls and thoughts."""
+
+    call_id_prefix: ClassVar[str] = "call"
+    """Prefix of the ids of calls that arrived without one."""
+    signature_key: ClassVar[str | None] = None
+    """Key of a signature on an item, which the provider wants back."""
+
+    @abstractmethod
+    def parse_text(self, item: Mapping[str, Any]) -> str | None:
+        """Return the text of an item, or None if it is not text."""
+
+    @abstractmethod
+    def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
+        """Return the call of an item, or None if it is not a call. Its id is empty if it has none."""
+
+    @abstractmethod
+    def format_text(self, text: str) -> Body:
+        """Return the item of an assistant's text."""
+
+    @abstractmethod
+    def format_call(self, call: ToolCall, names: ToolNames) -> Body:
+        """Return the item of a call."""
+
+    def read_message(self, items: Sequence[Mapping[str, Any]], names: ToolNames) -> Message:
+        """Return the assistant message of a reply.
+
+        An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept
+        for replay.
+        """
+        text = ""
+        calls: list[ToolCall] = []
+        is_opaque = False
+        for item in items:
+            item_text = self.parse_text(item)
+            call = self.parse_call(item, names)
+            if call is not None:
+                calls.append(call if call.id else replace(call, id=make_call_id(self.call_id_prefix)))
+            # Citations split one text into several items.
+            text += item_text or ""
+            is_opaque = is_opaque or (item_text is None and call is None) or self.signature_key in item
+        state = {"provider": self.name, "items": list(items)} if is_opaque else None
+        return Message("assistant", [Text(text)] if text else (), calls, provider_state=state)
+
+    def format_assistant(self, message: Message, names: ToolNames) -> list[Body]:
+        """Return the items of an assistant message, of which the original ones are used again.
+
+        Opaque items (thoughts, signatures, tools that the provider ran) are sent back unchanged. Text and calls that
+        have changed since are encoded again.
+        """
+        text = join_parts(message.content)
+        remaining_calls = {to_wire_id(call.id): call for call in message.calls}
+        items = get_provider_items(message, self.name)
+        item_texts = [part for part in map(self.parse_text, items) if part is not None]
+        text_unchanged = "".join(item_texts) == text
+        text_sent = not text or (text_unchanged and bool(item_texts))
+        encoded: list[Body] = []
+        for item in items:
+            original = self.parse_call(item, names)
+            if original is not None:
+                original_id = to_wire_id(original.id) if original.id else _find_first_id(remaining_calls, original)
+                call = remaining_calls.pop(original_id, None)
+                if call is not None:
+                    changes = {} if have_same_arguments(call, original) else self.format_call(call, names)
+                    encoded.append({**item, **changes})
+            elif text_unchanged or self.parse_text(item) is None:
+                encoded.append(dict(item))
+            elif not text_sent:
+                text_sent = True
+                encoded.append(self.format_text(text))
+        if not text_sent:
+            encoded.append(self.format_text(text))
+        return [*encoded, *[self.format_call(call, names) for call in remaining_calls.values()]]
 
 
 def parse_error(provider: str, body: Mapping[str, Any], status: int | None = None) -> ModelError:
@@ -289,83 +376,13 @@ def format_openai_tools(tools: Sequence[Body], request: ModelRequest, names: Too
     return body
 
 
-def get_provider_items(message: Message, provider: str) -> list[Any] | None:
-    """Return the raw items of a message, or None if another provider sent it."""
+def get_provider_items(message: Message, provider: str) -> list[Mapping[str, Any]]:
+    """Return the raw items of a message; none if another provider sent it."""
     state = message.provider_state
     if not isinstance(state, Mapping) or state.get("provider") != provider:
-        return None
+        return []
     items = state.get("items")
-    return items if isinstance(items, list) else None
-
-
-def read_message(
-    provider: str,
-    items: Sequence[Mapping[str, Any]],
-    parse_text: Callable[[Mapping[str, Any]], str | None],
-    parse_call: Callable[[Mapping[str, Any]], ToolCall | None],
-    is_opaque: Callable[[Mapping[str, Any]], bool] | None = None,
-) -> Message:
-    """Return the assistant message of a reply.
-
-    An item that is neither text nor a call is opaque: only the provider understands it, so all items are kept for
-    replay.
-    """
-    texts = [parse_text(item) for item in items]
-    calls = [parse_call(item) for item in items]
-    # Citations split one text into several items.
-    text = "".join(filter(None, texts))
-    opaque = any(
-        (part is None and call is None) or (is_opaque is not None and is_opaque(item))
-        for item, part, call in zip(items, texts, calls, strict=True)
-    )
-    state = {"provider": provider, "items": list(items)} if opaque else None
-    content = [Text(text)] if text else []
-    return Message("assistant", content, [call for call in calls if call is not None], provider_state=state)
-
-
-class Replay:
-    """Encoder of an assistant message that reuses the provider's original items.
-
-    Opaque items (thoughts, signatures, tools that the provider ran) are sent back unchanged. Text and calls that have
-    changed since are encoded again.
-    """
-
-    def __init__(
-        self,
-        parse_call: Callable[[Mapping[str, Any]], ToolCall | None],
-        parse_text: Callable[[Mapping[str, Any]], str | None],
-        format_call: Callable[[ToolCall], Body],
-        format_text: Callable[[str], Body],
-    ) -> None:
-        self.parse_call = parse_call
-        self.parse_text = parse_text
-        self.format_call = format_call
-        self.format_text = format_text
-
-    def iter_items(self, message: Message, original_items: list[Any] | None, text: str) -> Iterator[Body]:
-        """Yield the items of a message, in order; `text` is its present text."""
-        remaining_calls = {to_wire_id(call.id): call for call in message.calls}
-        items = [item for item in original_items or () if isinstance(item, Mapping)]
-        item_texts = [part for part in map(self.parse_text, items) if part is not None]
-        text_unchanged = "".join(item_texts) == text
-        text_sent = False
-        for item in items:
-            original_call = self.parse_call(item)
-            item_text = self.parse_text(item)
-            if original_call is not None:
-                original_id = to_wire_id(original_call.id) if original_call.id else ""
-                call = remaining_calls.pop(original_id or _find_first_id(remaining_calls, original_call), None)
-                if call is not None:
-                    yield dict(item) if have_same_arguments(call, original_call) else {**item, **self.format_call(call)}
-            elif item_text is None or text_unchanged:
-                yield dict(item)
-            elif text and not text_sent:
-                text_sent = True
-                yield self.format_text(text)
-        if text and not text_sent and not (text_unchanged and item_texts):
-            yield self.format_text(text)
-        for call in remaining_calls.values():
-            yield self.format_call(call)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _find_first_id(calls: Mapping[str, ToolCall], original: ToolCall) -> str:

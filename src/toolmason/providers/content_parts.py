@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolmason._core.values.content import Audio, Content, EmbeddedResource, Image, Text, describe_part
+from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
 
@@ -70,6 +71,12 @@ def part_to_text(part: Content) -> str:
 def join_parts(parts: Iterable[Content]) -> str:
     """Return parts joined into one string."""
     return "\n".join(filter(None, map(part_to_text, parts)))
+
+
+def join_system_texts(messages: Iterable[Message]) -> str:
+    """Return the text of all system messages."""
+    texts = [join_parts(message.content) for message in messages if message.role == "system"]
+    return "\n\n".join(filter(None, texts))
 
 
 def get_arguments_object(call: ToolCall) -> dict[str, Any]:

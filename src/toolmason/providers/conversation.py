@@ -33,26 +33,32 @@ class Flaw:
 
 def check_conversation(messages: Iterable[Message]) -> list[Flaw]:
     """Return the problems with the calls and results of a conversation; empty if it can be sent."""
+    return find_flaws(messages, set())
+
+
+def find_flaws(messages: Iterable[Message], seen: set[str]) -> list[Flaw]:
+    """Return the problems of messages that follow the calls in `seen`, and add their calls to it."""
     flaws: list[Flaw] = []
-    seen: set[str] = set()
     open_calls: dict[str, str] = {}
     for number, message in enumerate(messages):
         place = f"message {number}"
-        if message.role not in _ROLES:
-            flaws.append(Flaw(place, "role", f"unknown role {message.role!r}"))
-        if message.role != "tool":
-            flaws += [
-                Flaw(place, "unanswered", f"call {call_id!r} has no result before this message")
-                for call_id in open_calls
-            ]
+        role, calls, results = message.role, message.calls, message.results
+        if role not in _ROLES:
+            flaws.append(Flaw(place, "role", f"unknown role {role!r}"))
+        if role != "tool" and open_calls:
+            problem = "call {!r} has no result before this message"
+            flaws += [Flaw(place, "unanswered", problem.format(call_id)) for call_id in open_calls]
             open_calls = {}
-        if message.results and message.role != "tool":
-            flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has results"))
-        if message.calls and message.role != "assistant":
-            flaws.append(Flaw(place, "misplaced", f"a message with role {message.role!r} has calls"))
-        flaws += _check_calls(message.calls, place, seen, open_calls)
-        flaws += _check_results(message.results, place, seen, open_calls)
-    flaws += [Flaw("the end", "unanswered", f"call {call_id!r} has no result") for call_id in open_calls]
+        if calls:
+            if role != "assistant":
+                flaws.append(Flaw(place, "misplaced", f"a message with role {role!r} has calls"))
+            flaws += _check_calls(calls, place, seen, open_calls)
+        if results:
+            if role != "tool":
+                flaws.append(Flaw(place, "misplaced", f"a message with role {role!r} has results"))
+            flaws += _check_results(results, place, seen, open_calls)
+    if open_calls:
+        flaws += [Flaw("the end", "unanswered", f"call {call_id!r} has no result") for call_id in open_calls]
     return flaws
 
 
@@ -71,15 +77,13 @@ def _check_results(
 ) -> Iterator[Flaw]:
     for result in results:
         name = open_calls.pop(result.call_id, None)
-        if name is not None:
-            if name != result.name:
-                yield Flaw(place, "name", f"the result of {result.call_id!r} names {result.name!r}, not {name!r}")
-            continue
-        if result.call_id in seen:
+        if name is None and result.call_id in seen:
             problem = f"call {result.call_id!r} already has a result, or this one comes too late"
             yield Flaw(place, "duplicate result", problem)
-        else:
+        elif name is None:
             yield Flaw(place, "orphan", f"call {result.call_id!r} was never made")
+        elif name != result.name:
+            yield Flaw(place, "name", f"the result of {result.call_id!r} names {result.name!r}, not {name!r}")
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -88,7 +92,7 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     A call without a result gets an error result, a result without a call is removed, and a duplicate id is replaced.
     """
     original = tuple(messages)
-    if not check_conversation(original):
+    if not find_flaws(original, set()):
         return original
     answers = [(number, result) for number, message in enumerate(original) for result in message.results]
     seen: set[str] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from toolmason._core.toolbox.exchange import CallClosed, CallOpened, Finished, ModelEvent, ModelReply, Usage
@@ -46,15 +46,32 @@ def check_reply(reply: ModelReply) -> ModelReply:
     return reply
 
 
-def count_tokens(usage: Any, *paths: str) -> int:
-    """Return the sum of token counts at dotted paths of a usage object; a missing or invalid count is 0."""
-    total = 0
-    for path in paths:
-        value = usage
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        total += value if type(value) is int and value > 0 else 0
-    return total
+def read_usage(usage: Any, paths: Sequence[Sequence[str]]) -> Usage:
+    """Return the usage in a reply: for each field of `Usage`, the sum of the counts at its dotted paths.
+
+    A missing or invalid count is 0.
+    """
+    totals: list[int] = []
+    for field_paths in paths:
+        total = 0
+        for path in field_paths:
+            value = usage
+            for key in path.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            total += value if type(value) is int and value > 0 else 0
+        totals.append(total)
+    return Usage(*totals)
+
+
+def make_openai_usage_paths(sent: str, received: str) -> tuple[tuple[str, ...], ...]:
+    """Return the paths for `read_usage`. `sent` and `received` are the API's words for the two directions."""
+    return (
+        (f"{sent}_tokens",),
+        (f"{received}_tokens",),
+        (f"{sent}_tokens_details.cached_tokens",),
+        (f"{sent}_tokens_details.cache_write_tokens",),
+        (f"{received}_tokens_details.reasoning_tokens",),
+    )
 
 
 def _check_event(event: ModelEvent) -> ModelEvent:
@@ -78,14 +95,3 @@ def _check_call(call: ToolCall) -> None:
 def _check_text(value: Any, what: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} is {clip(repr(value), 40)}, not a string")
-
-
-def parse_openai_usage(usage: Any, sent: str = "input", received: str = "output") -> Usage:
-    """Return the usage of a reply. `sent` and `received` are the words that the API uses for the two directions."""
-    return Usage(
-        count_tokens(usage, f"{sent}_tokens"),
-        count_tokens(usage, f"{received}_tokens"),
-        count_tokens(usage, f"{sent}_tokens_details.cached_tokens"),
-        count_tokens(usage, f"{sent}_tokens_details.cache_write_tokens"),
-        count_tokens(usage, f"{received}_tokens_details.reasoning_tokens"),
-    )

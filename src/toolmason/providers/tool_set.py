@@ -1,6 +1,6 @@
-"""Adapt tools to a provider, and cache encoded messages so that each one is checked and encoded once.
+"""Adapt tools to a provider, and cache encoded tools and messages so that each is checked and encoded once.
 
-Encoded messages are shared between requests: callers may send a body but must not modify it.
+Encoded values are shared between requests: callers may send a body but must not modify it.
 """
 
 from __future__ import annotations
@@ -8,27 +8,36 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolmason._core.toolbox.definitions import Strict
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Message, Role
 from toolmason._core.values.provider_tools import AnyNativeTool
 from toolmason.errors import LossyDefinition
 from toolmason.providers.aliases import ToolNames
-from toolmason.providers.conversation import check_conversation
+from toolmason.providers.conversation import find_flaws
 from toolmason.providers.schema.losses import NarrowedSchema
 
 _SPARE_MESSAGES: Final = 256
 """Number of older messages kept in addition to those of the latest conversation."""
 
 
-class EncodedMessages:
-    """Cache of the messages sent to a model, in encoded form."""
+class EncodedMessage(NamedTuple):
+    """Message in a provider's format."""
+
+    role: Role
+    items: Sequence[dict[str, Any]]
+
+
+class RequestCache:
+    """Tools and messages that were sent to a model, in encoded form."""
 
     def __init__(self) -> None:
-        self._valid_prefix: tuple[tuple[Message, ...], frozenset[str]] = ((), frozenset())
-        self._encoded: dict[int, tuple[Message, ToolNames, tuple[Any, ...]]] = {}
+        self.offer: tuple[tuple[Any, ...], ToolNames, dict[str, Any]] | None = None
+        """Fields of the last request that offered its tools, with the values they depend on and the tools' names."""
+        self._valid_prefix: tuple[tuple[Message, ...], set[str]] = ((), set())
+        self._encoded: dict[int, tuple[Message, ToolNames, EncodedMessage]] = {}
 
     @property
     def count(self) -> int:
@@ -37,27 +46,35 @@ class EncodedMessages:
 
     def is_valid(self, messages: tuple[Message, ...]) -> bool:
         """Return True if a conversation is valid. A prefix that was valid before is not checked again."""
-        checked, seen = self._valid_prefix
+        checked, known_ids = self._valid_prefix
         # Comparing tuples of identical objects is fast: Python compares identity before equality.
         if messages[: len(checked)] != checked:
-            checked, seen = (), frozenset()
-        new = messages[len(checked) :]
-        if check_conversation(new) or any(call.id in seen for message in new for call in message.calls):
+            checked, known_ids = (), set()
+        seen = known_ids.copy()
+        if find_flaws(messages[len(checked) :], seen):
             return False
-        new_ids = {call.id for message in new for call in message.calls}
-        self._valid_prefix = (messages, seen | new_ids if new_ids else seen)
+        self._valid_prefix = (messages, seen)
         if len(self._encoded) > 2 * len(messages) + _SPARE_MESSAGES:
             current = {id(message) for message in messages}
             self._encoded = {key: cached for key, cached in self._encoded.items() if key in current}
         return True
 
-    def encode(self, message: Message, names: ToolNames, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
-        """Return the encoded form of a message."""
-        cached = self._encoded.get(id(message))
-        # The entry holds the message, so its `id()` cannot be reused while the entry exists.
-        if cached is None or cached[1] is not names:
-            cached = self._encoded[id(message)] = (message, names, tuple(make()))
-        return cached[2]
+    def encode(
+        self,
+        messages: Iterable[Message],
+        names: ToolNames,
+        format_message: Callable[[Message], Sequence[dict[str, Any]]],
+    ) -> list[EncodedMessage]:
+        """Return messages in encoded form; each message is encoded once."""
+        encoded: list[EncodedMessage] = []
+        for message in messages:
+            cached = self._encoded.get(id(message))
+            # The entry holds the message, so its `id()` cannot be reused while the entry exists.
+            if cached is None or cached[1] is not names:
+                cached = (message, names, EncodedMessage(message.role, format_message(message)))
+                self._encoded[id(message)] = cached
+            encoded.append(cached[2])
+        return encoded
 
 
 SchemaFitter: TypeAlias = Callable[[Mapping[str, Any], Strict], NarrowedSchema]
@@ -72,19 +89,11 @@ class ToolSet:
     names: ToolNames
     native: tuple[AnyNativeTool, ...] = ()
     strict: Strict = "auto"
-    encoded_messages: EncodedMessages | None = None
-    """Cache of the encoded messages of earlier turns."""
-
-    def encode(self, message: Message, make: Callable[[], Iterable[Any]]) -> Sequence[Any]:
-        """Return the encoded form of a message, from the cache if possible."""
-        return (
-            tuple(make()) if self.encoded_messages is None else self.encoded_messages.encode(message, self.names, make)
-        )
 
     def only(self, wanted: Sequence[str]) -> ToolSet:
         """Return a tool set with only these tools."""
         selected = tuple(pair for pair in self.tools if pair[0].name in wanted)
-        return ToolSet(selected, self.names, self.native, self.strict, self.encoded_messages)
+        return ToolSet(selected, self.names, self.native, self.strict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from typing import Any
 
-from toolmason._core.toolbox.exchange import Finished, ModelEvent, ModelReply, ModelRequest
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest
 from toolmason.errors import ModelError
 from toolmason.models.http.redaction import redact_error
 from toolmason.models.http.sender import Sender
 from toolmason.providers.codec import Codec, PreparedRequest
-from toolmason.providers.tool_set import EncodedMessages
+from toolmason.providers.tool_set import RequestCache
 
 
 class ModelClient:
@@ -19,7 +19,7 @@ class ModelClient:
 
     def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None) -> None:
         self.model, self.codec, self._sender = model, codec, sender
-        self._encoded = EncodedMessages()
+        self._cache = RequestCache()
         self._options = ModelRequest((), (), None, options).options
 
     def _merge_options(self, request: ModelRequest) -> ModelRequest:
@@ -32,7 +32,7 @@ class ModelClient:
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
         merged = self._merge_options(request)
-        prepared = self.codec.prepare(merged, self.model, encoded_messages=self._encoded)
+        prepared = self.codec.prepare(merged, self.model, self._cache)
         try:
             return self.codec.decode(await self._sender.post(prepared.body), prepared.names)
         except ModelError as error:
@@ -42,7 +42,7 @@ class ModelClient:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the reply as events."""
         merged = self._merge_options(request)
-        prepared = self.codec.prepare(merged, self.model, stream=True, encoded_messages=self._encoded)
+        prepared = self.codec.prepare(merged, self.model, self._cache, stream=True)
         for attempt in count():
             has_output = False
             try:
@@ -62,7 +62,5 @@ class ModelClient:
         async for data in self._sender.events(prepared.body):
             for event in reader.feed(data):
                 yield event
-        reply = reader.end()
-        for event in reader.iter_late_events(reply):
+        for event in reader.get_final_events(reader.end()):
             yield event
-        yield Finished(reply)

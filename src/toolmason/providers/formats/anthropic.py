@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json
 from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
-from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error, read_message
+from toolmason.providers.codec import Body, ItemCodec, ReplyReader, parse_error
 from toolmason.providers.native_tools import format_anthropic_servers
-from toolmason.providers.reply_checks import count_tokens
+from toolmason.providers.reply_checks import read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_anthropic
-from toolmason.providers.tool_set import ProviderRules, ToolSet
+from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _DEFAULT_MAX_TOKENS: Final = 8192
 """The API requires a limit; every current model accepts this one."""
@@ -37,11 +35,20 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "pause_turn": "pause",
 }
 _CHOICE_MODES: Final = {"auto": "auto", "required": "any", "none": "none"}
+_OPTION_KEYS: Final = {"max_tokens": "max_tokens", "stop": "stop_sequences"}
+_USAGE_PATHS: Final = (
+    ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+    ("output_tokens",),
+    ("cache_read_input_tokens",),
+    ("cache_creation_input_tokens",),
+    ("output_tokens_details.thinking_tokens",),
+)
 
 
-class AnthropicCodec(Codec):
+class AnthropicCodec(ItemCodec):
     """Codec for Anthropic's Messages API."""
 
+    call_id_prefix = "toolu"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - never changed
     rules = ProviderRules(
         provider="anthropic", fit_schema=fit_anthropic, name_pattern=r"[A-Za-z0-9_-]{1,64}", max_name_length=64
@@ -62,59 +69,46 @@ class AnthropicCodec(Codec):
         return block if result.ok else {**block, "is_error": True}
 
     @override
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        body: Body = {
-            "model": model,
-            "max_tokens": _DEFAULT_MAX_TOKENS,
-            "messages": self._format_messages(request, tool_set),
-        }
-        system = [content_parts.join_parts(message.content) for message in request.messages if message.role == "system"]
-        if text := "\n\n".join(filter(None, system)):
-            body["system"] = text
-        choice = request.tool_choice
-        # This API has no list of allowed tools, so only the allowed ones are offered.
-        chosen = tool_set.only(choice.names) if choice is not None and choice.names else tool_set
-        if tools := self.format_tools(chosen):
-            body["tools"] = tools
-            body.update(_format_choice(request, tool_set.names))
-        if servers := format_anthropic_servers(tool_set.native):
-            body["mcp_servers"] = servers
-        body.update(
-            content_parts.map_options(
-                request.options, {"max_tokens": "max_tokens", "stop": "stop_sequences"}, self.name
-            )
-        )
-        return body
+    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
+        if message.role == "assistant":
+            blocks = self.format_assistant(message, names)
+            return [block for block in blocks if block.get("type") != "text" or block.get("text")]
+        if message.role == "tool":
+            return [self.result(result, names) for result in message.results]
+        if message.role == "user":
+            return [part for part in map(_format_part, message.content) if part is not None]
+        return []
 
-    def _format_messages(self, request: ModelRequest, tool_set: ToolSet) -> list[Body]:
+    @override
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
         turns: list[Body] = []
-        for message in request.messages:
-            blocks = list(tool_set.encode(message, partial(self._format_blocks, message, tool_set.names)))
+        for message in messages:
             role = "assistant" if message.role == "assistant" else "user"
-            if not blocks:
+            if not message.items:
                 continue
             # Results must come first in the one message after their calls, so user content is appended to them.
             if turns and turns[-1]["role"] == role:
-                turns[-1]["content"].extend(blocks)
+                turns[-1]["content"] += message.items
             else:
-                turns.append({"role": role, "content": blocks})
+                turns.append({"role": role, "content": [*message.items]})
         if not turns or turns[0]["role"] == "assistant":
             turns.insert(0, {"role": "user", "content": [{"type": "text", "text": content_parts.FILLER_TEXT}]})
-        return turns
+        body: Body = {"model": model, "max_tokens": _DEFAULT_MAX_TOKENS, "messages": turns}
+        if text := content_parts.join_system_texts(request.messages):
+            body["system"] = text
+        return body | content_parts.map_options(request.options, _OPTION_KEYS, self.name)
 
-    def _format_blocks(self, message: Message, names: ToolNames) -> Iterator[Body]:
-        if message.role == "assistant":
-            replay = Replay(
-                lambda item: _parse_call(item, names), _parse_text, lambda call: _format_call(call, names), _format_text
-            )
-            blocks = replay.iter_items(
-                message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
-            )
-            yield from (block for block in blocks if block.get("type") != "text" or block.get("text"))
-        elif message.role == "tool":
-            yield from (self.result(result, names) for result in message.results)
-        elif message.role == "user":
-            yield from (part for part in map(_format_part, message.content) if part is not None)
+    @override
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        choice = request.tool_choice
+        # This API has no list of allowed tools, so only the allowed ones are offered.
+        chosen = tool_set.only(choice.names) if choice is not None and choice.names else tool_set
+        offer: Body = {}
+        if tools := self.format_tools(chosen):
+            offer = {"tools": tools, **_format_choice(request, tool_set.names)}
+        if servers := format_anthropic_servers(tool_set.native):
+            offer["mcp_servers"] = servers
+        return offer
 
     @override
     def reader(self, names: ToolNames) -> ReplyReader:
@@ -122,18 +116,43 @@ class AnthropicCodec(Codec):
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
-        message = read_message(self.name, body["content"], _parse_text, lambda block: _parse_call(block, names))
+        message = self.read_message(body["content"], names)
         reason = body.get("stop_reason") or ("tool_use" if message.calls else "end_turn")
         finish: FinishReason = _FINISH_REASONS.get(reason, "other")
-        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usage")), body)
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+
+    @override
+    def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
+        if item.get("type") != "tool_use":
+            return None
+        name = names.get_name(item["name"])
+        sent = item.get("input")
+        return ToolCall(str(item.get("id") or ""), name, {} if sent is None else names.restore_keys(name, sent))
+
+    @override
+    def format_call(self, call: ToolCall, names: ToolNames) -> Body:
+        return {
+            "type": "tool_use",
+            "id": to_wire_id(call.id),
+            "name": names.get_alias(call.name),
+            "input": names.alias_keys(call.name, content_parts.get_arguments_object(call)),
+        }
+
+    @override
+    def parse_text(self, item: Mapping[str, Any]) -> str | None:
+        return str(item.get("text") or "") if item.get("type") == "text" else None
+
+    @override
+    def format_text(self, text: str) -> Body:
+        return {"type": "text", "text": text}
 
 
 class AnthropicReader(ReplyReader):
     """Reader of one Messages stream."""
 
     def __init__(self, codec: AnthropicCodec, names: ToolNames) -> None:
-        super().__init__(codec.name)
-        self._codec, self._names = codec, names
+        super().__init__(codec, names)
+        self._parse_call = codec.parse_call
         self._body: dict[str, Any] = {"content": [], "usage": {}}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._json: dict[int, str] = {}
@@ -143,7 +162,7 @@ class AnthropicReader(ReplyReader):
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         kind = event.get("type")
         if kind == "error" or (kind is None and "error" in event):
-            raise parse_error(self._codec.name, event)
+            raise parse_error(self.codec.name, event)
         if kind == "message_start":
             self._body.update(event.get("message") or {})
             self._body["usage"] = dict(self._body.get("usage") or {})
@@ -163,7 +182,7 @@ class AnthropicReader(ReplyReader):
         self._blocks[index] = block
         if block.get("type") == "tool_use":
             block["id"] = block.get("id") or content_parts.make_call_id("toolu")
-            yield exchange.CallOpened(block["id"], self._names.get_name(block.get("name") or ""))
+            yield exchange.CallOpened(block["id"], self.names.get_name(block.get("name") or ""))
         elif block.get("type") == "text" and block.get("text"):
             yield exchange.TextDelta(block["text"])
 
@@ -193,18 +212,14 @@ class AnthropicReader(ReplyReader):
             except ValueError:
                 # Truncated by the token limit: binding the text as arguments reports the problem.
                 block["input"] = self._json[index]
-        call = _parse_call(block, self._names)
+        call = self._parse_call(block, self.names)
         if call is not None:
             yield exchange.CallClosed(call)
 
     @override
-    def build_reply(self) -> ModelReply:
-        if not self._ended:
-            raise ModelError(
-                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
-            )
+    def build_body(self) -> Body | None:
         content = [self._blocks[index] for index in sorted(self._blocks)]
-        return self._codec.decode({**self._body, "content": content}, self._names)
+        return {**self._body, "content": content} if self._ended else None
 
 
 def _format_part(part: Content) -> Body | None:
@@ -232,42 +247,6 @@ def _format_choice(request: ModelRequest, names: ToolNames) -> Body:
     if parallel is False and tool_choice["type"] != "none":
         tool_choice["disable_parallel_tool_use"] = True
     return {"tool_choice": tool_choice}
-
-
-def _parse_call(block: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
-    if block.get("type") != "tool_use":
-        return None
-    name = names.get_name(block["name"])
-    sent_arguments = block.get("input")
-    arguments = {} if sent_arguments is None else names.restore_keys(name, sent_arguments)
-    return ToolCall(str(block.get("id") or content_parts.make_call_id("toolu")), name, arguments)
-
-
-def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    return {
-        "type": "tool_use",
-        "id": to_wire_id(call.id),
-        "name": names.get_alias(call.name),
-        "input": names.alias_keys(call.name, content_parts.get_arguments_object(call)),
-    }
-
-
-def _parse_text(block: Mapping[str, Any]) -> str | None:
-    return str(block.get("text") or "") if block.get("type") == "text" else None
-
-
-def _format_text(text: str) -> Body:
-    return {"type": "text", "text": text}
-
-
-def _parse_usage(usage: Any) -> Usage:
-    return Usage(
-        count_tokens(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
-        count_tokens(usage, "output_tokens"),
-        count_tokens(usage, "cache_read_input_tokens"),
-        count_tokens(usage, "cache_creation_input_tokens"),
-        count_tokens(usage, "output_tokens_details.thinking_tokens"),
-    )
 
 
 CODEC: Final = AnthropicCodec()

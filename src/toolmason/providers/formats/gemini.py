@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
 
 from toolmason._core.toolbox import exchange
-from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest, Usage
+from toolmason._core.toolbox.exchange import FinishReason, ModelEvent, ModelReply, ModelRequest
 from toolmason._core.values.content import matches_structured
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
-from toolmason.providers.codec import Body, Codec, Replay, ReplyReader, get_provider_items, parse_error, read_message
-from toolmason.providers.reply_checks import count_tokens
+from toolmason.providers.codec import Body, ItemCodec, ReplyReader, parse_error
+from toolmason.providers.reply_checks import read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_gemini
-from toolmason.providers.tool_set import ProviderRules, ToolSet
+from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _OWN_ID_PREFIX: Final = "gemini_"
 """Prefix of ids generated for calls that arrived without one. They are local and not sent back."""
@@ -49,11 +47,26 @@ _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "IMAGE_SAFETY": "filter",
 }
 _CHOICE_MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_OPTION_KEYS: Final = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "stop": "stopSequences",
+}
+_USAGE_PATHS: Final = (
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    ("candidatesTokenCount", "thoughtsTokenCount"),
+    ("cachedContentTokenCount",),
+    (),
+    ("thoughtsTokenCount",),
+)
 
 
-class GeminiCodec(Codec):
+class GeminiCodec(ItemCodec):
     """Codec for Google's Gemini API."""
 
+    call_id_prefix = "gemini"
+    signature_key = "thoughtSignature"
     rules = ProviderRules(
         provider="gemini", fit_schema=fit_gemini, name_pattern=r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", max_name_length=128
     )
@@ -91,29 +104,30 @@ class GeminiCodec(Codec):
         return {"functionResponse": response}
 
     @override
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        body: Body = {"contents": self._format_contents(request, tool_set, older=bool(_OLDER_MODEL.match(model)))}
-        system = [content_parts.join_parts(message.content) for message in request.messages if message.role == "system"]
-        if text := "\n\n".join(filter(None, system)):
-            body["systemInstruction"] = {"parts": [{"text": text}]}
-        if tools := self.format_tools(tool_set):
-            body["tools"] = tools
-            if mode := _format_choice(request, tool_set):
-                body["toolConfig"] = {"functionCallingConfig": mode}
-        known = {
-            "max_tokens": "maxOutputTokens",
-            "temperature": "temperature",
-            "top_p": "topP",
-            "stop": "stopSequences",
-        }
-        if settings := content_parts.map_options(request.options, known, self.name):
-            body["generationConfig"] = settings
-        return body
+    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
+        older = _OLDER_MODEL.match(model) is not None
+        if message.role == "assistant":
+            parts = self.format_assistant(message, names)
+            first = next((part for part in parts if "functionCall" in part), None)
+            if not older and first is not None and "thoughtSignature" not in first:
+                first["thoughtSignature"] = _SKIP_SIGNATURE
+            return [*map(_strip_own_id, parts)]
+        if message.role == "tool":
+            results = (self._format_result_parts(result, names, older=older) for result in message.results)
+            return [part for parts in results for part in parts]
+        parts = []
+        for content in message.content if message.role == "user" else ():
+            if (blob := content_parts.get_blob(content)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
+                parts.append(_format_inline_data(blob))
+            elif text := content_parts.part_to_text(content):
+                parts.append({"text": text})
+        return parts
 
-    def _format_contents(self, request: ModelRequest, tool_set: ToolSet, *, older: bool) -> list[Body]:
+    @override
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
         turns: list[Body] = []
-        for message in request.messages:
-            parts = list(tool_set.encode(message, partial(self._format_parts, message, tool_set.names, older=older)))
+        for message in messages:
+            parts = [*message.items]
             role = "model" if message.role == "assistant" else "user"
             # Results must follow their calls one by one, with nothing else among them.
             if results := [part for part in parts if "functionResponse" in part]:
@@ -127,34 +141,21 @@ class GeminiCodec(Codec):
                 turns.append({"role": role, "parts": parts})
         if not turns or turns[0]["role"] == "model":
             turns.insert(0, {"role": "user", "parts": [{"text": content_parts.FILLER_TEXT}]})
-        return turns
+        body: Body = {"contents": turns}
+        if text := content_parts.join_system_texts(request.messages):
+            body["systemInstruction"] = {"parts": [{"text": text}]}
+        if settings := content_parts.map_options(request.options, _OPTION_KEYS, self.name):
+            body["generationConfig"] = settings
+        return body
 
-    def _format_parts(self, message: Message, names: ToolNames, *, older: bool) -> Iterator[Body]:
-        if message.role == "assistant":
-            replay = Replay(
-                lambda part: _parse_call(part, names, ""),
-                _parse_text,
-                lambda call: _format_call(call, names),
-                lambda text: {"text": text},
-            )
-            parts = list(
-                replay.iter_items(
-                    message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
-                )
-            )
-            first = next((part for part in parts if "functionCall" in part), None)
-            if not older and first is not None and "thoughtSignature" not in first:
-                first["thoughtSignature"] = _SKIP_SIGNATURE
-            yield from map(_strip_own_id, parts)
-        elif message.role == "tool":
-            for result in message.results:
-                yield from self._format_result_parts(result, names, older=older)
-        elif message.role == "user":
-            for part in message.content:
-                if (blob := content_parts.get_blob(part)) is not None and _INLINE_MIME_TYPE.fullmatch(blob.mime_type):
-                    yield _format_inline_data(blob)
-                elif text := content_parts.part_to_text(part):
-                    yield {"text": text}
+    @override
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        tools = self.format_tools(tool_set)
+        mode = _format_choice(request, tool_set) if tools else None
+        return {
+            **({"tools": tools} if tools else {}),
+            **({"toolConfig": {"functionCallingConfig": mode}} if mode else {}),
+        }
 
     def _format_result_parts(self, result: ToolResult, names: ToolNames, *, older: bool) -> Iterator[Body]:
         """Yield a result, then the content that a result cannot hold, as parts of the user."""
@@ -172,36 +173,54 @@ class GeminiCodec(Codec):
         return body  # streaming is chosen by the URL
 
     @override
-    def reader(self, names: ToolNames) -> ReplyReader:
-        return GeminiReader(self, names)
-
-    @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
+        usage = read_usage(body.get("usageMetadata"), _USAGE_PATHS)
         candidates = body.get("candidates") or []
         if not candidates:
             if not body.get("promptFeedback"):
                 raise ValueError("the response has no candidate")
-            return ModelReply(Message("assistant"), (), "filter", _parse_usage(body.get("usageMetadata")), body)
+            return ModelReply(Message("assistant"), (), "filter", usage, body)
         parts = (candidates[0].get("content") or {}).get("parts") or []
-        message = read_message(
-            self.name,
-            parts,
-            _parse_text,
-            lambda part: _parse_call(part, names, content_parts.make_call_id("gemini")),
-            lambda part: "thoughtSignature" in part,
-        )
+        message = self.read_message(parts, names)
         finish: FinishReason = _FINISH_REASONS.get(candidates[0].get("finishReason") or "STOP", "other")
         if message.calls and finish == "stop":
             finish = "calls"
-        return ModelReply(message, message.calls, finish, _parse_usage(body.get("usageMetadata")), body)
+        return ModelReply(message, (), finish, usage, body)
+
+    @override
+    def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
+        call = item.get("functionCall")
+        if not isinstance(call, Mapping):
+            return None
+        return ToolCall(str(call.get("id") or ""), names.get_name(call["name"]), call.get("args") or {})
+
+    @override
+    def format_call(self, call: ToolCall, names: ToolNames) -> Body:
+        function_call: Body = {"name": names.get_alias(call.name), "args": content_parts.get_arguments_object(call)}
+        if not call.id.startswith(_OWN_ID_PREFIX):
+            function_call = {"id": to_wire_id(call.id), **function_call}
+        return {"functionCall": function_call}
+
+    @override
+    def parse_text(self, item: Mapping[str, Any]) -> str | None:
+        text = item.get("text")
+        return text if isinstance(text, str) and not item.get("thought") else None
+
+    @override
+    def format_text(self, text: str) -> Body:
+        return {"text": text}
+
+    @override
+    def reader(self, names: ToolNames) -> ReplyReader:
+        return GeminiReader(self, names)
 
 
 class GeminiReader(ReplyReader):
     """Reader of one Gemini stream; each event is a complete response with the next parts."""
 
     def __init__(self, codec: GeminiCodec, names: ToolNames) -> None:
-        super().__init__(codec.name)
-        self._codec, self._names = codec, names
+        super().__init__(codec, names)
+        self._parse_call = codec.parse_call
         self._parts: list[dict[str, Any]] = []
         self._body: dict[str, Any] = {}
         self._finish: str | None = None
@@ -209,7 +228,7 @@ class GeminiReader(ReplyReader):
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
-            raise parse_error(self._codec.name, event)
+            raise parse_error(self.codec.name, event)
         self._body.update({key: value for key, value in event.items() if key != "candidates"})
         for candidate in (event.get("candidates") or ())[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():
@@ -219,9 +238,9 @@ class GeminiReader(ReplyReader):
     def _read_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         if "functionCall" in part:
             # Assign the id here, so that the reply and the events have the same one.
-            call = _parse_call(part, self._names, content_parts.make_call_id("gemini"))
-            if call is not None:
-                part["functionCall"] = {**part["functionCall"], "id": call.id}
+            if isinstance(sent := part["functionCall"], Mapping):
+                part["functionCall"] = {**sent, "id": sent.get("id") or content_parts.make_call_id("gemini")}
+            if (call := self._parse_call(part, self.names)) is not None:
                 yield exchange.CallOpened(call.id, call.name)
                 yield exchange.ArgumentsDelta(call.id, content_parts.get_arguments_json(call))
                 yield exchange.CallClosed(call)
@@ -235,13 +254,11 @@ class GeminiReader(ReplyReader):
         self._parts.append(part)
 
     @override
-    def build_reply(self) -> ModelReply:
-        if self._finish is None and not self._body.get("promptFeedback"):
-            raise ModelError(
-                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
-            )
+    def build_body(self) -> Body | None:
+        if self._finish is None:
+            return self._body if self._body.get("promptFeedback") else None
         candidate = {"content": {"role": "model", "parts": self._parts}, "finishReason": self._finish}
-        return self._codec.decode({**self._body, **({"candidates": [candidate]} if self._finish else {})}, self._names)
+        return {**self._body, "candidates": [candidate]}
 
 
 def _get_blobs(result: ToolResult) -> list[content_parts.Blob]:
@@ -264,40 +281,11 @@ def _format_choice(request: ModelRequest, tool_set: ToolSet) -> Body:
     return {"mode": mode, **({"allowedFunctionNames": allowed_names} if allowed_names and mode != "NONE" else {})}
 
 
-def _parse_call(part: Mapping[str, Any], names: ToolNames, default_id: str) -> ToolCall | None:
-    call = part.get("functionCall")
-    if not isinstance(call, Mapping):
-        return None
-    return ToolCall(str(call.get("id") or default_id), names.get_name(call["name"]), call.get("args") or {})
-
-
-def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    function_call: Body = {"name": names.get_alias(call.name), "args": content_parts.get_arguments_object(call)}
-    if not call.id.startswith(_OWN_ID_PREFIX):
-        function_call = {"id": to_wire_id(call.id), **function_call}
-    return {"functionCall": function_call}
-
-
 def _strip_own_id(part: Body) -> Body:
     call = part.get("functionCall")
     if not isinstance(call, Mapping) or not str(call.get("id", "")).startswith(_OWN_ID_PREFIX):
         return part
     return {**part, "functionCall": {key: value for key, value in call.items() if key != "id"}}
-
-
-def _parse_text(part: Mapping[str, Any]) -> str | None:
-    text = part.get("text")
-    return text if isinstance(text, str) and not part.get("thought") else None
-
-
-def _parse_usage(usage: Any) -> Usage:
-    return Usage(
-        count_tokens(usage, "promptTokenCount", "toolUsePromptTokenCount"),
-        count_tokens(usage, "candidatesTokenCount", "thoughtsTokenCount"),
-        count_tokens(usage, "cachedContentTokenCount"),
-        0,
-        count_tokens(usage, "thoughtsTokenCount"),
-    )
 
 
 CODEC: Final = GeminiCodec()

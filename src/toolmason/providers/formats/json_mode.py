@@ -5,13 +5,13 @@ It uses Chat Completions with `response_format`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
-from toolmason._core.toolbox.exchange import CallClosed, CallOpened, ModelEvent, ModelReply, ModelRequest, TextDelta
+from toolmason._core.toolbox.exchange import ModelEvent, ModelReply, ModelRequest, TextDelta, iter_reply_events
 from toolmason._core.values.content import Text
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall
@@ -19,7 +19,7 @@ from toolmason.errors import DefinitionError
 from toolmason.providers.aliases import ToolNames
 from toolmason.providers.codec import Body, ReplyReader
 from toolmason.providers.content_parts import get_arguments_object, join_parts, make_call_id, replace_surrogates
-from toolmason.providers.formats.openai_chat import OpenAiChatCodec
+from toolmason.providers.formats.openai_chat import OpenAiChatCodec, OpenAiChatReader
 from toolmason.providers.tool_set import ToolSet
 
 _INSTRUCTIONS: Final = (
@@ -33,18 +33,15 @@ class JsonModeCodec(OpenAiChatCodec):
     """Codec for Chat Completions servers without tool support."""
 
     @override
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
         if tool_set.native:
             raise DefinitionError(f"{tool_set.native[0]!r} needs a server with tool support. Remove it.")
         choice = request.tool_choice
         if choice is not None and choice.names:
             tool_set = tool_set.only(choice.names)
-        empty_tool_set = ToolSet((), tool_set.names)
-        plain_request = ModelRequest(request.messages, (), None, request.options)
-        body = super().build_body(plain_request, empty_tool_set, model)
         mode = "auto" if choice is None else choice.mode
         if mode == "none" or not tool_set.tools:
-            return body
+            return {}
         tools = [
             to_json(
                 {"name": tool_set.names.get_alias(tool.name), "description": tool.description, "arguments": fit.schema}
@@ -52,34 +49,39 @@ class JsonModeCodec(OpenAiChatCodec):
             for tool, fit in tool_set.tools
         ]
         instructions = "\n".join([_INSTRUCTIONS, *(tool.decode() for tool in tools)])
-        first = body["messages"][:1]
-        if first and first[0]["role"] == "system":
-            body["messages"][0] = {"role": "system", "content": f"{first[0]['content']}\n\n{instructions}"}
-        else:
-            body["messages"].insert(0, {"role": "system", "content": instructions})
         schema = _make_reply_schema(
             tool_set, allows_many=request.options.get("parallel") is not False, allows_answer=mode != "required"
         )
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}
-        return body
+        return {
+            "messages": [{"role": "system", "content": instructions}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}},
+        }
 
     @override
-    def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
+    def add_tools(self, body: Body, offer: Body) -> Body:
+        if not offer:
+            return body
+        [instructions], messages = offer["messages"], body["messages"]
+        if messages[0]["role"] == "system":
+            content = f"{messages[0]['content']}\n\n{instructions['content']}"
+            instructions, messages = {"role": "system", "content": content}, messages[1:]
+        return {**body, **offer, "messages": [instructions, *messages]}
+
+    @override
+    def format_plain_message(self, message: Message, names: ToolNames) -> list[Body]:
         if message.role == "tool":
             lines = [
                 f"Result of {names.get_alias(r.name)} ({r.call_id}): {replace_surrogates(r.text)}"
                 for r in message.results
             ]
-            yield {"role": "user", "content": "\n".join(lines)}
-        elif message.calls:
-            calls = [
-                {"name": names.get_alias(call.name), "arguments": get_arguments_object(call)} for call in message.calls
-            ]
-            yield {"role": "assistant", "content": to_json({"calls": calls}).decode()}
-        elif message.role == "assistant":
-            yield {"role": "assistant", "content": to_json({"answer": join_parts(message.content)}).decode()}
-        else:
-            yield from super().format_message(message, names)
+            return [{"role": "user", "content": "\n".join(lines)}]
+        if message.role != "assistant":
+            return super().format_plain_message(message, names)
+        calls = [
+            {"name": names.get_alias(call.name), "arguments": get_arguments_object(call)} for call in message.calls
+        ]
+        turn = {"calls": calls} if calls else {"answer": join_parts(message.content)}
+        return [{"role": "assistant", "content": to_json(turn).decode()}]
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
@@ -97,37 +99,23 @@ class JsonModeCodec(OpenAiChatCodec):
         ]
         content = [] if calls or answer.get("answer") is None else [Text(str(answer["answer"]))]
         finish = "calls" if calls and reply.finish == "stop" else reply.finish
-        return ModelReply(Message("assistant", content, calls), calls, finish, reply.usage, reply.raw)
+        return ModelReply(Message("assistant", content, calls), (), finish, reply.usage, reply.raw)
 
     @override
     def reader(self, names: ToolNames) -> ReplyReader:
-        return _JsonModeReader(super().reader(names))
+        return _JsonModeReader(self, names)
 
 
-class _JsonModeReader(ReplyReader):
+class _JsonModeReader(OpenAiChatReader):
     """Reader of one stream. The text is incomplete JSON until the end, so no text event is emitted earlier."""
-
-    def __init__(self, inner: ReplyReader) -> None:
-        super().__init__(inner.provider)
-        self._inner = inner
 
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        for inner_event in self._inner.feed(event):
-            if not isinstance(inner_event, TextDelta):
-                yield inner_event
+        yield from (inner for inner in super().read_event(event) if not isinstance(inner, TextDelta))
 
     @override
-    def build_reply(self) -> ModelReply:
-        return self._inner.end()
-
-    @override
-    def iter_late_events(self, reply: ModelReply) -> Iterator[ModelEvent]:
-        if reply.text:
-            yield TextDelta(reply.text)
-        for call in reply.calls:
-            yield CallOpened(call.id, call.name)
-            yield CallClosed(call)
+    def get_final_events(self, reply: ModelReply) -> Iterable[ModelEvent]:
+        return iter_reply_events(reply)
 
 
 def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, allows_answer: bool) -> dict[str, Any]:

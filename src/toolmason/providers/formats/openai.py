@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
@@ -14,34 +13,34 @@ from toolmason._core.values.content import Content
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import (
     Body,
-    Codec,
-    Replay,
+    ItemCodec,
     ReplyReader,
     format_openai_tools,
     get_provider_items,
     parse_error,
-    read_message,
 )
-from toolmason.providers.reply_checks import parse_openai_usage
+from toolmason.providers.reply_checks import make_openai_usage_paths, read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
-from toolmason.providers.tool_set import ProviderRules, ToolSet
+from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _THOUGHT_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done")
+_NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
+"""Prefixes of models without reasoning, which reject a request for it."""
+_OPTION_KEYS: Final = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
+_USAGE_PATHS: Final = make_openai_usage_paths("input", "output")
 
 
 class OpenAiResponsesReader(ReplyReader):
     """Reader of one Responses stream."""
 
-    def __init__(self, names: ToolNames, decode: Callable[[Any], ModelReply]) -> None:
-        super().__init__("openai")
-        self._names, self._decode = names, decode
+    def __init__(self, codec: OpenAiResponsesCodec, names: ToolNames) -> None:
+        super().__init__(codec, names)
         self._items: dict[int, dict[str, Any]] = {}
         self._numbers_by_id: dict[str, int] = {}
         self._closed: set[int] = set()
@@ -83,7 +82,7 @@ class OpenAiResponsesReader(ReplyReader):
             item["arguments"] = item.get("arguments") or known.get("arguments") or ""
             if kind.endswith("added"):
                 yield exchange.CallOpened(
-                    str(item.get("call_id") or item.get("id")), self._names.get_name(item.get("name") or "")
+                    str(item.get("call_id") or item.get("id")), self.names.get_name(item.get("name") or "")
                 )
         self._items[number] = item
         if kind.endswith("done") and number not in self._closed:
@@ -94,7 +93,7 @@ class OpenAiResponsesReader(ReplyReader):
         if item.get("type") == "function_call":
             call_id = str(item.get("call_id") or item.get("id"))
             yield exchange.CallClosed(
-                ToolCall(call_id, self._names.get_name(item.get("name") or ""), item["arguments"] or "{}")
+                ToolCall(call_id, self.names.get_name(item.get("name") or ""), item["arguments"] or "{}")
             )
 
     def _finish(self, response: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -106,17 +105,11 @@ class OpenAiResponsesReader(ReplyReader):
         self._body = {"status": "completed", **response, "output": output}
 
     @override
-    def build_reply(self) -> ModelReply:
-        if self._body is None:
-            raise ModelError("openai", "the stream ended before the reply was complete", code="cut", retryable=True)
-        return self._decode(self._body)
+    def build_body(self) -> Body | None:
+        return self._body
 
 
-_NON_REASONING_PREFIXES: Final = ("gpt-3", "gpt-4", "chatgpt")
-"""Prefixes of models without reasoning, which reject a request for it."""
-
-
-class OpenAiResponsesCodec(Codec):
+class OpenAiResponsesCodec(ItemCodec):
     """Codec for OpenAI's Responses API."""
 
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - never changed
@@ -145,60 +138,78 @@ class OpenAiResponsesCodec(Codec):
         return {"type": "function_call_output", "call_id": to_wire_id(result.call_id), "output": output}
 
     @override
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        non_system = [message for message in request.messages if message.role != "system"]
-        first = request.messages.index(non_system[0]) if non_system else len(request.messages)
-        system_texts = [content_parts.join_parts(message.content) for message in request.messages[:first]]
-        items = [
-            item
-            for message in request.messages[first:]
-            for item in tool_set.encode(message, partial(self._format_items, message, tool_set.names))
-        ]
+    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
+        if message.role == "assistant":
+            return self.format_assistant(message, names)
+        if message.role == "tool":
+            return [self.result(result, names) for result in message.results]
+        if message.role == "system":
+            return [{"type": "message", "role": "developer", "content": content_parts.join_parts(message.content)}]
+        # Opaque items, such as a response to an MCP approval request, may accompany the text.
+        provider_items = [dict(item) for item in get_provider_items(message, self.name)]
+        if provider_items and not message.content:
+            return provider_items
+        parts = [_format_part(part) for part in message.content]
+        return [{"type": "message", "role": "user", "content": parts}, *provider_items]
+
+    @override
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
+        system_count = next((n for n, message in enumerate(messages) if message.role != "system"), len(messages))
+        items = [item for message in messages[system_count:] for item in message.items]
         body: Body = {"model": model, "input": items}
-        if instructions := "\n\n".join(filter(None, system_texts)):
+        if instructions := content_parts.join_system_texts(request.messages[:system_count]):
             body["instructions"] = instructions
-        if not body["input"]:
+        if not items:
             body["input"] = [{"type": "message", "role": "user", "content": content_parts.FILLER_TEXT}]
-        body.update(format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=False))
-        known = {"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"}
-        body.update(content_parts.map_options(request.options, known, self.name))
+        body |= content_parts.map_options(request.options, _OPTION_KEYS, self.name)
         # The client keeps the conversation, so reasoning must be returned encrypted in order to be sent back.
         body["store"] = False
         if not model.startswith(_NON_REASONING_PREFIXES):
             body["include"] = ["reasoning.encrypted_content"]
         return body
 
-    def _format_items(self, message: Message, names: ToolNames) -> Iterator[Body]:
-        if message.role == "assistant":
-            replay = Replay(
-                lambda item: _parse_call(item, names), _parse_text, lambda call: _format_call(call, names), _format_text
-            )
-            yield from replay.iter_items(
-                message, get_provider_items(message, self.name), content_parts.join_parts(message.content)
-            )
-        elif message.role == "tool":
-            yield from (self.result(result, names) for result in message.results)
-        elif message.role == "system":
-            yield {"type": "message", "role": "developer", "content": content_parts.join_parts(message.content)}
-        else:
-            # Opaque items, such as a response to an MCP approval request, may accompany the text.
-            provider_items = get_provider_items(message, self.name) or []
-            if message.content or not provider_items:
-                yield {"type": "message", "role": "user", "content": [_format_part(part) for part in message.content]}
-            yield from (dict(item) for item in provider_items if isinstance(item, Mapping))
+    @override
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        return format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=False)
 
     @override
     def reader(self, names: ToolNames) -> OpenAiResponsesReader:
-        return OpenAiResponsesReader(names, lambda body: self.decode(body, names))
+        return OpenAiResponsesReader(self, names)
 
     @override
     def parse_reply(self, body: Mapping[str, Any], names: ToolNames) -> ModelReply:
         if body.get("status") == "failed":
             raise parse_error(self.name, body if body.get("error") else {"error": "the response failed"})
         output = body["output"]
-        message = read_message(self.name, output, _parse_text, lambda item: _parse_call(item, names))
+        message = self.read_message(output, names)
         finish = _get_finish(body, output, message.calls)
-        return ModelReply(message, message.calls, finish, parse_openai_usage(body.get("usage")), body)
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
+
+    @override
+    def parse_call(self, item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
+        if item.get("type") != "function_call":
+            return None
+        call_id = str(item.get("call_id") or item.get("id"))
+        return ToolCall(call_id, names.get_name(item["name"]), item.get("arguments") or "{}")
+
+    @override
+    def format_call(self, call: ToolCall, names: ToolNames) -> Body:
+        return {
+            "type": "function_call",
+            "call_id": to_wire_id(call.id),
+            "name": names.get_alias(call.name),
+            "arguments": content_parts.get_arguments_json(call),
+        }
+
+    @override
+    def parse_text(self, item: Mapping[str, Any]) -> str | None:
+        if item.get("type") != "message":
+            return None
+        return "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or ())
+
+    @override
+    def format_text(self, text: str) -> Body:
+        return {"type": "message", "role": "assistant", "content": text}
 
 
 def _format_part(part: Content) -> Body:
@@ -210,33 +221,6 @@ def _format_part(part: Content) -> Body:
     if blob.mime_type == content_parts.PDF_MIME_TYPE:
         return {"type": "input_file", "filename": blob.name, "file_data": blob.url}
     return {"type": "input_text", "text": content_parts.part_to_text(part)}
-
-
-def _parse_call(item: Mapping[str, Any], names: ToolNames) -> ToolCall | None:
-    if item.get("type") != "function_call":
-        return None
-    return ToolCall(
-        str(item.get("call_id") or item.get("id")), names.get_name(item["name"]), item.get("arguments") or "{}"
-    )
-
-
-def _format_call(call: ToolCall, names: ToolNames) -> Body:
-    return {
-        "type": "function_call",
-        "call_id": to_wire_id(call.id),
-        "name": names.get_alias(call.name),
-        "arguments": content_parts.get_arguments_json(call),
-    }
-
-
-def _parse_text(item: Mapping[str, Any]) -> str | None:
-    if item.get("type") != "message":
-        return None
-    return "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or ())
-
-
-def _format_text(text: str) -> Body:
-    return {"type": "message", "role": "assistant", "content": text}
 
 
 def _get_finish(body: Mapping[str, Any], output: list[Any], calls: Sequence[ToolCall]) -> FinishReason:

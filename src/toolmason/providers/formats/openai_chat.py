@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
@@ -15,18 +14,18 @@ from toolmason._core.values.content import Content, Text
 from toolmason._core.values.definition import ToolDefinition
 from toolmason._core.values.messages import Message
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ModelError
 from toolmason.providers import content_parts
 from toolmason.providers.aliases import ToolNames, to_wire_id
 from toolmason.providers.codec import Body, Codec, ReplyReader, format_openai_tools, get_provider_items, parse_error
-from toolmason.providers.reply_checks import parse_openai_usage
+from toolmason.providers.reply_checks import make_openai_usage_paths, read_usage
 from toolmason.providers.schema.losses import NarrowedSchema
 from toolmason.providers.schema.strict import fit_openai
-from toolmason.providers.tool_set import ProviderRules, ToolSet
+from toolmason.providers.tool_set import EncodedMessage, ProviderRules, ToolSet
 
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _PASSTHROUGH_KEYS: Final = ("reasoning_content", "reasoning_details", "extra_content")
 """Extra message keys that compatible servers (DeepSeek, OpenRouter, Google) expect back."""
+_USAGE_PATHS: Final = make_openai_usage_paths("prompt", "completion")
 _OPENAI_MODEL: Final = re.compile(r"(gpt-|chatgpt|o\d)")
 _FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -58,57 +57,40 @@ class OpenAiChatCodec(Codec):
         }
 
     @override
-    def build_body(self, request: ModelRequest, tool_set: ToolSet, model: str) -> Body:
-        body: Body = {
-            "model": model,
-            "messages": [
-                item
-                for message in request.messages
-                for item in tool_set.encode(message, partial(self._format_with_state, message, tool_set.names, model))
-            ],
-        }
-        if not body["messages"]:
-            body["messages"] = [{"role": "user", "content": content_parts.FILLER_TEXT}]
-        body.update(format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=True))
+    def format_message(self, message: Message, names: ToolNames, model: str) -> list[Body]:
+        items = self.format_plain_message(message, names)
+        provider_items = get_provider_items(message, self.name) if message.role == "assistant" else []
+        # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
+        if provider_items and _is_same_model(str(provider_items[0].get("model") or ""), model):
+            return [_restore_state(item, provider_items[0]) for item in items]
+        return items
+
+    def format_plain_message(self, message: Message, names: ToolNames) -> list[Body]:
+        """Return one message without its extra keys; a result with an image needs an additional user message."""
+        if message.role == "tool":
+            results = [self.result(result, names) for result in message.results]
+            attachments = list(_iter_attachments(message))
+            return [*results, {"role": "user", "content": attachments}] if attachments else results
+        if message.role == "user" and any(map(content_parts.get_blob, message.content)):
+            return [{"role": "user", "content": [_format_part(part) for part in message.content]}]
+        text = content_parts.join_parts(message.content)
+        if not message.calls:
+            return [{"role": message.role, "content": text}]
+        calls = [_format_call(call, names) for call in message.calls]
+        return [{"role": message.role, "content": text or None, "tool_calls": calls}]
+
+    @override
+    def build_body(self, request: ModelRequest, messages: Sequence[EncodedMessage], model: str) -> Body:
+        items = [item for message in messages for item in message.items]
+        body: Body = {"model": model, "messages": items or [{"role": "user", "content": content_parts.FILLER_TEXT}]}
         # Newer OpenAI models reject `max_tokens`; most compatible servers know only `max_tokens`.
         max_tokens_key = "max_completion_tokens" if _OPENAI_MODEL.match(model) else "max_tokens"
         known = {"max_tokens": max_tokens_key, "temperature": "temperature", "top_p": "top_p", "stop": "stop"}
-        body.update(content_parts.map_options(request.options, known, self.name))
-        return body
+        return body | content_parts.map_options(request.options, known, self.name)
 
-    def _format_with_state(self, message: Message, names: ToolNames, model: str) -> Iterator[Body]:
-        provider_items = get_provider_items(message, self.name) if message.role == "assistant" else None
-        state = provider_items[0] if provider_items and isinstance(provider_items[0], Mapping) else {}
-        # Compatible servers reject each other's extra keys, so they are sent back only to the same model.
-        if not _is_same_model(str(state.get("model") or ""), model):
-            state = {}
-        for item in self.format_message(message, names):
-            yield _restore_state(item, state) if state else item
-
-    def format_message(self, message: Message, names: ToolNames) -> Iterator[Body]:
-        """Yield one message in the API's format; a result with an image needs an additional user message."""
-        if message.role == "assistant":
-            assistant_message: Body = {
-                "role": "assistant",
-                "content": content_parts.join_parts(message.content) or None,
-            }
-            if message.calls:
-                assistant_message["tool_calls"] = [_format_call(call, names) for call in message.calls]
-            elif assistant_message["content"] is None:
-                assistant_message["content"] = ""
-            yield assistant_message
-        elif message.role == "tool":
-            yield from (self.result(result, names) for result in message.results)
-            if parts := list(_iter_attachments(message)):
-                yield {"role": "user", "content": parts}
-        elif message.role == "system":
-            yield {"role": "system", "content": content_parts.join_parts(message.content)}
-        else:
-            plain = all(content_parts.get_blob(part) is None for part in message.content)
-            content: Any = (
-                content_parts.join_parts(message.content) if plain else [_format_part(part) for part in message.content]
-            )
-            yield {"role": "user", "content": content}
+    @override
+    def offer_tools(self, request: ModelRequest, tool_set: ToolSet) -> Body:
+        return format_openai_tools(self.format_tools(tool_set), request, tool_set.names, nest=True)
 
     @override
     def as_streaming(self, body: Body) -> Body:
@@ -134,7 +116,7 @@ class OpenAiChatCodec(Codec):
         message = Message("assistant", content, calls, provider_state=self._make_state(message_body, body.get("model")))
         if refusal and not calls:
             finish = "refusal"
-        return ModelReply(message, calls, finish, parse_openai_usage(body.get("usage"), "prompt", "completion"), body)
+        return ModelReply(message, (), finish, read_usage(body.get("usage"), _USAGE_PATHS), body)
 
     def _make_state(self, message_body: Mapping[str, Any], model: Any) -> dict[str, Any] | None:
         passthrough: dict[str, Any] = {key: message_body[key] for key in _PASSTHROUGH_KEYS if message_body.get(key)}
@@ -148,8 +130,7 @@ class OpenAiChatReader(ReplyReader):
     """Reader of one Chat Completions stream."""
 
     def __init__(self, codec: OpenAiChatCodec, names: ToolNames) -> None:
-        super().__init__(codec.name)
-        self._codec, self._names = codec, names
+        super().__init__(codec, names)
         self._texts: dict[str, str] = {}
         self._calls: dict[Any, dict[str, Any]] = {}
         self._finish: str | None = None
@@ -161,7 +142,7 @@ class OpenAiChatReader(ReplyReader):
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
-            raise parse_error(self._codec.name, event)
+            raise parse_error(self.codec.name, event)
         self._usage = event.get("usage") or self._usage
         self._id = event.get("id") or self._id
         self._model = event.get("model") or self._model
@@ -211,7 +192,7 @@ class OpenAiChatReader(ReplyReader):
         call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
         if call["name"] and not call["opened"]:
             call["opened"] = True
-            yield exchange.CallOpened(call["id"], self._names.get_name(call["name"]))
+            yield exchange.CallOpened(call["id"], self.names.get_name(call["name"]))
         text = function.get("arguments") or ""
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
             text = content_parts.get_arguments_json(ToolCall("", "", text))
@@ -224,15 +205,13 @@ class OpenAiChatReader(ReplyReader):
             if not call.get("closed"):
                 call["closed"] = True
                 yield exchange.CallClosed(
-                    ToolCall(call["id"], self._names.get_name(call["name"]), call["arguments"] or "{}")
+                    ToolCall(call["id"], self.names.get_name(call["name"]), call["arguments"] or "{}")
                 )
 
     @override
-    def build_reply(self) -> ModelReply:
+    def build_body(self) -> Body | None:
         if self._finish is None:
-            raise ModelError(
-                self._codec.name, "the stream ended before the reply was complete", code="cut", retryable=True
-            )
+            return None
         calls = [
             {
                 "id": c["id"],
@@ -245,8 +224,7 @@ class OpenAiChatReader(ReplyReader):
         message_fields = {**self._texts, **self._passthrough}
         message = {"role": "assistant", "content": None, **message_fields, **({"tool_calls": calls} if calls else {})}
         choice = {"index": 0, "finish_reason": self._finish, "message": message}
-        body = {"id": self._id, "model": self._model, "choices": [choice], "usage": self._usage}
-        return self._codec.decode(body, self._names)
+        return {"id": self._id, "model": self._model, "choices": [choice], "usage": self._usage}
 
 
 def join_details(pieces: Iterable[Any]) -> list[Any]:
