@@ -385,5 +385,5 @@ def test_a_script_that_is_none_is_refused():
 
 
 def test_the_local_model_takes_no_words_it_does_not_know():
-    with pytest.raises(ConfigError, match="unknown option 'bogus'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bogus'"):
         model("offline", bogus=1)

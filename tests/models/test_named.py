@@ -87,7 +87,6 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
         ("openai-chat:m", {"base_url": "http://y", "options": {"body": 5}}, "must be a mapping of fields"),
         ("openai-chat:m", {"base_url": "http://y", "max_retries": -1}, "max_retries=-1"),
         ("openai-chat:m", {"base_url": "http://y", "api_key": "k\n"}, "contains invalid characters"),
-        ("openai-chat:m", {"basurl": "http://y"}, "unknown option 'basurl'"),
         ("openai-chat:m", {"base_url": "http://y", "options": {"heat": 1}}, "Unknown model option 'heat'"),
         ("openai:m", {"client": object()}, "does not match 'openai'"),
         ("openai:m", {"client": object(), "api_key": "k"}, "the client has its own"),

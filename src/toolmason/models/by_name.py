@@ -8,12 +8,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from typing_extensions import TypedDict, Unpack
-
 from toolmason.errors import ConfigError, UnsupportedProvider
 from toolmason.models.http.endpoints import make_endpoint
 from toolmason.models.http.remote import RemoteModel
-from toolmason.models.http.sender import LazySender, Retries, Sender
+from toolmason.models.http.sender import Endpoint, Retries, Sender
 from toolmason.models.protocol import Model
 
 if TYPE_CHECKING:  # imported for types only: loading codecs is deferred until the first request
@@ -32,29 +30,27 @@ LOCAL_INSTALL: Final = "pip install 'toolmason[local]' && pip install --no-deps 
 _PROXY_SCHEMES: Final = ("http://", "https://", "socks5://", "socks5h://")
 
 
-class ModelOptions(TypedDict, total=False):
-    """Options of `model(...)`."""
-
-    api_key: str
-    """Default: the provider's environment variable."""
-    base_url: str
-    """URL of another server that speaks the same format."""
-    client: Any
-    """Async client of an official SDK, used instead of Toolmason's own connection."""
-    timeout: float | None
-    """Seconds to wait for data before the request fails (default 600); `None` waits forever."""
-    max_retries: int
-    """Maximum number of retries of a failed request (default 2)."""
-    proxy: str
-    """Proxy URL. Default: `HTTPS_PROXY` and the other proxy variables."""
-    tool_mode: Literal["native", "json_schema"]
-    """`json_schema` for an `openai-chat` server without tool support."""
-    options: Mapping[str, Any]
-    """Options of every request; see `ModelRequest.options`."""
+_CONNECTION_OPTIONS: Final = frozenset({"api_key", "base_url", "timeout", "max_retries", "proxy"})
 
 
-def model(name: str, **options: Unpack[ModelOptions]) -> Model:
+def model(  # noqa: PLR0913 - one parameter for each option
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    client: Any = None,
+    timeout: float | None = 600.0,
+    max_retries: int = 2,
+    proxy: str | None = None,
+    tool_mode: Literal["native", "json_schema"] = "native",
+    options: Mapping[str, Any] | None = None,
+) -> Model:
     """Return the model with a name such as `openai:gpt-5`; nothing is sent yet.
+
+    The key, the URL and the proxy default to the environment variables of the provider's SDK. `base_url` is another
+    server that speaks the same format; `tool_mode="json_schema"` is for an `openai-chat` server without tool support.
+    `client` is an async client of an official SDK, used instead of Toolmason's own connection. `timeout` is the number
+    of seconds to wait for data; None waits forever. `options` apply to every request; see `ModelRequest.options`.
 
     Raises:
         UnsupportedProvider: the part before the colon is not a provider; the message lists the known ones.
@@ -63,27 +59,42 @@ def model(name: str, **options: Unpack[ModelOptions]) -> Model:
     """
     provider, _, model_name = str(name).partition(":")
     provider = provider.strip().lower().replace("_", "-")
+    values = {
+        "api_key": api_key,
+        "base_url": base_url,
+        "client": client,
+        "timeout": timeout,
+        "max_retries": max_retries,
+        "proxy": proxy,
+        "tool_mode": tool_mode,
+        "options": options,
+    }
+    defaults = model.__kwdefaults__ or {}
+    given = {option: value for option, value in values.items() if value is not defaults[option]}
     if provider not in PROVIDERS or provider == "local":
-        return _from_plugin(provider, name, model_name, options)
-    if unknown := options.keys() - ModelOptions.__annotations__.keys():
-        known_options = ", ".join(ModelOptions.__annotations__)
-        raise ConfigError(f"model({name!r}) got an unknown option {min(unknown)!r}. Options: {known_options}.")
+        return _from_plugin(provider, name, model_name, given)
     for option in ("api_key", "base_url", "proxy"):
-        if not isinstance(given := options.get(option) or "", str):
-            raise ConfigError(f"model({name!r}): {option} must be a string, not {type(given).__name__!r}.")
+        if not isinstance(values[option], str | None):
+            raise ConfigError(f"model({name!r}): {option} must be a string, not {type(values[option]).__name__!r}.")
     if provider == "offline":
         return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if not model_name:
         raise ConfigError(f"{name!r} has no model name. Use {provider}:NAME.")
     if provider == "scripted":
         return _load_attribute("models.scripted", "load_script")(model_name)  # type: ignore[no-any-return]
-    codec_factory = _make_codec_factory(provider, options.get("tool_mode", "native"))
-    return RemoteModel(
-        f"{provider}:{model_name}", codec_factory, _make_sender(provider, model_name, options), options.get("options")
-    )
+    make_codec = _make_codec_factory(provider, tool_mode)
+    if client is None:
+        endpoint = make_endpoint(provider, model_name, base_url=base_url, api_key=api_key)
+        make_sender = _make_sender_factory(endpoint, timeout, max_retries, proxy or None)
+    elif conflicting := given.keys() & _CONNECTION_OPTIONS:
+        raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
+    else:
+        sender = _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, model_name)
+        make_sender = lambda: sender  # noqa: E731 - a constant
+    return RemoteModel(f"{provider}:{model_name}", make_codec, make_sender, options)
 
 
-def _from_plugin(prefix: str, name: str, model_name: str, options: ModelOptions) -> Model:
+def _from_plugin(prefix: str, name: str, model_name: str, options: Mapping[str, Any]) -> Model:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms at start-up, needed only for plugin models
 
     points = {point.name.lower().replace("_", "-"): point for point in entry_points(group=GROUP)}
@@ -93,10 +104,6 @@ def _from_plugin(prefix: str, name: str, model_name: str, options: ModelOptions)
         raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]))
     created: Model = points[prefix].load()(model_name, **options)
     return created
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
 
 
 def _load_attribute(module: str, name: str) -> Any:
@@ -114,28 +121,23 @@ def _make_codec_factory(provider: str, mode: str) -> Callable[[], Codec]:
     return partial(_load_attribute, "providers.formats.json_mode", "CODEC")
 
 
-def _make_sender(provider: str, name: str, options: ModelOptions) -> Sender:
-    if (client := options.get("client")) is not None:
-        if conflicting := options.keys() & {"api_key", "base_url", "timeout", "max_retries", "proxy"}:
-            raise ConfigError(f"client= and {min(conflicting)}= conflict: the client has its own. Omit one of them.")
-        return _load_attribute("models.http.sdk_clients", "make_sender")(client, provider, name)  # type: ignore[no-any-return]
-    timeout = options.get("timeout", 600.0)
-    retries = options.get("max_retries", 2)
-    is_valid_timeout = timeout is None or (_is_number(timeout) and timeout > 0)
-    if not is_valid_timeout or type(retries) is not int or retries < 0:
+def _make_sender_factory(
+    endpoint: Endpoint, timeout: float | None, max_retries: int, proxy: str | None
+) -> Callable[[], Sender]:
+    is_valid_timeout = timeout is None or (type(timeout) in (int, float) and timeout > 0)
+    if not is_valid_timeout or type(max_retries) is not int or max_retries < 0:
         raise ConfigError(
-            f"timeout={timeout!r}, max_retries={retries!r}: timeout must be positive or None, max_retries 0 or more."
+            f"timeout={timeout!r}, max_retries={max_retries!r}: timeout must be positive or None, "
+            "max_retries 0 or more."
         )
-    proxy = options.get("proxy") or None
     if proxy is not None and not proxy.startswith(_PROXY_SCHEMES):
         visible = proxy.rpartition("@")[2]  # the part before `@` holds credentials
         raise ConfigError(f"proxy={visible!r} is not a proxy URL. Use http://…, https://… or socks5://….")
-    endpoint = make_endpoint(provider, name, base_url=options.get("base_url"), api_key=options.get("api_key"))
     if find_spec("httpx2") is None:  # pragma: no cover - the test suite has it
         raise ImportError("Models need httpx2: pip install 'toolmason[models]'")
 
     def connect() -> Sender:
         transport_class = _load_attribute("models.http.transport", "Transport")
-        return transport_class(endpoint, timeout=timeout, retries=Retries(retries), proxy=proxy)  # type: ignore[no-any-return]
+        return transport_class(endpoint, timeout=timeout, retries=Retries(max_retries), proxy=proxy)  # type: ignore[no-any-return]
 
-    return LazySender(connect)
+    return connect

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from toolmason.errors import ConfigError
 from toolmason.models.http.sender import Endpoint
 
-_MCP_BETA: Final = "mcp-client-2025-11-20"
+ANTHROPIC_FIELD_HEADERS: Final = {"mcp_servers": {"anthropic-beta": "mcp-client-2025-11-20"}}
+"""Beta headers that fields of the body require."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,13 @@ def _make_anthropic_endpoint(provider: str, _: str, base: str, key: str) -> Endp
     url = f"{base.removesuffix('/v1')}/v1/messages"
     headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
     return Endpoint(
-        provider=provider, url=url, stream_url=url, headers=headers, secret=key, make_headers=make_beta_headers
+        provider=provider,
+        url=url,
+        stream_url=url,
+        headers=headers,
+        secret=key,
+        field_headers=ANTHROPIC_FIELD_HEADERS,
     )
-
-
-def make_beta_headers(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the beta headers that the fields of a body require."""
-    return {"anthropic-beta": _MCP_BETA} if body.get("mcp_servers") else {}
 
 
 def _make_gemini_endpoint(provider: str, model: str, base: str, key: str) -> Endpoint:

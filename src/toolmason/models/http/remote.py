@@ -22,26 +22,32 @@ class RemoteModel:
     """Model behind an API."""
 
     def __init__(
-        self, name: str, codec: Callable[[], Codec], sender: Sender, options: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        make_codec: Callable[[], Codec],
+        make_sender: Callable[[], Sender],
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         """Full name, such as `openai:gpt-5`."""
         self.model = name.partition(":")[2]
         """The provider's name of the model."""
-        self._codec, self._sender, self._options = codec, sender, options
+        self._make_codec, self._make_sender, self._options = make_codec, make_sender, options
         if options:
-            self._client  # noqa: B018 - creating the client reports invalid options now
+            from toolmason._core.toolbox.exchange import ModelRequest  # noqa: PLC0415 - imported on first use, as above
+
+            self._options = ModelRequest((), (), None, options).options
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Codec of the provider's format."""
+        return self._make_codec()
 
     @cached_property
     def _client(self) -> ModelClient:
         from toolmason.models.http.turn import ModelClient  # noqa: PLC0415 - imported on first use, as above
 
-        return ModelClient(self.model, self._codec(), self._sender, self._options)
-
-    @property
-    def codec(self) -> Codec:
-        """Codec of the provider's format."""
-        return self._client.codec
+        return ModelClient(self.model, self.codec, self._make_sender(), self._options or {})
 
     def respond(self, request: ModelRequest) -> Coroutine[Any, Any, ModelReply]:
         """Return the reply to a request.
@@ -76,7 +82,8 @@ class RemoteModel:
 
     async def aclose(self) -> None:
         """Close the connections; the next request opens new ones."""
-        await self._sender.aclose()
+        if "_client" in vars(self):
+            await self._client.sender.aclose()
 
     def close_sync(self) -> None:
         """Run `aclose` from synchronous code."""

@@ -10,9 +10,11 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+from typing_extensions import override
+
 from toolmason._wire import parse_retry_after
 from toolmason.errors import ConfigError, ModelError, safe_str
-from toolmason.models.http.endpoints import make_beta_headers
+from toolmason.models.http.endpoints import ANTHROPIC_FIELD_HEADERS
 from toolmason.models.http.redaction import find_client_secrets
 from toolmason.models.http.sender import is_retryable_status
 
@@ -20,7 +22,7 @@ _PATHS: Final = {"openai": "/responses", "openai-chat": "/chat/completions", "an
 _PACKAGES: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google"}
 
 
-def make_sender(client: Any, provider: str, model: str) -> SdkSender | GenaiSender:
+def make_sender(client: Any, provider: str, model: str) -> SdkSender:
     """Return a sender that uses a client.
 
     Raises:
@@ -49,10 +51,6 @@ class SdkSender:
     def __init__(self, client: Any, provider: str) -> None:
         self._client, self._provider = client, provider
 
-    def _make_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        flags = make_beta_headers(body) if self._provider == "anthropic" else {}
-        return {"headers": flags} if flags else {}
-
     @property
     def secrets(self) -> tuple[str, ...]:
         """Strings that errors must not contain."""
@@ -61,28 +59,30 @@ class SdkSender:
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the response."""
         try:
-            return await self._client.post(
-                _PATHS[self._provider], cast_to=object, body=dict(body), options=self._make_options(body)
-            )
+            return await self._request(body)
         except Exception as error:
             raise to_model_error(error, self._provider) from error
 
     async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the events of the response."""
-        stream_type = sys.modules[_PACKAGES[self._provider]].AsyncStream
         try:
-            stream = await self._client.post(
-                _PATHS[self._provider],
-                cast_to=object,
-                body=dict(body),
-                options=self._make_options(body),
-                stream=True,
-                stream_cls=stream_type[object],
-            )
-            async for event in stream:
-                yield event["data"] if event.keys() == {"data", "event"} else event
+            async for event in await self._open_stream(body):
+                yield event
         except Exception as error:
             raise to_model_error(error, self._provider) from error
+
+    async def _request(self, body: Mapping[str, Any], **stream_options: Any) -> Any:
+        options = {}
+        if self._provider == "anthropic" and body.get("mcp_servers"):
+            options = {"headers": ANTHROPIC_FIELD_HEADERS["mcp_servers"]}
+        return await self._client.post(
+            _PATHS[self._provider], cast_to=object, body=dict(body), options=options, **stream_options
+        )
+
+    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        stream_type = sys.modules[_PACKAGES[self._provider]].AsyncStream
+        events = await self._request(body, stream=True, stream_cls=stream_type[object])
+        return (event["data"] if event.keys() == {"data", "event"} else event async for event in events)
 
     async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has already retried
         """Return False: the client has already retried."""
@@ -92,50 +92,29 @@ class SdkSender:
         """Leave the client open: the caller owns it."""
 
 
-class GenaiSender:
+class GenaiSender(SdkSender):
     """Sender that uses `google.genai.Client` or its `aio`."""
 
     def __init__(self, client: Any, model: str) -> None:
+        super().__init__(client, "gemini")  # holds the client, which closes when it is garbage-collected
         self._models = getattr(client, "aio", client).models
         self._model = model
-        self._client = client  # keep a reference: the client closes when it is garbage-collected
 
     def _make_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        own_fields = {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
-        other_fields = {
-            key: value for key, value in body.items() if key not in {*own_fields, "contents", "generationConfig"}
-        }
+        settings = {key: value for key, value in body.items() if key not in ("contents", "generationConfig")}
         # The toolbox runs the tools, not the SDK.
         manual = {"automaticFunctionCalling": {"disable": True}}
-        config = {**body.get("generationConfig", {}), **own_fields, **other_fields, **manual}
+        config = {**body.get("generationConfig", {}), **settings, **manual}
         return {"model": self._model, "contents": body["contents"], "config": config}
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Strings that errors must not contain."""
-        return find_client_secrets(self._client)
+    @override
+    async def _request(self, body: Mapping[str, Any], **stream_options: Any) -> Any:
+        return _to_plain(await self._models.generate_content(**self._make_arguments(body)))
 
-    async def post(self, body: Mapping[str, Any]) -> Any:
-        """Return the response."""
-        try:
-            return _to_plain(await self._models.generate_content(**self._make_arguments(body)))
-        except Exception as error:
-            raise to_model_error(error, "gemini") from error
-
-    async def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the response."""
-        try:
-            async for event in await self._models.generate_content_stream(**self._make_arguments(body)):
-                yield _to_plain(event)
-        except Exception as error:
-            raise to_model_error(error, "gemini") from error
-
-    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:  # noqa: ARG002 - the client has already retried
-        """Return False: the client has already retried."""
-        return False
-
-    async def aclose(self) -> None:
-        """Leave the client open: the caller owns it."""
+    @override
+    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        events = await self._models.generate_content_stream(**self._make_arguments(body))
+        return (_to_plain(event) async for event in events)
 
 
 def _to_plain(answer: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -50,7 +50,7 @@ class Sender(Protocol):
         """Strings that errors must not contain."""
         ...
 
-    def post(self, body: Mapping[str, Any]) -> Awaitable[Any]:
+    def post(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """Return the response. Raises ModelError."""
         ...
 
@@ -77,41 +77,5 @@ class Endpoint:
     headers: Mapping[str, str] = field(repr=False)
     secret: str = field(default="", repr=False)
     """Redacted from all text that the provider returns."""
-    make_headers: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
-    """Function that returns headers that depend on the body, such as beta flags."""
-
-
-class LazySender:
-    """Sender that is created with the first request."""
-
-    def __init__(self, make: Callable[[], Sender]) -> None:
-        self._make = make
-        self._instances: tuple[Sender, ...] = ()
-
-    @property
-    def _sender(self) -> Sender:
-        if not self._instances:
-            self._instances = (self._make(),)
-        return self._instances[0]
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        """Strings that errors must not contain."""
-        return self._instances[0].secrets if self._instances else ()
-
-    def post(self, body: Mapping[str, Any]) -> Awaitable[Any]:
-        """Return the response."""
-        return self._sender.post(body)
-
-    def events(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the events of the response."""
-        return self._sender.events(body)
-
-    async def wait_for_retry(self, error: ModelError, attempt: int) -> bool:
-        """Wait before the next attempt. Return False if there is none."""
-        return await self._sender.wait_for_retry(error, attempt)
-
-    async def aclose(self) -> None:
-        """Close open connections."""
-        if self._instances:
-            await self._instances[0].aclose()
+    field_headers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Headers that a field of the body requires, such as beta flags, by the name of the field."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -66,15 +66,17 @@ class Transport:
             client = self._clients[loop] = httpx2.AsyncClient(**self._options)
         return client
 
-    def _make_request(self, body: Mapping[str, Any], *, stream: bool) -> httpx2.Request:
+    def _start(self, body: Mapping[str, Any], url: str, accept: str) -> Coroutine[Any, Any, httpx2.Response]:
+        """Return a coroutine that sends a request and returns the response, without its body."""
         endpoint = self._endpoint
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
-        headers["Accept-Encoding"] = "gzip, deflate"
-        headers |= {**endpoint.headers, **(endpoint.make_headers(body) if endpoint.make_headers is not None else {})}
-        url = endpoint.stream_url if stream else endpoint.url
-        return self._get_client().build_request(
-            "POST", url, headers=headers, content=to_json(body, inf_nan_mode="null")
-        )
+        headers = {"Content-Type": "application/json", "Accept": accept, "Accept-Encoding": "gzip, deflate"}
+        headers.update(endpoint.headers)
+        for name, field_headers in endpoint.field_headers.items():
+            if body.get(name):
+                headers.update(field_headers)
+        client = self._get_client()
+        content = to_json(body, inf_nan_mode="null")
+        return client.send(client.build_request("POST", url, headers=headers, content=content), stream=True)
 
     async def post(self, body: Mapping[str, Any]) -> Any:
         """Return the response.
@@ -84,7 +86,14 @@ class Transport:
         """
         for attempt in count():
             try:
-                return await self._send(body)
+                response = await self._start(body, self._endpoint.url, "application/json")
+                try:
+                    content = await self._read_body(response)
+                finally:
+                    await response.aclose()
+                if response.status_code >= _REDIRECT_STATUS:
+                    raise self._make_status_error(response, content)
+                return self._parse_json(content)
             except (ModelError, httpx2.RequestError) as error:
                 model_error = self._to_model_error(error)
                 if not await self.wait_for_retry(model_error, attempt):
@@ -110,49 +119,33 @@ class Transport:
             await self._sleep(delay)
         return delay is not None
 
-    async def _send(self, body: Mapping[str, Any]) -> Any:
-        response = await self._get_client().send(self._make_request(body, stream=False), stream=True)
-        try:
-            content = await self._read_body(response)
-            self._raise_for_status(response.status_code, response.headers, content)
-            return self._parse_json(content)
-        finally:
-            await response.aclose()
-
     async def _read_body(self, response: httpx2.Response) -> bytes:
-        return b"".join([piece async for piece in self._iterate_body(response, MAX_BODY_BYTES)])
+        """Return a decompressed response."""
+        self._check_encoding(response)
+        content = bytearray()
+        async for piece in response.aiter_bytes():
+            content += piece
+            self._check_size(len(content), MAX_BODY_BYTES)
+        return bytes(content)
 
-    async def _iterate_body(self, response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
-        """Yield a decompressed response, up to the size limit."""
+    def _check_encoding(self, response: httpx2.Response) -> None:
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in _ALLOWED_ENCODINGS:
             raise ModelError(
                 self._endpoint.provider, f"the response has the encoding {clip(encoding)!r}, which was not requested"
             )
-        size = 0
-        async for piece in response.aiter_bytes():
-            size += len(piece)
-            if size > max_bytes:
-                raise ModelError(self._endpoint.provider, f"the response exceeds {max_bytes:,} bytes")
-            yield piece
+
+    def _check_size(self, size: int, max_bytes: int) -> None:
+        if size > max_bytes:
+            raise ModelError(self._endpoint.provider, f"the response exceeds {max_bytes:,} bytes")
 
     async def _stream_once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        response = await self._get_client().send(self._make_request(body, stream=True), stream=True)
+        response = await self._start(body, self._endpoint.stream_url, "text/event-stream")
         try:
             if response.status_code >= _REDIRECT_STATUS:
-                self._raise_for_status(response.status_code, response.headers, await self._read_body(response))
-            if "text/event-stream" not in response.headers.get("content-type", ""):
-                content = await self._read_body(response)
-                if not content.lstrip().startswith((b"data:", b"event:", b":")):
-                    raise ModelError(
-                        self._endpoint.provider,
-                        f"expected a stream, got: {clip(content.decode(errors='replace'), 200)}",
-                    )
-                pieces: AsyncIterator[bytes] = _yield_once(content)
-            else:
-                pieces = self._iterate_body(response, MAX_STREAM_BYTES)
+                raise self._make_status_error(response, await self._read_body(response))
             stream = EventStream(self._endpoint.provider)
-            async for piece in pieces:
+            async for piece in self._iterate_stream(response):
                 for event in stream.feed(piece):
                     yield event
             for event in stream.end():
@@ -160,15 +153,29 @@ class Transport:
         finally:
             await response.aclose()
 
-    def _raise_for_status(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
-        if status < _REDIRECT_STATUS:
+    async def _iterate_stream(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Yield a decompressed stream. Some servers do not name its type, so its beginning is checked then."""
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            content = await self._read_body(response)
+            if not content.lstrip().startswith((b"data:", b"event:", b":")):
+                excerpt = clip(content.decode(errors="replace"), 200)
+                raise ModelError(self._endpoint.provider, f"expected a stream, got: {excerpt}")
+            yield content
             return
+        self._check_encoding(response)
+        size = 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            self._check_size(size, MAX_STREAM_BYTES)
+            yield piece
+
+    def _make_status_error(self, response: httpx2.Response, content: bytes) -> ModelError:
+        status, headers = response.status_code, response.headers
         if status < _ERROR_STATUS:
             # Redirects are not followed, so that the key is not sent to another server.
             location = clip(headers.get("location", "unknown"))
-            raise ModelError(
-                self._endpoint.provider, f"redirect to {location!r} not followed. Correct base_url.", status=status
-            )
+            message = f"redirect to {location!r} not followed. Correct base_url."
+            return ModelError(self._endpoint.provider, message, status=status)
         try:
             payload = from_json(content)
         except ValueError:
@@ -180,7 +187,7 @@ class Transport:
         error = parse_error(self._endpoint.provider, payload, status)
         error.retryable = is_retryable_status(status)
         error.retry_after = parse_retry_after(headers)
-        raise error
+        return error
 
     def _parse_json(self, content: bytes) -> Any:
         try:
@@ -203,7 +210,3 @@ class Transport:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
-
-
-async def _yield_once(content: bytes) -> AsyncIterator[bytes]:
-    yield content

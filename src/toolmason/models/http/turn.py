@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from typing import Any
@@ -17,32 +18,32 @@ from toolmason.providers.tool_set import RequestCache
 class ModelClient:
     """Client that encodes requests, sends them and decodes the replies."""
 
-    def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any] | None) -> None:
-        self.model, self.codec, self._sender = model, codec, sender
+    def __init__(self, model: str, codec: Codec, sender: Sender, options: Mapping[str, Any]) -> None:
+        self.model, self.codec, self.sender = model, codec, sender
+        self._options = options
         self._cache = RequestCache()
-        self._options = ModelRequest((), (), None, options).options
 
-    def _merge_options(self, request: ModelRequest) -> ModelRequest:
-        if not self._options:
-            return request
-        body = {**self._options.get("body", {}), **request.options.get("body", {})}
-        options = {**self._options, **request.options, **({"body": body} if body else {})}
-        return ModelRequest(request.messages, [*request.tools, *request.native], request.tool_choice, options)
+    def _prepare(self, request: ModelRequest, *, stream: bool = False) -> PreparedRequest:
+        if self._options:
+            body = {**self._options.get("body", {}), **request.options.get("body", {})}
+            options = {**self._options, **request.options, **({"body": body} if body else {})}
+            request = request.with_messages(request.messages, options=options)
+        return self.codec.prepare(request, self.model, self._cache, stream=stream)
 
     async def respond(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
-        merged = self._merge_options(request)
-        prepared = self.codec.prepare(merged, self.model, self._cache)
+        prepared = self._prepare(request)
         try:
-            return self.codec.decode(await self._sender.post(prepared.body), prepared.names)
+            # In a task of its own: each wake-up at the socket would otherwise pass through every layer above.
+            body = await asyncio.get_running_loop().create_task(self.sender.post(prepared.body))
+            return self.codec.decode(body, prepared.names)
         except ModelError as error:
-            redact_error(error, self._sender.secrets)
+            redact_error(error, self.sender.secrets)
             raise
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yield the reply as events."""
-        merged = self._merge_options(request)
-        prepared = self.codec.prepare(merged, self.model, self._cache, stream=True)
+        prepared = self._prepare(request, stream=True)
         for attempt in count():
             has_output = False
             try:
@@ -51,15 +52,15 @@ class ModelClient:
                     yield event
             except ModelError as error:
                 # Emitted events cannot be withdrawn, so only a request without output so far is retried.
-                if has_output or not await self._sender.wait_for_retry(error, attempt):
-                    redact_error(error, self._sender.secrets)
+                if has_output or not await self.sender.wait_for_retry(error, attempt):
+                    redact_error(error, self.sender.secrets)
                     raise
             else:
                 return
 
     async def _events(self, prepared: PreparedRequest) -> AsyncIterator[ModelEvent]:
         reader = self.codec.reader(prepared.names)
-        async for data in self._sender.events(prepared.body):
+        async for data in self.sender.events(prepared.body):
             for event in reader.feed(data):
                 yield event
         for event in reader.get_final_events(reader.end()):
