@@ -144,14 +144,14 @@ def flows() -> Iterator[Measure]:
         "call with a lock": (24, 16),
         "call in a run": (10, 8),
         "tools/call in a session, tool with context": (64, 38),
-        "Chat.send with one call": (455, 242),
+        "Chat.send with one call": (233, 137),
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]
         yield Measure(f"{name}: frames", trace.frames, frames)
         yield Measure(f"{name}: hops", trace.hops, changes)
         if trace.depth:
-            yield Measure(f"{name}: coroutines to the socket", trace.depth, 9)
+            yield Measure(f"{name}: coroutines to the socket", trace.depth, 1)
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, Self, TypeAlias
@@ -18,9 +19,9 @@ from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
-from toolmason.chat.durable.runtime import NO_JOURNAL, MemoryRuntime, Runtime
+from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
-from toolmason.chat.loop import Advisor, ModelTurn, ToolLoop, chain, get_placement
+from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
 from toolmason.chat.memory import Memory, split_new_messages
 from toolmason.chat.reply import Reply, RunFinish
 from toolmason.chat.resume import ResumedRun, verify_decisions
@@ -33,17 +34,17 @@ from toolmason.models.protocol import Model
 from toolmason.providers.conversation import repair
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SendOptions:
     """Options of one request."""
 
-    tools: Any = None
-    add_tools: Any = None
-    context: ContextLike = None
-    conversation: str | None = None
-    tool_choice: ToolChoice | str | None = None
-    limits: Limits | None = None
-    run: str | None = None
+    tools: Any
+    add_tools: Any
+    context: ContextLike
+    conversation: str | None
+    tool_choice: ToolChoice | str | None
+    limits: Limits | None
+    run: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +58,7 @@ class _ChatPolicy:
     strategy: Strategy
     execute: ExecuteRule
     history: bool
-    runtime: Runtime
+    runtime: Runtime | None
     options: Mapping[str, Any] | None
     search: Search | None
 
@@ -86,7 +87,7 @@ class Chat:
         history: bool = True,
         approver: Approver | None = None,
         config: Config | Mapping[str, Any] | None = None,
-        runtime: Runtime = MemoryRuntime(),  # noqa: B008 - it has no state
+        runtime: Runtime | None = None,
         options: Mapping[str, Any] | None = None,
         search: Search | str | None = None,
     ) -> None:
@@ -97,7 +98,7 @@ class Chat:
             system=system,
             context=make_context(context),
             memory=memory,
-            advisors=tuple(advisors),
+            advisors=order_advisors(advisors),
             limits=get_state(self.box).policy.limits if limits is None else limits,
             on_limit=on_limit,
             strategy=strategy,
@@ -135,15 +136,7 @@ class Chat:
         `tools=` replaces the chat's tools for this request; `add_tools=` adds to them. Both run under the policy of
         the chat's toolbox.
         """
-        options = SendOptions(
-            tools=tools,
-            add_tools=add_tools,
-            context=context,
-            conversation=conversation,
-            tool_choice=tool_choice,
-            limits=limits,
-            run=run,
-        )
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
         return await self._execute(self._prepare(prompt, options), options)
 
     send_sync = blocking(send)
@@ -161,15 +154,7 @@ class Chat:
         run: str | None = None,
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of the run, the last one `Done` with the reply. Options as in `send`."""
-        options = SendOptions(
-            tools=tools,
-            add_tools=add_tools,
-            context=context,
-            conversation=conversation,
-            tool_choice=tool_choice,
-            limits=limits,
-            run=run,
-        )
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def produce() -> None:
@@ -201,15 +186,7 @@ class Chat:
         run: str | None = None,
     ) -> Reply:
         """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
-        options = SendOptions(
-            tools=tools,
-            add_tools=add_tools,
-            context=context,
-            conversation=conversation,
-            tool_choice=tool_choice,
-            limits=limits,
-            run=run,
-        )
+        options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
 
         async def prepare() -> _PreparedRun:
             prepared_run = await self._prepare(prompt, options)
@@ -258,15 +235,7 @@ class Chat:
         if not reply.pending or not any(message.results for message in reply.messages):
             raise ConfigError("This run is not waiting for approval. Send the next message instead.")
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
-        options = SendOptions(
-            tools=tools,
-            add_tools=add_tools,
-            context=context,
-            conversation=reply.conversation,
-            tool_choice=tool_choice,
-            limits=limits,
-            run=reply.run,
-        )
+        options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
 
         async def prepare() -> _PreparedRun:
             prepared_run = await self._prepare((), options, None, reply.messages[:results_index])
@@ -306,10 +275,11 @@ class Chat:
     ) -> _PreparedRun:
         policy = self.policy
         context = policy.context
-        if (call_context := make_context(options.context)) is not None:
+        if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
         box = await request_tools.prepare(context)
-        if (tool_search := ToolSearch.for_toolbox(box, policy.search)) is not None:
+        tool_search = None if policy.search is None else ToolSearch.for_toolbox(box, policy.search)
+        if tool_search is not None:
             box = box | Toolbox(tool_search.tool)
         limits = policy.limits if options.limits is None else options.limits
         conversation = options.conversation
@@ -327,15 +297,16 @@ class Chat:
             options.run or uuid.uuid4().hex,
         )
         given_messages = new_messages if saved_messages is None else saved_messages
-        system = tuple(message for message in given_messages if message.role == "system")
+        system = tuple([message for message in given_messages if message.role == "system"])
         if policy.system is not None and not system:
             system = (Message("system", policy.system),)
-        if saved_messages is None:
-            history = await self.load_history(conversation)
-        else:
-            history = _drop_system(saved_messages)
-        history, new_messages = split_new_messages(history, _drop_system(new_messages))
-        run = Run(plan, NO_JOURNAL, system, [*history], len(history))
+        new_messages = _drop_system(new_messages)
+        run = Run(plan, system)
+        if saved_messages is not None:
+            run.load_history(_drop_system(saved_messages))
+        elif policy.memory is not None:
+            history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
+            run.load_history(history)
         return _PreparedRun(run, new_messages, options.tool_choice, request_tools, tool_search=tool_search)
 
     async def _execute(self, preparing: Coroutine[Any, Any, _PreparedRun], options: SendOptions) -> Reply:
@@ -379,7 +350,8 @@ class Chat:
     async def _execute_run(self, prepared: _PreparedRun, task: asyncio.Task[Any] | None) -> None:
         run = prepared.run
         try:
-            async with self.policy.runtime.execute(run.plan.run_id) as execution:
+            runtime = self.policy.runtime
+            async with nullcontext() if runtime is None else runtime.execute(run.plan.run_id) as execution:
                 run.execution = execution
                 try:
                     await self._run_loop(prepared)
@@ -392,23 +364,19 @@ class Chat:
                     if not run.is_over_limit(0):
                         raise
                     run.finish = "limit"
-                await execution.end(run.finish, run.summarize)
+                if execution is not None:
+                    await execution.end(run.finish, run.summarize)
         except asyncio.CancelledError:
             run.mark_cancelled()
             raise
 
     async def _run_loop(self, prepared: _PreparedRun) -> None:
         run, policy = prepared.run, self.policy
-        inner_advisors = [advisor for advisor in policy.advisors if get_placement(advisor) == "inside_loop"]
-        outer_advisors = [advisor for advisor in policy.advisors if get_placement(advisor) == "before_loop"]
-        tool_loops = [advisor for advisor in inner_advisors if isinstance(advisor, ToolLoop)]
-        inner_advisors = [advisor for advisor in inner_advisors if not isinstance(advisor, ToolLoop)]
-        if prepared.tool_search is not None:
-            inner_advisors.append(prepared.tool_search)
-        loop: Any = tool_loops[0] if tool_loops else ToolLoop()
-        step = chain([*outer_advisors, loop], chain(inner_advisors, run.ask_model))
+        search = () if prepared.tool_search is None else (prepared.tool_search,)
+        step = chain([*policy.advisors, *search], run.ask_model)
         if prepared.resumed is None:
-            await run.begin(prepared.new_messages)
+            if run.execution is not None:
+                await run.begin(prepared.new_messages, run.execution)
             await run.record(prepared.new_messages)
         # Close interrupted calls first: providers reject a call without a result.
         repaired = repair(run.messages)

@@ -5,14 +5,13 @@ An advisor marked `before_loop` runs once per run, one marked `inside_loop` once
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
 
-Placement: TypeAlias = Literal["before_loop", "inside_loop"]
 _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
 
 
@@ -54,12 +53,6 @@ def inside_loop(advisor: Advisor) -> Advisor:
     return advisor
 
 
-def get_placement(advisor: Advisor) -> Placement:
-    """Return the placement of an advisor."""
-    placement: Placement = getattr(advisor, _PLACEMENT_ATTRIBUTE, "inside_loop")
-    return placement
-
-
 class ToolLoop:
     """Loop that asks the model and runs its calls until it answers. Subclass it to observe or change turns."""
 
@@ -93,13 +86,23 @@ class ToolLoop:
             turn = next_turn
 
 
+def order_advisors(advisors: Iterable[Advisor]) -> tuple[Advisor, ...]:
+    """Return the advisors, outermost first, with one tool loop between those before and those inside the loop."""
+    loops: list[Advisor] = []
+    outer: list[Advisor] = []
+    inner: list[Advisor] = []
+    for advisor in advisors:
+        if isinstance(advisor, ToolLoop):
+            loops.append(advisor)
+        else:
+            (outer if getattr(advisor, _PLACEMENT_ATTRIBUTE, "") == "before_loop" else inner).append(advisor)
+    return (*outer, loops[0] if loops else ToolLoop(), *inner)
+
+
 def chain(advisors: Sequence[Advisor], last: NextStep) -> NextStep:
     """Combine advisors into one step. The first advisor is outermost."""
-    step = last
-    for advisor in reversed(advisors):
-        step = _wrap(advisor, step)
-    return step
-
-
-def _wrap(advisor: Advisor, step: NextStep) -> NextStep:
-    return lambda turn: advisor(turn, step)
+    if not advisors:
+        return last
+    first, *others = advisors
+    step = chain(others, last)
+    return lambda turn: first(turn, step)

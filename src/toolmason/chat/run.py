@@ -26,13 +26,27 @@ from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Strategy
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
-from toolmason.chat.durable.effects import REPLY_SERIALIZER, RESULT_SERIALIZER, RunEffect, Work, make_reconciler
-from toolmason.chat.durable.runtime import RunExecution
+from toolmason.chat.durable.effects import (
+    REPLY_SERIALIZER,
+    RESULT_SERIALIZER,
+    RunEffect,
+    RunExecution,
+    Work,
+    make_reconciler,
+)
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import Memory
 from toolmason.chat.reply import Reply, RunFinish, Step
-from toolmason.errors import ApprovalRequired, ConfigError, LimitExceeded, ToolCancelled, UnknownOutcome, UnknownTool
+from toolmason.errors import (
+    ApprovalRequired,
+    ConfigError,
+    LimitExceeded,
+    ToolCallError,
+    ToolCancelled,
+    UnknownOutcome,
+    UnknownTool,
+)
 from toolmason.models.protocol import Model
 
 ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool | Awaitable[bool]]
@@ -60,11 +74,12 @@ class Run:
     """State of a run in progress."""
 
     plan: RunPlan
-    execution: RunExecution
-    system: tuple[Message, ...]
-    messages: list[Message]
+    system: tuple[Message, ...] = ()
+    messages: list[Message] = field(default_factory=list)
     """Conversation without the system messages."""
-    history_length: int
+    history_length: int = 0
+    execution: RunExecution | None = None
+    """Record of the effects, or None if the runtime records nothing."""
     started: float = field(default_factory=time.monotonic)
     results: list[ToolResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -81,14 +96,11 @@ class Run:
     offered_tools: tuple[Sequence[ToolDefinition], frozenset[str]] = ((), frozenset())
     """Tools of the last request, and their names. The model cannot call other tools of the toolbox."""
 
-    def __post_init__(self) -> None:
-        self.load_history(self.messages)
-
     def start(self, started: float) -> None:
         """Set the start of the run, before it was prepared. Its time limit also applies to its calls."""
         self.started = started
-        state, seconds = get_state(self.plan.box).run, self.plan.limits.seconds
-        if state is not None and seconds is not None:
+        seconds = self.plan.limits.seconds
+        if seconds is not None and (state := get_state(self.plan.box).run) is not None:
             state.deadline = Deadline(started + seconds, seconds, "run timeout")
 
     def load_history(self, messages: Sequence[Message]) -> None:
@@ -96,7 +108,7 @@ class Run:
         self.messages, self.history_length = [*messages], len(messages)
         self.call_ids = {call.id for message in messages for call in message.calls}
 
-    async def begin(self, new: Sequence[Message]) -> None:
+    async def begin(self, new: Sequence[Message], execution: RunExecution) -> None:
         """Record the messages of a new run. If the run was started before, restore its earlier conversation.
 
         Raises:
@@ -108,7 +120,7 @@ class Run:
             dumped = {name: [message.to_dict() for message in messages] for name, messages in messages_by_kind.items()}
             return {**dumped, "model": self.plan.model.name, "conversation": self.plan.conversation}
 
-        recorded = await self.execution.begin(facts)
+        recorded = await execution.begin(facts)
         if recorded is None:
             return
         if recorded["asked"] != [message.to_dict() for message in new]:
@@ -128,26 +140,29 @@ class Run:
     async def ask_model(self, turn: ModelTurn) -> ModelReply:
         """Ask the model for one turn."""
         started_at = time.perf_counter()
-        model = self.plan.model
-        if self.offered_tools[0] is not turn.request.tools:
-            self.offered_tools = (turn.request.tools, frozenset(tool.name for tool in turn.request.tools))
-        effect = RunEffect(
-            self.plan.run_id, f"{turn.number}/model", "model", model.name, {"messages": len(turn.messages)}
-        )
-        work = self.execution.perform(effect, lambda: self._call_model(turn.request), REPLY_SERIALIZER)
-        # In a task of its own: each wake-up at the socket would otherwise pass through every layer above.
-        reply: ModelReply = await asyncio.ensure_future(work)
-        reply = self._assign_call_ids(reply)
+        request = turn.request
+        if self.offered_tools[0] is not request.tools:
+            self.offered_tools = (request.tools, frozenset([tool.name for tool in request.tools]))
+        if self.execution is None:
+            reply = await self._call_model(request)
+        else:
+            data = {"messages": len(request.messages)}
+            effect = RunEffect(self.plan.run_id, f"{turn.number}/model", "model", self.plan.model.name, data)
+            reply = await self.execution.perform(effect, partial(self._call_model, request), REPLY_SERIALIZER)
+        if reply.message.calls:
+            reply = self._assign_call_ids(reply)
         self.turns = turn.number
         self.usage += reply.usage
-        names = tuple(call.name for call in reply.calls)
-        self.steps.append(Step(turn.number, reply.text, names, time.perf_counter() - started_at))
+        message = reply.message
+        names = tuple([call.name for call in message.calls])
+        self.steps.append(Step(turn.number, message.text, names, time.perf_counter() - started_at))
         return reply
 
     def _call_model(self, request: ModelRequest) -> Awaitable[ModelReply]:
         if self.plan.emit is None and self.plan.limits.seconds is None:
             return self.plan.model.respond(request)
-        return self._call_model_in_time(request)
+        # In a task of its own: each event of a stream would otherwise pass through every layer above.
+        return asyncio.ensure_future(self._call_model_in_time(request))
 
     async def _call_model_in_time(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._get_remaining_seconds()):
@@ -158,14 +173,16 @@ class Run:
                 if isinstance(event, Finished):
                     reply = event.reply
                 else:
-                    self._emit(event)
+                    self.plan.emit(event)
         assert reply is not None  # noqa: S101 - every stream ends with this event
         return reply
 
     def _assign_call_ids(self, reply: ModelReply) -> ModelReply:
         """Give each call a unique ID and a name: providers reject conversations without them."""
+        message = reply.message
         calls: list[ToolCall] = []
-        for call in reply.calls:
+        is_changed = False
+        for call in message.calls:
             base_id = call.id or "call"
             call_id = base_id
             number = 1
@@ -173,11 +190,12 @@ class Run:
                 number += 1
                 call_id = f"{base_id}_{number}"
             self.call_ids.add(call_id)
-            is_complete = call_id == call.id and call.name
-            calls.append(call if is_complete else replace(call, id=call_id, name=call.name or "unknown"))
-        if all(new_call is old_call for new_call, old_call in zip(calls, reply.calls, strict=True)):
+            if call_id != call.id or not call.name:
+                is_changed = True
+                call = replace(call, id=call_id, name=call.name or "unknown")  # noqa: PLW2901 - the same call
+            calls.append(call)
+        if not is_changed:
             return reply
-        message = reply.message
         return replace(
             reply, message=Message(message.role, message.content, calls, provider_state=message.provider_state)
         )
@@ -192,25 +210,24 @@ class Run:
                 self.finish = "limit"
                 return None
             await self.record([reply.message])
-            self._emit(StepFinished(turn.number, reply))
+            if self.plan.emit is not None:
+                self.plan.emit(StepFinished(turn.number, reply))
             return await self.make_next_turn(turn)
-        if not reply.calls or not (await self._may_execute(turn, reply)):
+        calls = reply.message.calls
+        if not calls or not execute or (callable(execute) and not await self._may_execute(execute, turn, reply)):
             return None
         await self.record([reply.message])
-        self.calls.extend(reply.calls)
+        self.calls.extend(calls)
         self.last_executed = reply
-        results = await self.run_calls(turn.number, reply.calls)
+        results = await self.run_calls(turn.number, calls)
         return await self.handle_results(turn, reply, results)
 
-    async def _may_execute(self, turn: ModelTurn, reply: ModelReply) -> bool:
-        """Return the answer of `execute=`, which may be a function, sync or async, within the time of the run.
+    async def _may_execute(self, execute: Callable[..., Any], turn: ModelTurn, reply: ModelReply) -> bool:
+        """Return the answer of the function `execute=`, sync or async, within the time of the run.
 
         Raises:
             ToolTimeout: the function did not answer in time.
         """
-        execute = self.plan.execute
-        if not callable(execute):
-            return execute
         state = get_state(self.plan.box)
         work = call_user_function(execute, turn.request, reply, settings=state.policy.settings)
         async with asyncio.timeout(self._get_remaining_seconds()):
@@ -220,25 +237,29 @@ class Run:
         """Record the final reply, as returned by the advisors. If its calls were run, it is already recorded."""
         if reply is self.last_executed or self.pending:
             return
-        await self.record([reply.message])
-        self.calls.extend(reply.calls)
+        message = reply.message
+        await self.record([message])
+        self.calls.extend(message.calls)
         if self.finish != "limit":
-            self.finish = "calls" if reply.calls else "stop"
-        self._emit(StepFinished(self.turns, reply))
+            self.finish = "calls" if message.calls else "stop"
+        if self.plan.emit is not None:
+            self.plan.emit(StepFinished(self.turns, reply))
 
     async def handle_results(
         self, turn: ModelTurn, reply: ModelReply, results: Sequence[ToolResult]
     ) -> ModelTurn | None:
         """Record the results of a turn. Return the next turn, or None if the run is over."""
-        pending = tuple(result.error.request for result in results if isinstance(result.error, ApprovalRequired))
+        errors = [result.error for result in results if result.error is not None]
+        pending = tuple(error.request for error in errors if isinstance(error, ApprovalRequired)) if errors else ()
         await self.record([Message("tool", results=tuple(results))], persist=not pending)
         self.results.extend(results)
-        self._emit(StepFinished(turn.number, reply, tuple(results)))
+        if self.plan.emit is not None:
+            self.plan.emit(StepFinished(turn.number, reply, tuple(results)))
         if pending:
             self.pending, self.finish = pending, "pending"
-        elif all(result.return_direct and result.ok for result in results):
+        elif not errors and all(result.return_direct for result in results):
             self.finish = "direct"
-        elif self.is_over_limit(turn.number) or any(is_run_limit_error(result) for result in results):
+        elif self.is_over_limit(turn.number) or any(map(is_run_limit_error, errors)):
             self.finish = "limit"
         else:
             return await self.make_next_turn(turn)
@@ -253,7 +274,8 @@ class Run:
 
     def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
         """Return the tools of the next turn: the same, plus `read_result` once a result is stored."""
-        if READ_RESULT not in self.plan.box or any(tool.name == READ_RESULT for tool in request.tools):
+        has_stored_results = len(get_state(self.plan.box).result_store) > 0
+        if not has_stored_results or any(tool.name == READ_RESULT for tool in request.tools):
             return request.tools
         reader = [tool.definition for tool in self.plan.box.tools if tool.name == READ_RESULT]
         return tuple(sorted([*request.tools, *reader], key=lambda tool: tool.name))
@@ -269,36 +291,39 @@ class Run:
     async def run_calls(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls concurrently or in order, each once. Every call gets a result."""
         results: list[ToolResult] = []
-        indexes = {id(call): index for index, call in enumerate(calls)}
         remaining = self._get_remaining_seconds()
-        started_calls: dict[int, ToolCall] = {}
-
-        async def run_one(call: ToolCall, deadline: Deadline | None) -> ToolResult:
-            del deadline
-            started_calls[indexes[id(call)]] = call
-            self._emit(CallStarted(call))
-            result = await self._run_effect(number, indexes[id(call)], call, lambda: self._call_tool(call))
-            self._emit(CallFinished(call, result))
-            del started_calls[indexes[id(call)]]
-            return result
-
         try:
             if len(calls) == 1 and remaining is None:
                 # Fast path for the common case, one call: no batch is needed.
-                results.append(make_cancelled_result(calls[0]))
-                results[0] = await run_one(calls[0], None)
-                return results
+                return [await self._run_call(number, 0, calls[0])]
+            indexes = {id(call): index for index, call in enumerate(calls)}
             max_parallel = get_max_parallel(self.plan.strategy, get_state(self.plan.box).policy.max_parallel)
             batch = Batch(calls, results, max_parallel, remaining, "run timeout")
-            return await batch.run(run_one, [self._is_barrier(call) for call in calls])
+            return await batch.run(
+                lambda call, _: self._run_call(number, indexes[id(call)], call),
+                [self._is_barrier(call) for call in calls],
+            )
         except asyncio.CancelledError:
             # A cancelled run must leave a result for every call. With a journal, a later execution may know the real
             # result, so the memory is not written yet.
-            for index, call in started_calls.items():
-                self._emit(CallFinished(call, results[index]))
-            await self.record([Message("tool", results=tuple(results))], persist=not self.execution.is_durable)
+            results = results or [*map(make_cancelled_result, calls)]
+            await self.record([Message("tool", results=results)], persist=self.execution is None)
             self.results.extend(results)
             raise
+
+    async def _run_call(self, number: int, index: int, call: ToolCall) -> ToolResult:
+        """Run one call, and report its start and its end."""
+        emit = self.plan.emit
+        if emit is None:
+            return await self._run_effect(number, index, call, partial(self._call_tool, call))
+        emit(CallStarted(call))
+        try:
+            result = await self._run_effect(number, index, call, partial(self._call_tool, call))
+        except asyncio.CancelledError:
+            emit(CallFinished(call, make_cancelled_result(call)))
+            raise
+        emit(CallFinished(call, result))
+        return result
 
     async def run_decided_calls(
         self,
@@ -323,18 +348,21 @@ class Run:
 
     async def _run_effect(self, number: int, index: int, call: ToolCall, work: Work) -> ToolResult:
         """Return the result of a call: from the journal, by running it, or as an unknown outcome."""
+        if self.execution is None:
+            result: ToolResult = await work()
+            return result
         was_run = False
 
         async def run_work() -> ToolResult:
             nonlocal was_run
             was_run = True
-            result: ToolResult = await work()
-            return result
+            performed: ToolResult = await work()
+            return performed
 
         options = self._get_options(call.name)
         effect = self._make_effect(f"{number}/{index}/{call.name}", call, options)
         try:
-            result: ToolResult = await self.execution.perform(
+            result = await self.execution.perform(
                 effect, run_work, RESULT_SERIALIZER, make_reconciler(call, options, self.plan.context)
             )
         except UnknownOutcome as unknown_outcome:
@@ -391,7 +419,7 @@ class Run:
         if not persist or memory is None:
             return
         append_once: Any = getattr(memory, "append_once", None)
-        if self.execution.is_durable and append_once is not None:
+        if self.execution is not None and append_once is not None:
             # A run that is executed again appends the same messages.
             await append_once(conversation, f"{self.plan.run_id}/{index}", messages)
         else:
@@ -406,10 +434,6 @@ class Run:
     def _get_remaining_seconds(self) -> float | None:
         seconds = self.plan.limits.seconds
         return None if seconds is None else max(0.0, seconds - (time.monotonic() - self.started))
-
-    def _emit(self, event: Event) -> None:
-        if self.plan.emit is not None:
-            self.plan.emit(event)
 
     def mark_cancelled(self) -> None:
         """Mark the run as cancelled. Calls that had not started get a result that says so."""
@@ -450,15 +474,16 @@ def make_cancelled_result(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
 
 
-def is_run_limit_error(result: ToolResult) -> bool:
+def is_run_limit_error(error: ToolCallError) -> bool:
     """Return True if a call was refused because of a limit of the whole run."""
     # Check the code: an error restored from a journal is not a `LimitExceeded`.
-    return result.error is not None and result.error.code == "limit_exceeded" and "for this run" in result.error.message
+    return error.code == "limit_exceeded" and "for this run" in error.message
 
 
 def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
     """Return an error that names the limit that ended the run."""
-    limit_error = next((result.error for result in reversed(results) if is_run_limit_error(result)), None)
+    errors = [result.error for result in reversed(results) if result.error is not None]
+    limit_error = next(filter(is_run_limit_error, errors), None)
     if isinstance(limit_error, LimitExceeded):
         limit = limit_error.limit
     elif limit_error is not None:

@@ -39,19 +39,16 @@ class RequestTools:
     def __init__(self, box: Toolbox, tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes created for this request, to be closed with it."""
-        self._chat_toolbox = box
-        self._names = [item for item in _to_sequence(tools) if isinstance(item, str)]
-        self.box = self._select(tools)
+        self._chat_toolbox = self.box = box
+        self._names: list[str] = []
+        if tools is not None:
+            self._names = [item for item in _to_sequence(tools) if isinstance(item, str)]
+            # An empty pattern matches no tool.
+            self.box = box.select(*(map(glob.escape, self._names) if self._names else ("",)))
+            if sources := [item for item in _to_sequence(tools) if not isinstance(item, str)]:
+                self.box = self.box | self._wrap_sources(sources)
         if added is not None:
             self.box = self.box | self._wrap_sources(added)
-
-    def _select(self, tools: Any) -> Toolbox:
-        if tools is None:
-            return self._chat_toolbox
-        # An empty pattern matches no tool.
-        selected = self._chat_toolbox.select(*(map(glob.escape, self._names) if self._names else ("",)))
-        sources = [item for item in _to_sequence(tools) if not isinstance(item, str)]
-        return selected | self._wrap_sources(sources) if sources else selected
 
     def _wrap_sources(self, sources: Any) -> Toolbox:
         if isinstance(sources, Toolbox):
@@ -67,10 +64,11 @@ class RequestTools:
         Raises:
             ConfigError: the chat has no tool with a given name.
         """
-        if context is not None and self.box.servers:
-            self.box = self.box.with_policy(context=context)
-        await self.box.list()
-        if missing := [name for name in self._names if name not in self.box]:
+        if get_state(self.box).remotes:
+            if context is not None:
+                self.box = self.box.with_policy(context=context)
+            await self.box.list()
+        if self._names and (missing := [name for name in self._names if name not in self.box]):
             known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"
             raise ConfigError(f"tools=[{missing[0]!r}]: no such tool. Available: {known_names}.")
         return self.box

@@ -57,25 +57,15 @@ def model(  # noqa: PLR0913 - one parameter for each option
         ConfigError: the API key is missing, or an option is invalid.
         ImportError: a package is missing; the message says which one to install.
     """
+    arguments, defaults = dict(locals()), model.__kwdefaults__ or {}
+    given = {option: arguments[option] for option in defaults if arguments[option] is not defaults[option]}
     provider, _, model_name = str(name).partition(":")
     provider = provider.strip().lower().replace("_", "-")
-    values = {
-        "api_key": api_key,
-        "base_url": base_url,
-        "client": client,
-        "timeout": timeout,
-        "max_retries": max_retries,
-        "proxy": proxy,
-        "tool_mode": tool_mode,
-        "options": options,
-    }
-    defaults = model.__kwdefaults__ or {}
-    given = {option: value for option, value in values.items() if value is not defaults[option]}
     if provider not in PROVIDERS or provider == "local":
         return _from_plugin(provider, name, model_name, given)
     for option in ("api_key", "base_url", "proxy"):
-        if not isinstance(values[option], str | None):
-            raise ConfigError(f"model({name!r}): {option} must be a string, not {type(values[option]).__name__!r}.")
+        if not isinstance(value := arguments[option], str | None):
+            raise ConfigError(f"model({name!r}): {option} must be a string, not {type(value).__name__!r}.")
     if provider == "offline":
         return _load_attribute("models.offline", "OfflineModel")()  # type: ignore[no-any-return]
     if not model_name:

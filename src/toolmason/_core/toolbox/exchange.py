@@ -126,14 +126,17 @@ def _split_tools(tools: Any) -> tuple[tuple[ToolDefinition, ...], tuple[AnyNativ
     native: list[AnyNativeTool] = []
     # Ask a toolbox for its tools, so that server tools and `read_result` are included.
     own_tools = getattr(tools, "tools", None)
-    sources = [*own_tools, *getattr(tools, "native", ())] if isinstance(own_tools, list) else _to_list(tools)
+    if isinstance(own_tools, list):
+        sources = [*[getattr(tool, "definition", tool) for tool in own_tools], *getattr(tools, "native", ())]
+    else:
+        sources = _to_list(tools)
     for source in sources:
         for item in [source] if isinstance(source, ToolDefinition) else _read_source(source):
             if isinstance(item, NATIVE_TOOL_TYPES):
                 native.append(item)
             elif isinstance(item, ToolDefinition):
                 definitions.setdefault(item.name, item)
-    return tuple(definitions[name] for name in sorted(definitions)), tuple(native)
+    return tuple(map(definitions.__getitem__, sorted(definitions))), tuple(native)
 
 
 def _read_source(source: Any) -> list[Any]:
@@ -169,7 +172,13 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Message:
         parts = (content,) if isinstance(content, str) or not isinstance(content, Iterable) else content
         set_field = object.__setattr__
         set_field(self, "role", role)
-        set_field(self, "content", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+        set_field(self, "content", tuple([Text(part) if isinstance(part, str) else part for part in parts]))
         set_field(self, "calls", tuple(calls))
         set_field(self, "results", tuple(results))
         set_field(self, "provider_state", provider_state)

@@ -1,12 +1,16 @@
-"""Represent the effects of a run as data: one model turn or one tool call, its outcome and its reconciliation."""
+"""Represent the effects of a run as data, and define the interface of a runtime that records them.
+
+An effect is one model turn or one tool call; it has an outcome, and a reconciliation if it was interrupted.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
@@ -113,3 +117,39 @@ def make_reconciler(call: ToolCall, options: ToolOptions | None, context: ToolCo
         return answer if isinstance(answer, NotExecuted) else None
 
     return reconcile_call
+
+
+FactsProvider: TypeAlias = Callable[[], Mapping[str, Any]]
+"""Returns facts about a run as JSON data."""
+
+
+class RunExecution(Protocol):
+    """One execution of a run, whose effects are recorded so that it can be executed again."""
+
+    async def begin(self, facts: FactsProvider) -> Mapping[str, Any] | None:
+        """Record the facts of a new run. Return the recorded facts if the run was started before."""
+        ...
+
+    def perform(
+        self, effect: RunEffect, work: Work, serializer: OutcomeSerializer, reconciler: Reconciler | None = None
+    ) -> Awaitable[Any]:
+        """Return the outcome of an effect, from the journal or by performing it.
+
+        `reconciler` determines the outcome of an interrupted attempt.
+
+        Raises:
+            UnknownOutcome: the effect was started before, its outcome is unknown, and it must not be repeated.
+        """
+        ...
+
+    async def end(self, finish: str, facts: FactsProvider) -> None:
+        """Record the end of a run."""
+        ...
+
+
+class Runtime(Protocol):
+    """Journal that decides whether the effects of a run are performed, or read from it."""
+
+    def execute(self, run: str) -> AbstractAsyncContextManager[RunExecution]:
+        """Acquire a run for exclusive execution."""
+        ...

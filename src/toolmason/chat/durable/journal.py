@@ -19,16 +19,17 @@ from typing import Any, Final
 from toolmason._core.values.messages import dump_result
 from toolmason.chat.durable.effects import (
     Completed,
+    FactsProvider,
     NotExecuted,
     OutcomeSerializer,
     ReconciledOutcome,
     Reconciler,
     RunEffect,
+    RunExecution,
     Work,
     make_result,
 )
 from toolmason.chat.durable.process_identity import get_process_identity, is_dead
-from toolmason.chat.durable.runtime import FactsProvider, RunExecution
 from toolmason.chat.durable.sqlite_file import JOURNAL_MIGRATIONS, SqliteFile
 from toolmason.errors import ConfigError, RunTaken, UnknownOutcome
 
@@ -199,8 +200,6 @@ class SqliteRuntime:
 
 class _JournaledRun:
     """One execution of a run under one fence."""
-
-    is_durable = True
 
     def __init__(self, file: SqliteFile, run: str, fence: int) -> None:
         self.file, self.run, self.fence = file, run, fence

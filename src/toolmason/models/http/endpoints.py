@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
@@ -22,12 +22,20 @@ class ProviderDefaults:
     base_url: str
     url_variable: str
     key_variables: tuple[str, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    field_headers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 PROVIDER_DEFAULTS: Final[Mapping[str, ProviderDefaults]] = {
     "openai": ProviderDefaults("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
     "openai-chat": ProviderDefaults("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
-    "anthropic": ProviderDefaults("https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY",)),
+    "anthropic": ProviderDefaults(
+        "https://api.anthropic.com",
+        "ANTHROPIC_BASE_URL",
+        ("ANTHROPIC_API_KEY",),
+        {"anthropic-version": "2023-06-01"},
+        ANTHROPIC_FIELD_HEADERS,
+    ),
     "gemini": ProviderDefaults(
         "https://generativelanguage.googleapis.com/v1beta", "GEMINI_BASE_URL", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
@@ -50,43 +58,22 @@ def make_endpoint(provider: str, model: str, *, base_url: str | None, api_key: s
         raise ConfigError(f"No API key for {provider}. Set {names}, or pass `api_key=`.")
     if not key.isascii() or not key.isprintable():
         raise ConfigError(f"The API key for {provider} contains invalid characters. Copy it again.")
-    return _ENDPOINT_MAKERS[provider](provider, model, base, key)
-
-
-def _make_openai_endpoint(provider: str, _: str, base: str, key: str) -> Endpoint:
-    url = f"{base}/{'responses' if provider == 'openai' else 'chat/completions'}"
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return Endpoint(provider=provider, url=url, stream_url=url, headers=headers, secret=key)
-
-
-def _make_anthropic_endpoint(provider: str, _: str, base: str, key: str) -> Endpoint:
-    url = f"{base.removesuffix('/v1')}/v1/messages"
-    headers = {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+    stream_url = None
+    if provider == "anthropic":
+        url, headers = f"{base.removesuffix('/v1')}/v1/messages", {"x-api-key": key}
+    elif provider == "gemini":
+        path = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
+        # The key goes into a header, because URLs end up in logs.
+        url, headers = f"{base}/{path}:generateContent", {"x-goog-api-key": key}
+        stream_url = f"{base}/{path}:streamGenerateContent?alt=sse"
+    else:
+        url = f"{base}/{'responses' if provider == 'openai' else 'chat/completions'}"
+        headers = {"Authorization": f"Bearer {key}"}
     return Endpoint(
         provider=provider,
         url=url,
-        stream_url=url,
-        headers=headers,
+        stream_url=stream_url or url,
+        headers={**(headers if key else {}), **defaults.headers},
         secret=key,
-        field_headers=ANTHROPIC_FIELD_HEADERS,
+        field_headers=defaults.field_headers,
     )
-
-
-def _make_gemini_endpoint(provider: str, model: str, base: str, key: str) -> Endpoint:
-    path = quote(model if model.startswith(("models/", "tunedModels/")) else f"models/{model}", safe="/")
-    # The key goes into a header, because URLs end up in logs.
-    return Endpoint(
-        provider=provider,
-        url=f"{base}/{path}:generateContent",
-        stream_url=f"{base}/{path}:streamGenerateContent?alt=sse",
-        headers={"x-goog-api-key": key} if key else {},
-        secret=key,
-    )
-
-
-_ENDPOINT_MAKERS: Final = {
-    "openai": _make_openai_endpoint,
-    "openai-chat": _make_openai_endpoint,
-    "anthropic": _make_anthropic_endpoint,
-    "gemini": _make_gemini_endpoint,
-}
