@@ -144,7 +144,7 @@ def flows() -> Iterator[Measure]:
         "call with a lock": (24, 16),
         "call in a run": (10, 8),
         "tools/call in a session, tool with context": (64, 38),
-        "Chat.send with one call": (233, 137),
+        "Chat.send with one call": (232, 136),
     }
     for name, trace in hops.traces().items():
         frames, changes = bounds[name]

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal, Self, TypeAlias
 
@@ -137,7 +138,7 @@ class Chat:
         the chat's toolbox.
         """
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
-        return await self._execute(self._prepare(prompt, options), options)
+        return await self._execute(partial(self._prepare, prompt, options, None, None), options)
 
     send_sync = blocking(send)
 
@@ -159,7 +160,8 @@ class Chat:
 
         async def produce() -> None:
             try:
-                queue.put_nowait(Done(await self._execute(self._prepare(prompt, options, queue.put_nowait), options)))
+                prepare = partial(self._prepare, prompt, options, queue.put_nowait, None)
+                queue.put_nowait(Done(await self._execute(prepare, options)))
             finally:
                 queue.put_nowait(None)
 
@@ -188,12 +190,12 @@ class Chat:
         """Ask the model for one turn and leave its calls to the caller. Options as in `send`."""
         options = SendOptions(tools, add_tools, context, conversation, tool_choice, limits, run)
 
-        async def prepare() -> _PreparedRun:
-            prepared_run = await self._prepare(prompt, options)
+        async def prepare(request_tools: RequestTools) -> _PreparedRun:
+            prepared_run = await self._prepare(prompt, options, None, None, request_tools)
             prepared_run.run.plan.execute = False
             return prepared_run
 
-        return await self._execute(prepare(), options)
+        return await self._execute(prepare, options)
 
     step_sync = blocking(step)
 
@@ -237,14 +239,14 @@ class Chat:
         results_index = max(i for i, message in enumerate(reply.messages) if message.results)
         options = SendOptions(tools, add_tools, context, reply.conversation, tool_choice, limits, reply.run)
 
-        async def prepare() -> _PreparedRun:
-            prepared_run = await self._prepare((), options, None, reply.messages[:results_index])
+        async def prepare(request_tools: RequestTools) -> _PreparedRun:
+            prepared_run = await self._prepare((), options, None, reply.messages[:results_index], request_tools)
             prepared_run.run.history_length = reply.history_length - len(prepared_run.run.system)
             verified = verify_decisions(prepared_run.run.plan.box, decisions)
             prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
             return prepared_run
 
-        return await self._execute(prepare(), options)
+        return await self._execute(prepare, options)
 
     resume_sync = blocking(resume)
 
@@ -254,25 +256,11 @@ class Chat:
         self,
         prompt: PromptInput,
         options: SendOptions,
-        emit: Callable[[Event], None] | None = None,
-        saved_messages: Sequence[Message] | None = None,
-    ) -> _PreparedRun:
-        request_tools = RequestTools(self.box, options.tools, options.add_tools)
-        try:
-            new_messages = await to_messages(prompt)
-            return await self._prepare_with_tools(new_messages, options, request_tools, emit, saved_messages)
-        except BaseException:
-            await request_tools.aclose()
-            raise
-
-    async def _prepare_with_tools(
-        self,
-        new_messages: list[Message],
-        options: SendOptions,
-        request_tools: RequestTools,
         emit: Callable[[Event], None] | None,
         saved_messages: Sequence[Message] | None,
+        request_tools: RequestTools,
     ) -> _PreparedRun:
+        new_messages = await to_messages(prompt)
         policy = self.policy
         context = policy.context
         if options.context is not None and (call_context := make_context(options.context)) is not None:
@@ -307,9 +295,12 @@ class Chat:
         elif policy.memory is not None:
             history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
             run.load_history(history)
-        return _PreparedRun(run, new_messages, options.tool_choice, request_tools, tool_search=tool_search)
+        return _PreparedRun(run, new_messages, options.tool_choice, tool_search)
 
-    async def _execute(self, preparing: Coroutine[Any, Any, _PreparedRun], options: SendOptions) -> Reply:
+    async def _execute(
+        self, prepare: Callable[[RequestTools], Coroutine[Any, Any, _PreparedRun]], options: SendOptions
+    ) -> Reply:
+        request_tools = RequestTools(self.box, options.tools, options.add_tools)
         conversation = options.conversation
         task = asyncio.current_task()
         running = self._running_tasks.setdefault(conversation, set())
@@ -321,7 +312,7 @@ class Chat:
         timeout = asyncio.timeout(limits.seconds)
         try:
             async with timeout:
-                prepared = await preparing
+                prepared = await prepare(request_tools)
             prepared.run.start(started_at)
             await self._execute_run(prepared, task)
         except TimeoutError:
@@ -339,8 +330,7 @@ class Chat:
                 self._cancelled_tasks.discard(task)
             if not running and self._running_tasks.get(conversation) is running:
                 del self._running_tasks[conversation]
-            if prepared is not None:
-                await prepared.request_tools.aclose()
+            await request_tools.aclose()
         finish: RunFinish = "limit" if timeout.expired() else "cancelled"
         reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
         if reply.finish == "limit" and self.policy.on_limit == "raise":
@@ -408,9 +398,8 @@ class _PreparedRun:
     run: Run
     new_messages: list[Message]
     tool_choice: ToolChoice | str | None
-    request_tools: RequestTools
+    tool_search: ToolSearch | None
     resumed: ResumedRun | None = None
-    tool_search: ToolSearch | None = None
 
 
 def _drop_system(messages: Sequence[Message]) -> list[Message]:
