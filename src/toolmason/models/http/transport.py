@@ -106,9 +106,19 @@ class Transport:
         Raises:
             ModelError: the request failed, or the stream ended early. Secrets are not yet redacted.
         """
+        stream = EventStream(self._endpoint.provider)
         try:
-            async for event in self._stream_once(body):
-                yield event
+            response = await self._start(body, self._endpoint.stream_url, "text/event-stream")
+            try:
+                if response.status_code >= _REDIRECT_STATUS:
+                    raise self._make_status_error(response, await self._read_body(response))
+                async for piece in self._iterate_stream(response):
+                    for event in stream.feed(piece):
+                        yield event
+                for event in stream.end():
+                    yield event
+            finally:
+                await response.aclose()
         except httpx2.RequestError as error:
             raise self._to_model_error(error) from error
 
@@ -138,20 +148,6 @@ class Transport:
     def _check_size(self, size: int, max_bytes: int) -> None:
         if size > max_bytes:
             raise ModelError(self._endpoint.provider, f"the response exceeds {max_bytes:,} bytes")
-
-    async def _stream_once(self, body: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        response = await self._start(body, self._endpoint.stream_url, "text/event-stream")
-        try:
-            if response.status_code >= _REDIRECT_STATUS:
-                raise self._make_status_error(response, await self._read_body(response))
-            stream = EventStream(self._endpoint.provider)
-            async for piece in self._iterate_stream(response):
-                for event in stream.feed(piece):
-                    yield event
-            for event in stream.end():
-                yield event
-        finally:
-            await response.aclose()
 
     async def _iterate_stream(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """Yield a decompressed stream. Some servers do not name its type, so its beginning is checked then."""

@@ -46,9 +46,13 @@ class ModelClient:
         prepared = self._prepare(request, stream=True)
         for attempt in count():
             has_output = False
+            reader = self.codec.reader(prepared.names)
             try:
-                async for event in self._events(prepared):
-                    has_output = True
+                async for data in self.sender.events(prepared.body):
+                    for event in reader.feed(data):
+                        has_output = True
+                        yield event
+                for event in reader.get_final_events(reader.end()):
                     yield event
             except ModelError as error:
                 # Emitted events cannot be withdrawn, so only a request without output so far is retried.
@@ -57,11 +61,3 @@ class ModelClient:
                     raise
             else:
                 return
-
-    async def _events(self, prepared: PreparedRequest) -> AsyncIterator[ModelEvent]:
-        reader = self.codec.reader(prepared.names)
-        async for data in self.sender.events(prepared.body):
-            for event in reader.feed(data):
-                yield event
-        for event in reader.get_final_events(reader.end()):
-            yield event
