@@ -36,7 +36,7 @@ def check_body(provider: str, body: Mapping[str, Any]) -> list[Flaw]:
         UnsupportedProvider: the provider is unknown; the message lists the known ones.
     """
     provider_codec = codec(provider)
-    tools = list(_TOOL_ITERATORS[provider_codec.name](body))
+    tools = list(_iter_tools(body, provider_codec.name))
     flaws = list(_check_tools(tools, provider_codec.rules.name_pattern))
     flaws += _check_choice(body, {name for name, _, _ in tools})
     flaws += _check_steps(_STEP_ITERATORS[provider_codec.name](body), provider_codec.name)
@@ -194,31 +194,20 @@ def _iter_gemini_steps(body: Mapping[str, Any]) -> Iterator[_ConversationStep]:
                 yield _ConversationStep("call", place, part["functionCall"].get("id"), part["functionCall"].get("name"))
 
 
-def _iter_openai_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
+def _iter_tools(body: Mapping[str, Any], provider: str) -> Iterator[tuple[Any, Any, bool]]:
+    """Yield the name and the schema of each tool, and True if it is strict."""
     for tool in _get_objects(body, "tools"):
-        if tool.get("type") == "function":
+        if provider == "gemini":
+            for function in _get_objects(tool, "functionDeclarations"):
+                yield function.get("name"), function.get("parametersJsonSchema"), False
+        elif provider == "anthropic":
+            if "mcp_server_name" not in tool:
+                yield tool.get("name"), tool.get("input_schema"), False
+        elif tool.get("type") == "function":
             function = tool.get("function") or tool
             yield function.get("name"), function.get("parameters"), function.get("strict") is True
 
 
-def _iter_anthropic_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
-    for tool in _get_objects(body, "tools"):
-        if "mcp_server_name" not in tool:
-            yield tool.get("name"), tool.get("input_schema"), False
-
-
-def _iter_gemini_tools(body: Mapping[str, Any]) -> Iterator[tuple[Any, Any, bool]]:
-    for tool in _get_objects(body, "tools"):
-        for function in _get_objects(tool, "functionDeclarations"):
-            yield function.get("name"), function.get("parametersJsonSchema"), False
-
-
-_TOOL_ITERATORS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[tuple[Any, Any, bool]]]]] = {
-    "openai": _iter_openai_tools,
-    "openai-chat": _iter_openai_tools,
-    "anthropic": _iter_anthropic_tools,
-    "gemini": _iter_gemini_tools,
-}
 _STEP_ITERATORS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_ConversationStep]]]] = {
     "openai": _iter_responses_steps,
     "openai-chat": _iter_chat_steps,

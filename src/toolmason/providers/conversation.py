@@ -102,7 +102,7 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
         if message.role == "tool":
             continue
         if message.role != "assistant" or not message.calls:
-            repaired.append(replace_parts(message, (), ()))
+            repaired.append(_replace_calls(message, ()))
             continue
         calls: list[ToolCall] = []
         results: list[ToolResult] = []
@@ -114,7 +114,7 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
             seen.add(call_id)
             calls.append(replace(call, id=call_id, name=call.name or "unknown"))
             results.append(_make_result(calls[-1], answer))
-        repaired += [replace_parts(message, calls, ()), Message("tool", results=results)]
+        repaired += [_replace_calls(message, tuple(calls)), Message("tool", results=results)]
     return tuple(repaired)
 
 
@@ -143,10 +143,9 @@ def _make_result(call: ToolCall, found: ToolResult | None) -> ToolResult:
     return replace_result(found, call_id=call.id, name=call.name)
 
 
-def replace_parts(message: Message, calls: Iterable[ToolCall], results: Iterable[ToolResult]) -> Message:
-    """Return a message with other calls and results; the same object if nothing changes."""
-    calls, results = tuple(calls), tuple(results)
-    if calls == message.calls and results == message.results and message.role in _ROLES:
+def _replace_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
+    """Return a message with other calls and without results; the same object if nothing changes."""
+    if calls == message.calls and not message.results and message.role in _ROLES:
         return message
     role = message.role if message.role in _ROLES else "user"
-    return Message(role, message.content, calls, results, message.provider_state)
+    return Message(role, message.content, calls, (), message.provider_state)

@@ -41,6 +41,7 @@ class OpenAiResponsesReader(ReplyReader):
 
     def __init__(self, codec: OpenAiResponsesCodec, names: ToolNames) -> None:
         super().__init__(codec, names)
+        self._parse_call = codec.parse_call
         self._items: dict[int, dict[str, Any]] = {}
         self._numbers_by_id: dict[str, int] = {}
         self._closed: set[int] = set()
@@ -90,11 +91,8 @@ class OpenAiResponsesReader(ReplyReader):
             yield from self._close_item(item)
 
     def _close_item(self, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        if item.get("type") == "function_call":
-            call_id = str(item.get("call_id") or item.get("id"))
-            yield exchange.CallClosed(
-                ToolCall(call_id, self.names.get_name(item.get("name") or ""), item["arguments"] or "{}")
-            )
+        if (call := self._parse_call(item, self.names)) is not None:
+            yield exchange.CallClosed(call)
 
     def _finish(self, response: Mapping[str, Any]) -> Iterator[ModelEvent]:
         for number in sorted(self._items.keys() - self._closed):

@@ -90,12 +90,7 @@ class SchemaNarrower:
 
     def flatten_root(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the root with its reference resolved, and without alternatives if the dialect forbids them there."""
-        top = dict(schema)
-        for _ in range(_MAX_DEPTH):
-            name = self.find_definition_name(top.get("$ref"))
-            if name is None:
-                break
-            top = {**self.definitions[name], **{key: value for key, value in top.items() if key != "$ref"}}
+        top = self._resolve(schema)
         if not self.dialect.requires_flat_root:
             return top
         if "allOf" in top:
@@ -336,15 +331,13 @@ class SchemaNarrower:
         self, schema: Mapping[str, Any], narrowed: dict[str, Any], sentences: list[str], path: str, depth: int
     ) -> None:
         items, prefix_items = schema.get("items"), schema.get("prefixItems")
-        if prefix_items and self._allows_keyword("prefixItems"):
-            narrowed["prefixItems"] = [
-                self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)
-            ]
-        elif prefix_items:
-            parts = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items)]
+        parts = [self.narrow_node(part, f"{path}[{n}]", depth + 1) for n, part in enumerate(prefix_items or ())]
+        if parts and self._allows_keyword("prefixItems"):
+            narrowed["prefixItems"] = parts
+        elif parts:
             kinds = [part for n, part in enumerate(parts) if part not in parts[:n]]
             narrowed["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-            sentences.append(f"Exactly {len(prefix_items)} items, in order.")
+            sentences.append(f"Exactly {len(parts)} items, in order.")
             self._add_unenforced(path, "the order of the items")
             return
         if isinstance(items, Mapping) and (items or not self.dialect.requires_type):

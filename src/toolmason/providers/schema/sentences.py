@@ -56,8 +56,6 @@ UNENFORCED_KEYWORDS: Final = frozenset({"default", "examples", "format"})
 
 def make_sentence(keyword: str, value: Any) -> str:
     """Return a sentence for a constraint; a long value is truncated."""
-    if type(value) is int:
-        return _SENTENCES.get(keyword, f"{keyword}: {{}}").replace("{}", str(value)) + "."
     text = value if isinstance(value, str) else to_json(value, inf_nan_mode="constants", fallback=str).decode()
     truncated = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
     return _SENTENCES.get(keyword, f"{keyword}: {{}}").replace("{}", truncated) + "."

@@ -40,11 +40,10 @@ def fit_openai(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
         return _fit_loosely(schema, OPENAI, "strict=False")
     if (plain_schema := _make_plain_strict(schema)) is not None:
         return NarrowedSchema(plain_schema, strict=True)
-    narrower = SchemaNarrower(schema, OPENAI_STRICT)
-    narrowed_schema = narrower.narrow_root(schema)
-    if strict is True or not narrower.losses:
-        return NarrowedSchema(narrowed_schema, strict=True, losses=tuple(narrower.losses))
-    blocking = next((loss for loss in narrower.losses if loss.changes_meaning), narrower.losses[0])
+    narrowed = _narrow(schema, OPENAI_STRICT, strict=True)
+    if strict is True or not narrowed.losses:
+        return narrowed
+    blocking = next((loss for loss in narrowed.losses if loss.changes_meaning), narrowed.losses[0])
     return _fit_loosely(schema, OPENAI, str(blocking))
 
 
@@ -53,9 +52,7 @@ def fit_anthropic(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
     if strict is not True:
         reason = "strict=False" if strict is False else "Anthropic limits strict tools per request; pass strict=True"
         return _fit_loosely(schema, ANTHROPIC, reason)
-    narrower = SchemaNarrower(schema, ANTHROPIC_STRICT)
-    narrowed_schema = narrower.narrow_root(schema)
-    return NarrowedSchema(narrowed_schema, strict=True, losses=tuple(narrower.losses), keys=narrower.key_aliases)
+    return _narrow(schema, ANTHROPIC_STRICT, strict=True)
 
 
 def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
@@ -65,15 +62,19 @@ def fit_gemini(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
     if properties is not None:
         plain_schema = {**schema, "properties": {name: _describe_default(part) for name, part in properties.items()}}
         return NarrowedSchema(plain_schema, strict=strict is True, reason=reason)
-    narrower = SchemaNarrower(schema, GEMINI)
-    narrowed_schema = narrower.narrow_root(schema)
-    return NarrowedSchema(narrowed_schema, strict=strict is True, reason=reason, losses=tuple(narrower.losses))
+    return _narrow(schema, GEMINI, strict=strict is True, reason=reason)
 
 
 def fit_mcp(schema: Mapping[str, Any], strict: Strict) -> NarrowedSchema:
     """Return the schema unchanged: MCP accepts any."""
     del strict
     return NarrowedSchema(dict(schema), reason="MCP has no strict mode")
+
+
+def _narrow(schema: Mapping[str, Any], dialect: Dialect, *, strict: bool, reason: str = "") -> NarrowedSchema:
+    narrower = SchemaNarrower(schema, dialect)
+    narrowed_schema = narrower.narrow_root(schema)
+    return NarrowedSchema(narrowed_schema, strict, reason, tuple(narrower.losses), narrower.key_aliases)
 
 
 def _get_plain_properties(schema: Mapping[str, Any]) -> dict[str, Any] | None:
