@@ -79,7 +79,6 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
     grace, is_async, tool_options = route.settings.cancel_grace, route.compiled.kind == "async", route.tool.options
     max_calls, detects_repeats = tool_options.max_calls, tool_options.repeats == "detect"
-    return_direct = tool_options.return_direct
 
     async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
         if options.deadline is not None or options.retry is not INHERIT:
@@ -90,9 +89,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             key = make_call_key(name, arguments) if detects_repeats else None
             if run.deadline is not None or key in run.repeats:
                 return await run_steps(call_id, arguments, options)
-        started = perf_counter()
+        started, has_run = perf_counter(), False
         repairs: Any = ()
-        has_run = False
         try:
             values, repairs = bind(arguments)
             if run is not None:
@@ -119,7 +117,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
                 result = await _convert_in_thread(route, value, values, remaining, _get_cancellation(run))
             if len(result.text) > max_chars:
                 result = truncate_result(result, max_bytes, _get_store(route, run))
-            if return_direct:
+            if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
             result = await make_failure(route, error, has_run=has_run, cancellation=_get_cancellation(run))

@@ -223,15 +223,13 @@ class Toolbox:
         return self._lookup.make_definitions(provider, strict, lossy=lossy)
 
     async def resolve(self, name: str) -> Tool | None:
-        """Return the tool that a call with this name would run, or None.
-
-        Raises:
-            ToolCallError: a resolver failed, or the module of the tool cannot be imported.
-        """
+        """Return the tool that a call with this name would run, or None. Raise the error of a resolver that failed."""
         route = await self._lookup.find_route(name, None)
-        if isinstance(route, ToolCallError) and not isinstance(route, UnknownTool):
+        if isinstance(route, UnknownTool):
+            return None
+        if isinstance(route, ToolCallError):
             raise route
-        return None if isinstance(route, ToolCallError) else route.tool
+        return route.tool
 
     resolve_sync = blocking(resolve)
 

@@ -62,7 +62,7 @@ def _make_tool_entry(tool: ToolReport) -> dict[str, object]:
 
 
 def _make_verdict_entry(verdict: ProviderVerdict) -> dict[str, object]:
-    entry = {**asdict(verdict), "not_strict": verdict.not_strict or None}
+    entry: dict[str, object] = {**asdict(verdict), "not_strict": verdict.not_strict or None}
     del entry["provider"]
     return entry
 
