@@ -49,14 +49,18 @@ class PackageLocation:
         return self.read(*parts[:-1], f"{parts[-1]}.py")
 
 
-def find_module_spec(name: str) -> ModuleSpec | None:
-    """Return the spec of a module, or None. Unlike `importlib.util.find_spec`, imports no parent packages."""
+def find_module_spec(name: str, *, use_loaded: bool = True) -> ModuleSpec | None:
+    """Return the spec of a module, or None; `use_loaded` is False to search again for a module that is loaded.
+
+    Unlike `importlib.util.find_spec`, imports no parent packages.
+    """
     path: Any = None
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for size in range(1, len(parts) + 1):
         parent = ".".join(parts[:size])
-        spec = getattr(sys.modules.get(parent), "__spec__", None) or _find_on_meta_path(parent, path)
+        loaded = sys.modules.get(parent) if use_loaded else None
+        spec = getattr(loaded, "__spec__", None) or _find_on_meta_path(parent, path)
         if spec is None:
             return None
         path = spec.submodule_search_locations

@@ -44,7 +44,9 @@ def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
     Raises:
         ConfigError: the file or module does not exist, or the folder has no Python file.
     """
-    place, name = (text, "") if text and Path(text).exists() else _split_name(text)
+    place, colon, name = text.rpartition(":")
+    if not (colon and place) or Path(text).exists():
+        place, name = text, ""
     path = Path(place)
     if place and path.is_file():
         return Target(text, (_make_file(path),), name)
@@ -56,12 +58,10 @@ def find_target(text: str, exclude: Sequence[str] = ()) -> Target:
     if place.endswith(".py") or "/" in place or os.sep in place:
         raise ConfigError(f"{text!r}: file {place!r} does not exist. Check the path.")
     module_path = _find_module_path(place, text)
-    files = (
-        tuple(map(_make_file, _find_files(module_path, exclude)))
-        if module_path.is_dir() and not name
-        else (_make_file(_get_init_file(module_path)),)
-    )
-    return Target(text, tuple(sorted(files, key=lambda file: file.display_path)), name)
+    paths = [module_path / "__init__.py" if module_path.is_dir() else module_path]
+    if module_path.is_dir() and not name:
+        paths = list(_find_files(module_path, exclude))
+    return Target(text, tuple(sorted(map(_make_file, paths), key=lambda file: file.display_path)), name)
 
 
 def format_path(path: Path) -> str:
@@ -76,15 +76,6 @@ def format_path(path: Path) -> str:
 def _to_printable(path: Path) -> str:
     # File names need not be UTF-8; an undecodable one must still be printable.
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
-
-
-def _split_name(text: str) -> tuple[str, str]:
-    place, colon, name = text.rpartition(":")
-    return (place, name) if colon and place else (text, "")
-
-
-def _get_init_file(path: Path) -> Path:
-    return path / "__init__.py" if path.is_dir() else path
 
 
 def _make_file(path: Path) -> PythonFile:
@@ -126,7 +117,8 @@ def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
 def _find_module_path(name: str, text: str) -> Path:
     """Return the file or folder of a module, without importing it or its parents."""
     with prepend_to_sys_path(Path.cwd()):
-        spec = find_module_spec(name) if all(part.isidentifier() for part in name.split(".")) else None
+        is_name = all(part.isidentifier() for part in name.split("."))
+        spec = find_module_spec(name, use_loaded=False) if is_name else None
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     if folders:
         return Path(folders[0])
