@@ -26,7 +26,6 @@ MCP_FAULTS: Final = tuple(fake_server_process.FAULTS)
 """Names of the faults that a call to a `FakeMcpServer` can have."""
 _START_MODES: Final = (None, "banner", "dies", "silent")
 _LISTING_MODES: Final = (None, "bad definition", "fails")
-_ANY_OBJECT_SCHEMA: Final = {"type": "object"}
 _log_numbers = count(1)
 
 
@@ -57,7 +56,10 @@ class FakeMcpServer:
             raise ConfigError(f"FakeMcpServer(listing={listing!r}): listing must be one of {_LISTING_MODES}.")
         self._log = _get_log_dir() / f"{next(_log_numbers)}.jsonl"
         plan = {
-            "tools": {tool: _describe_tool(tool, answer) for tool, answer in tools.items()},
+            "tools": {
+                tool: {"description": f"Answer as {tool} would.", "input_schema": {"type": "object"}, "answer": answer}
+                for tool, answer in tools.items()
+            },
             "faults": list(faults),
             "start": start,
             "listing": listing,
@@ -85,7 +87,3 @@ def _get_log_dir() -> Path:
     folder = tempfile.mkdtemp(prefix="toolmason-fake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-def _describe_tool(name: str, answer: Any) -> dict[str, Any]:
-    return {"description": f"Answer as {name} would.", "input_schema": _ANY_OBJECT_SCHEMA, "answer": answer}

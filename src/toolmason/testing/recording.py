@@ -81,7 +81,7 @@ class Recording:
         """Return the recorded call that matches. Concurrent calls arrive in any order."""
         similar = None
         for recorded in self._calls:
-            request = _get_request(recorded)
+            request = {key: recorded[key] for key in ("name", "arguments")}
             if self._find_difference(request, current) is None:
                 return recorded
             if similar is None and recorded["name"] == current["name"]:
@@ -231,10 +231,6 @@ def find_differences(recorded: Any, current: Any, path: str = "$") -> Iterable[t
 def _matches_path(path: str, pattern: str) -> bool:
     escaped = pattern.replace("[", "[[]")
     return fnmatchcase(path, escaped) or fnmatchcase(path, f"{escaped}[.[]*")
-
-
-def _get_request(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": recorded["name"], "arguments": recorded["arguments"]}
 
 
 def _get_arguments(call: ToolCall) -> Any:

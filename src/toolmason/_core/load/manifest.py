@@ -237,10 +237,12 @@ class LoadedManifest:
             raise ConfigError(
                 f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."
             )
-        load = functools.cache(lambda: self._load_prompt(entry))
+        load = functools.cache(lambda: self._load_entry(entry))
 
         async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
-            return await load().render(arguments, context, settings)
+            prompt = load()
+            assert isinstance(prompt, Prompt)  # noqa: S101 - the kind was checked
+            return await prompt.render(arguments, context, settings)
 
         description, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
         return Prompt(data["name"], description, schema, role, origin, render)
@@ -281,11 +283,6 @@ class LoadedManifest:
                 f"Cannot create the object of {f'{module}:{member.qualname}'!r}: {type(error).__name__}: {error}"
             ) from error
 
-    def _load_prompt(self, entry: ManifestEntry) -> Prompt:
-        loaded = self._load_entry(entry)
-        assert isinstance(loaded, Prompt)  # noqa: S101 - the kind was checked
-        return loaded
-
     def _load_tool(self, entry: ManifestEntry, definition: ToolDefinition) -> Tool:
         tool = self._load_entry(entry)
         assert isinstance(tool, Tool)  # noqa: S101 - the kind was checked
@@ -302,17 +299,13 @@ class LoadedManifest:
 
     def _import_module(self, module: str) -> Any:
         folders = [location.folder for location in find_package_locations(self.manifest.package)]
-        if not any(_is_same_folder(folder, self.location.folder) for folder in folders):
+        # Resolve links, because an editable installation may be reachable by two paths.
+        if os.path.realpath(self.location.folder) not in map(os.path.realpath, folders):
             raise ConfigError(
                 f"{self.manifest.place} is not in the package {self.manifest.package!r} that Python imports, which is "
                 f"at {folders[0]!r}. Pass the package name, or add the folder above the package to `sys.path`."
             )
         return import_module(module, module, "Reinstall the package, or run `toolmason build`.")
-
-
-def _is_same_folder(first: str, second: str) -> bool:
-    # Resolve links, because an editable installation may be reachable by two paths.
-    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def _warn_stale(message: str) -> None:

@@ -222,12 +222,10 @@ def _iter_bundles(module: ModuleType) -> Iterator[type]:
     """Yield the public classes with decorated methods that a module defines."""
     for name, item in vars(module).items():
         is_own = isinstance(item, type) and item.__module__ == module.__name__ and item.__name__ == name
-        if is_own and not name.startswith("_") and not inspect.isabstract(item) and _is_bundle(item):
-            yield item
-
-
-def _is_bundle(cls: type) -> bool:
-    return any(get_declaration(item) is not None for owner in cls.__mro__ for item in vars(owner).values())
+        if is_own and not name.startswith("_") and not inspect.isabstract(item):
+            members = (member for owner in item.__mro__ for member in vars(owner).values())
+            if any(get_declaration(member) is not None for member in members):
+                yield item
 
 
 def _iter_decorated(module: ModuleType, package: str, bundles: list[type]) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import Remote
 from toolmason._core.remote.servers import Remotes, collect_prompts, find_owners
 from toolmason.errors import RemoteError
 
@@ -56,8 +55,11 @@ class Gateway:
             source, prompt = known
             return await source.complete({**params, "ref": {**ref, "name": prompt.name}}, context)
         uri = str(ref.get("uri"))
-        owner = next((source for source in self._remotes.sources if _lists_uri(source, uri)), None)
-        return None if owner is None else await owner.complete(params, context)
+        for source in self._remotes.sources:
+            raw = source.lists.raw_resources
+            if uri in raw.resources or any(entry.get("uriTemplate") == uri for entry in raw.templates):
+                return await source.complete(params, context)
+        return None
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Subscribe to changes of these resources, each at the server that owns it."""
@@ -71,9 +73,3 @@ class Gateway:
                 _log.warning("cannot subscribe to a resource of server %r: %s", outcome.server, outcome.reason)
             elif isinstance(outcome, BaseException):
                 raise outcome
-
-
-def _lists_uri(source: Remote, uri: str) -> bool:
-    return uri in source.lists.raw_resources.resources or any(
-        entry.get("uriTemplate") == uri for entry in source.lists.raw_resources.templates
-    )

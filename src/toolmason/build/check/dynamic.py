@@ -91,7 +91,7 @@ def _load(target: Target) -> tuple[Any, str]:
 
 def _find_tools(target: Target, found: Any) -> Iterator[Tool]:
     if target.name:
-        yield from _make_toolbox(found).tools
+        yield from (found if isinstance(found, Toolbox) else Toolbox(found)).tools
         return
     seen: set[int] = set()
     for file in target.files:
@@ -103,12 +103,6 @@ def _find_tools(target: Target, found: Any) -> Iterator[Tool]:
             if id(function) not in seen:
                 seen.add(id(function))
                 yield tool
-
-
-def _make_toolbox(found: Any) -> Toolbox:
-    if isinstance(found, Toolbox):
-        return found
-    return Toolbox(found)
 
 
 def _import_file(file: PythonFile) -> ModuleType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,7 @@ def _check_provider(provider: str, definition: ToolDefinition, offered_names: Se
         strict=not meaning_losses and not not_strict,
         not_strict=not_strict,
         alias=sent_name if sent_name != definition.name else None,
-        keys=_format_renamed_keys(verdict.narrowed.keys),
+        keys=tuple(f"{own!r} sent as {alias}" for alias, own in verdict.narrowed.keys.items()),
     )
 
 
@@ -67,10 +67,6 @@ def _explain_not_strict(provider: str, definition: ToolDefinition) -> str:
         return ""
     blocking = next((loss for loss in losses if loss.changes_meaning), losses[0])
     return _format_loss(blocking, "has no strict form")
-
-
-def _format_renamed_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{own!r} sent as {alias}" for alias, own in keys.items())
 
 
 def _format_loss(loss: Loss, outcome: str) -> str:

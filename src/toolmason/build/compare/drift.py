@@ -47,11 +47,8 @@ def _compare_tools(data: bytes, built: ManifestFile, old: Manifest) -> Iterator[
     for tool in compare(parse_listings(data, old.place), parse_listings(built.data, now.place)):
         for change in tool.changes:
             if change.part != "effects":
-                yield Drift(tool.name, _format_message(change.part, change.path, change.message))
-
-
-def _format_message(part: str, path: str, message: str) -> str:
-    return message if part in ("tool", "name") else f"{part}{f' {path}' if path else ''}: {message}"
+                place = "" if change.part in ("tool", "name") else f"{f'{change.part} {change.path}'.rstrip()}: "
+                yield Drift(tool.name, f"{place}{change.message}")
 
 
 def _compare_entries(old: Manifest, new: Manifest) -> Iterator[Drift]:

@@ -140,16 +140,11 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
                 reply = await send_and_show(chat, text, yes=yes, quiet=False)
         except ToolmasonError as error:
             print_error(str(error))
-        else:
-            _print_ending(reply, chat.policy.limits)
-
-
-def _print_ending(reply: Reply, limits: Limits) -> None:
-    """Print why the run ended without an answer, and continue the conversation."""
-    if reply.finish == "cancelled":
-        click.echo("Cancelled. Send another message, or /quit.", err=True)
-    elif reply.finish == "limit":
-        print_error(_describe_limit(reply, limits))
+            return
+        if reply.finish == "cancelled":
+            click.echo("Cancelled. Send another message, or /quit.", err=True)
+        elif reply.finish == "limit":
+            print_error(_describe_limit(reply, chat.policy.limits))
 
 
 @contextmanager

@@ -73,7 +73,8 @@ def read_source(path: Path, display_path: str, module: str = "") -> Source | Fin
     except OSError as error:
         return make_finding(UNREADABLE, SourceLocation(display_path), f"cannot be opened: {error.strerror or error}")
     try:
-        text = _decode(data)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding).removeprefix("\ufeff")
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         return make_finding(
             UNREADABLE, _find_decode_error(display_path, data, error), f"cannot be decoded: {_describe_error(error)}"
@@ -91,12 +92,6 @@ def parse(text: str, display_path: str, module: str = "", *, is_package: bool = 
     except (ValueError, RecursionError, MemoryError) as error:
         return make_finding(UNREADABLE, SourceLocation(display_path), f"cannot be parsed: {_describe_error(error)}")
     return Source(display_path, text, tuple(re.split(r"\r\n|\r|\n", text)), tree, module, is_package)
-
-
-def _decode(data: bytes) -> str:
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    text = data.decode(encoding)
-    return text.removeprefix("\ufeff")
 
 
 def _find_decode_error(display_path: str, data: bytes, error: Exception) -> SourceLocation:
