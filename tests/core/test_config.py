@@ -225,10 +225,10 @@ def test_limits_of_the_configuration_hold_for_runs_that_name_none():
     box = Toolbox(fail, config={"limits": {"steps": 3, "seconds": "none"}})
 
     assert get_state(box).policy.limits == Limits(steps=3)
-    assert Chat("offline", box).policy.limits == Limits(steps=3)
-    assert Chat("offline", [fail], config={"limits.calls": "7"}).policy.limits == Limits(calls=7)
-    assert Chat("offline", box, limits=Limits(steps=9)).policy.limits == Limits(steps=9)
-    assert Chat("offline", box, config={"limits.calls": 2}).policy.limits == Limits(calls=2)
+    assert Chat("offline", box).limits == Limits(steps=3)
+    assert Chat("offline", [fail], config={"limits.calls": "7"}).limits == Limits(calls=7)
+    assert Chat("offline", box, limits=Limits(steps=9)).limits == Limits(steps=9)
+    assert Chat("offline", box, config={"limits.calls": 2}).limits == Limits(calls=2)
 
 
 def test_an_unknown_limit_of_a_run_is_refused_with_those_there_are():

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
-from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.define.context import ContextLike, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
@@ -48,22 +48,6 @@ class SendOptions:
     run: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _ChatPolicy:
-    system: str | None
-    context: ToolContext[Any] | None
-    memory: Memory | None
-    advisors: tuple[Advisor, ...]
-    limits: Limits
-    on_limit: Literal["stop", "raise"]
-    strategy: Strategy
-    execute: ExecuteRule
-    history: bool
-    runtime: Runtime | None
-    options: Mapping[str, Any] | None
-    search: Search | None
-
-
 class Chat:
     """Chat with a model that calls tools until it answers.
 
@@ -95,20 +79,12 @@ class Chat:
         self.model: Model = make_model(model) if isinstance(model, str) else model
         self.box = make_toolbox(tools, approver, config)
         refuse_unsupported_native(self.model, self.box)
-        self.policy = _ChatPolicy(
-            system=system,
-            context=make_context(context),
-            memory=memory,
-            advisors=order_advisors(advisors),
-            limits=get_state(self.box).policy.limits if limits is None else limits,
-            on_limit=on_limit,
-            strategy=strategy,
-            execute=execute,
-            history=history,
-            runtime=runtime,
-            options=options,
-            search=Search.parse(search, self.model),
-        )
+        self.limits = get_state(self.box).policy.limits if limits is None else limits
+        self._system, self._context, self._options = system, make_context(context), options
+        self._memory, self._history, self._runtime = memory, history, runtime
+        self._advisors = order_advisors(advisors)
+        self._on_limit, self._strategy, self._execute_rule = on_limit, strategy, execute
+        self._search = Search.parse(search, self.model)
         if not history and memory is None:
             raise ConfigError("history=False requires a memory. Pass `memory=` as well.")
         _refuse_path("memory", memory, "SqliteMemory")
@@ -207,8 +183,7 @@ class Chat:
 
     async def load_history(self, conversation: str | None = None) -> Sequence[Message]:
         """Return the messages that the memory has of a conversation, or none if the chat has no memory."""
-        memory = self.policy.memory
-        return () if memory is None else await memory.load(conversation or "")
+        return () if self._memory is None else await self._memory.load(conversation or "")
 
     load_history_sync = blocking(load_history)
 
@@ -261,38 +236,37 @@ class Chat:
         request_tools: RequestTools,
     ) -> _PreparedRun:
         new_messages = await to_messages(prompt)
-        policy = self.policy
-        context = policy.context
+        context = self._context
         if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
         box = await request_tools.prepare(context)
-        tool_search = None if policy.search is None else ToolSearch.for_toolbox(box, policy.search)
+        tool_search = None if self._search is None else ToolSearch.for_toolbox(box, self._search)
         if tool_search is not None:
             box = box | Toolbox(tool_search.tool)
-        limits = policy.limits if options.limits is None else options.limits
+        limits = self.limits if options.limits is None else options.limits
         conversation = options.conversation
         plan = RunPlan(
             self.model,
             box.run(limits),
             context,
             limits,
-            policy.strategy,
-            policy.execute,
-            policy.history,
-            policy.memory,
+            self._strategy,
+            self._execute_rule,
+            self._history,
+            self._memory,
             conversation,
             emit,
             options.run or uuid.uuid4().hex,
         )
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
-        if policy.system is not None and not system:
-            system = (Message("system", policy.system),)
+        if self._system is not None and not system:
+            system = (Message("system", self._system),)
         new_messages = _drop_system(new_messages)
         run = Run(plan, system)
         if saved_messages is not None:
             run.load_history(_drop_system(saved_messages))
-        elif policy.memory is not None:
+        elif self._memory is not None:
             history, new_messages = split_new_messages(await self.load_history(conversation), new_messages)
             run.load_history(history)
         return _PreparedRun(run, new_messages, options.tool_choice, tool_search)
@@ -307,7 +281,7 @@ class Chat:
         if task is not None:
             running.add(task)
         prepared: _PreparedRun | None = None
-        limits = self.policy.limits if options.limits is None else options.limits
+        limits = self.limits if options.limits is None else options.limits
         started_at = time.monotonic()
         timeout = asyncio.timeout(limits.seconds)
         try:
@@ -333,14 +307,14 @@ class Chat:
             await request_tools.aclose()
         finish: RunFinish = "limit" if timeout.expired() else "cancelled"
         reply = Reply((), finish, conversation=conversation) if prepared is None else prepared.run.make_reply()
-        if reply.finish == "limit" and self.policy.on_limit == "raise":
+        if reply.finish == "limit" and self._on_limit == "raise":
             raise make_limit_error(limits, reply.turns, reply.results)
         return reply
 
     async def _execute_run(self, prepared: _PreparedRun, task: asyncio.Task[Any] | None) -> None:
         run = prepared.run
         try:
-            runtime = self.policy.runtime
+            runtime = self._runtime
             async with nullcontext() if runtime is None else runtime.execute(run.plan.run_id) as execution:
                 run.execution = execution
                 try:
@@ -361,9 +335,9 @@ class Chat:
             raise
 
     async def _run_loop(self, prepared: _PreparedRun) -> None:
-        run, policy = prepared.run, self.policy
+        run = prepared.run
         search = () if prepared.tool_search is None else (prepared.tool_search,)
-        step = chain([*policy.advisors, *search], run.ask_model)
+        step = chain([*self._advisors, *search], run.ask_model)
         if prepared.resumed is None:
             if run.execution is not None:
                 await run.begin(prepared.new_messages, run.execution)
@@ -371,7 +345,7 @@ class Chat:
         # Close interrupted calls first: providers reject a call without a result.
         repaired = repair(run.messages)
         request = ModelRequest(
-            await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, policy.options
+            await run.get_visible_messages(repaired), run.plan.box, prepared.tool_choice, self._options
         )
         turn = ModelTurn(request, 1, run.plan.conversation, run)
         if prepared.resumed is None:

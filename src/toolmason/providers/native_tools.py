@@ -69,14 +69,13 @@ def _format_server(item: RemoteMcp, provider: str) -> dict[str, Any]:
             f"{', '.join(_SERVER_PROVIDERS)}."
         )
     if provider == "openai":
-        tool: dict[str, Any] = {"type": "mcp", "server_label": item.name, "server_url": item.url}
-        if item.description:
-            tool["server_description"] = item.description
-        if item.authorization:
-            tool["authorization"] = item.authorization
-        if item.require_approval is not None:
-            tool["require_approval"] = item.require_approval
-        return tool
+        optional = {
+            "server_description": item.description,
+            "authorization": item.authorization,
+            "require_approval": item.require_approval,
+        }
+        given = {key: value for key, value in optional.items() if value}
+        return {"type": "mcp", "server_label": item.name, "server_url": item.url, **given}
     if item.require_approval == "always":
         raise DefinitionError(
             f"RemoteMcp({item.name!r}, require_approval='always'): {provider} calls servers without approval. "

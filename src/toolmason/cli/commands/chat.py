@@ -64,7 +64,7 @@ def command(
         prompt = sys.stdin.read().strip()
     if prompt:
         reply = asyncio.run(send_and_show(chat, prompt, yes=yes, quiet=as_json or not is_terminal()))
-        print_reply(reply, chat.policy.limits, as_json=as_json)
+        print_reply(reply, chat.limits, as_json=as_json)
         return
     asyncio.run(_run_conversation(chat, memory, yes=yes))
 
@@ -144,7 +144,7 @@ async def _handle_input(text: str, chat: Chat, memory: WindowMemory, *, yes: boo
         if reply.finish == "cancelled":
             click.echo("Cancelled. Send another message, or /quit.", err=True)
         elif reply.finish == "limit":
-            print_error(_describe_limit(reply, chat.policy.limits))
+            print_error(_describe_limit(reply, chat.limits))
 
 
 @contextmanager

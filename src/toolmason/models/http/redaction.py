@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,26 +14,21 @@ _MIN_SECRET_CHARS: Final = 4
 _MIN_PREFIX_CHARS: Final = 8
 """Minimum length of a key prefix that is redacted as well, because text may be truncated within the key."""
 _PUBLIC_HEADERS: Final = frozenset({"anthropic-version", "anthropic-beta", "content-type", "accept"})
+_SECRET_PARAMETER: Final = re.compile(r"key|token|sig", re.IGNORECASE)
 _CLIENT_SECRET_ATTRIBUTES: Final = ("api_key", "auth_token", "admin_api_key", "_azure_ad_token", "aws_secret_key")
 
 
 def find_secrets(url: str, headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secret parts of a URL and of headers."""
-    return tuple(_iterate_secrets(url, headers))
-
-
-def _iterate_secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
+    found: list[str] = []
     for name, value in headers.items():
         if name.lower() not in _PUBLIC_HEADERS:
-            yield value
-            yield value.partition(" ")[2] or value
+            found += [value, value.partition(" ")[2] or value]
     parts = urlsplit(url)
     if parts.password:
-        yield parts.password
-        yield unquote(parts.password)
-    for name, value in parse_qsl(parts.query):
-        if "key" in name.lower() or "token" in name.lower() or "sig" in name.lower():
-            yield value
+        found += [parts.password, unquote(parts.password)]
+    found += [value for name, value in parse_qsl(parts.query) if _SECRET_PARAMETER.search(name)]
+    return tuple(found)
 
 
 def find_client_secrets(client: Any) -> tuple[str, ...]:

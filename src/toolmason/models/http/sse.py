@@ -48,9 +48,12 @@ class EventStream:
         for following in rest:
             line = "".join(self._line_parts)
             self._line_parts = []
+            name, _, value = line.partition(":")
             if not line:
                 yield from self._parse_event()
-            elif not self._add_line(line):
+            elif name == "data":
+                self._data.append(value.removeprefix(" "))
+            else:
                 self._held_length -= len(line)
             self._buffer(following)
 
@@ -60,13 +63,6 @@ class EventStream:
             self._held_length += len(part)
         if self._held_length > _MAX_EVENT_LENGTH:
             raise ModelError(self._provider, f"a stream event exceeds {_MAX_EVENT_LENGTH:,} characters")
-
-    def _add_line(self, line: str) -> bool:
-        """Process a line, and return True if its data is buffered."""
-        name, _, value = line.partition(":")
-        if name == "data":
-            self._data.append(value.removeprefix(" "))
-        return name == "data"
 
     def _parse_event(self) -> Iterator[dict[str, Any]]:
         data = "\n".join(self._data)

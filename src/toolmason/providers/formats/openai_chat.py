@@ -134,18 +134,15 @@ class OpenAiChatReader(ReplyReader):
         self._texts: dict[str, str] = {}
         self._calls: dict[Any, dict[str, Any]] = {}
         self._finish: str | None = None
-        self._usage: Any = None
-        self._id: Any = None
-        self._model: Any = None
+        self._closed: set[Any] = set()
+        self._body: Body = {}
         self._passthrough: dict[str, Any] = {}
 
     @override
     def read_event(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error"):
             raise parse_error(self.codec.name, event)
-        self._usage = event.get("usage") or self._usage
-        self._id = event.get("id") or self._id
-        self._model = event.get("model") or self._model
+        self._body.update({key: event[key] for key in ("id", "model", "usage") if event.get(key)})
         for choice in event.get("choices") or ():
             if choice.get("index"):
                 continue
@@ -180,51 +177,36 @@ class OpenAiChatReader(ReplyReader):
         key = piece.get("index")
         if key is None:  # some servers omit it: an id starts a call, a delta without id continues the last one
             key = piece.get("id") or next(reversed(self._calls), 0)
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = {
-                "id": piece.get("id") or content_parts.make_call_id(),
-                "name": "",
-                "arguments": "",
-                "opened": False,
-            }
-        call["name"] = call["name"] or function.get("name") or ""
-        call["extra_content"] = piece.get("extra_content") or call.get("extra_content")
-        if call["name"] and not call["opened"]:
-            call["opened"] = True
-            yield exchange.CallOpened(call["id"], self.names.get_name(call["name"]))
+        if key not in self._calls:
+            call_id = piece.get("id") or content_parts.make_call_id()
+            self._calls[key] = {"id": call_id, "type": "function", "function": {"name": "", "arguments": ""}}
+        call = self._calls[key]
+        call.update(_get_extra_content(piece))
+        known = call["function"]
+        if not known["name"] and (name := function.get("name")):
+            known["name"] = name
+            yield exchange.CallOpened(call["id"], self.names.get_name(name))
         text = function.get("arguments") or ""
         if not isinstance(text, str):  # llama.cpp and others have sent the object itself
             text = content_parts.get_arguments_json(ToolCall("", "", text))
         if text:
-            call["arguments"] += text
+            known["arguments"] += text
             yield exchange.ArgumentsDelta(call["id"], text)
 
     def _close_calls(self) -> Iterator[ModelEvent]:
-        for call in self._calls.values():
-            if not call.get("closed"):
-                call["closed"] = True
-                yield exchange.CallClosed(
-                    ToolCall(call["id"], self.names.get_name(call["name"]), call["arguments"] or "{}")
-                )
+        for key, call in self._calls.items():
+            if key not in self._closed:
+                self._closed.add(key)
+                yield exchange.CallClosed(_parse_call(call, self.names))
 
     @override
     def build_body(self) -> Body | None:
         if self._finish is None:
             return None
-        calls = [
-            {
-                "id": c["id"],
-                "type": "function",
-                "function": {"name": c["name"], "arguments": c["arguments"]},
-                **_get_extra_content(c),
-            }
-            for c in self._calls.values()
-        ]
-        message_fields = {**self._texts, **self._passthrough}
-        message = {"role": "assistant", "content": None, **message_fields, **({"tool_calls": calls} if calls else {})}
-        choice = {"index": 0, "finish_reason": self._finish, "message": message}
-        return {"id": self._id, "model": self._model, "choices": [choice], "usage": self._usage}
+        message: Body = {"role": "assistant", "content": None, **self._texts, **self._passthrough}
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        return {**self._body, "choices": [{"index": 0, "finish_reason": self._finish, "message": message}]}
 
 
 def join_details(pieces: Iterable[Any]) -> list[Any]:
