@@ -50,9 +50,12 @@ ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
 _TRACE_KEYS: Final = frozenset({"traceparent", "tracestate", "baggage"})
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Request:
-    """A request to a served toolbox as plain data, whatever carries its answer."""
+    """A request to a served toolbox as plain data, whatever carries its answer.
+
+    The fields that few requests need are set later: each parameter costs time in every request.
+    """
 
     method: str
     params: Mapping[str, Any]
@@ -61,22 +64,22 @@ class Request:
     """True in the stateless era, False in a session."""
     identity: Identity = field(default_factory=lambda: ANONYMOUS)
     """Context values from authentication, and the owner of the tasks and results that the request creates."""
-    session_id: str = ""
-    """Session of the request; empty if there is none, and over stdio, which has a single one."""
-    session: Any = None
-    """The SDK's session; None if the request is answered directly."""
-    headers: Mapping[str, str] | None = None
-    """HTTP headers; None if the request is answered directly, and over stdio."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """Capabilities of the client."""
-    stream: ClientStream | None = None
-    """Stream for notifications and questions. In a session it is made when something needs it."""
-    log_level: str | None = None
-    """Lowest log level that the client wants."""
-    wants_progress: bool = False
     traits: ToolTraits | None = None
     """Traits of the called tool, if they are known already."""
-    client: ClientProxy | None = None
+    session_id: str = field(default="", init=False)
+    """Session of the request; empty if there is none, and over stdio, which has a single one."""
+    session: Any = field(default=None, init=False)
+    """The SDK's session; None if the request is answered directly."""
+    headers: Mapping[str, str] | None = field(default=None, init=False)
+    """HTTP headers; None if the request is answered directly, and over stdio."""
+    stream: ClientStream | None = field(default=None, init=False)
+    """Stream for notifications and questions. In a session it is made when something needs it."""
+    log_level: str | None = field(default=None, init=False)
+    """Lowest log level that the client wants."""
+    wants_progress: bool = field(default=False, init=False)
+    client: ClientProxy | None = field(default=None, init=False)
     """The client as the tool sees it; None until something needs it."""
 
     def open_stream(self) -> ClientStream | None:
@@ -136,15 +139,27 @@ class CallHandler:
             self.restore_answers(request, name, arguments)
         if traits is not None and traits.task is not None and self._runs_as_task(traits, request):
             return self._start_task(request, traits)
+        is_plain = traits is not None and traits.plain and request.client is None
+        context = (request.get_values() or None) if is_plain else request.make_context()
+        progress = _make_progress_callback(request.open_client()) if request.wants_progress else None
+        scope = set_result_owner(request.identity.owner or request.session_id)
         try:
-            return await self._run(request, traits)
+            result = await self.box.call(name, arguments, context=context, on_progress=progress)
+            if isinstance(result.error, ApprovalRequired):
+                result = await self._ask_approval(result, request, progress)
         except NeedsInput:
             return self.make_input_required(request, name, arguments)
         except ContinuesAsTask:
             return self._start_task(request, traits)
+        except (Abort, ToolCallError) as raised:
+            return _encode_raised(request, raised)
         finally:
+            reset_result_owner(scope)
             if request.client is not None and request.client.has_notified:
                 await request.client.flush()
+        if request.client is not None:
+            return self._encode_with_client(request, request.client, result, traits)
+        return self._encode(result, traits)
 
     # --- input rounds ------------------------------------------------------------------------------
 
@@ -180,51 +195,24 @@ class CallHandler:
         state = self.state_signer.sign(data, make_binding(request.method, name, arguments, request.identity.owner))
         return {"resultType": "input_required", "inputRequests": dict(client.pending_questions), "requestState": state}
 
-    # --- the call ----------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------
 
-    async def _run(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
-        name, arguments = request.params["name"], request.params.get("arguments") or {}
-        is_plain = traits is not None and traits.plain and request.client is None
-        context = (request.get_values() or None) if is_plain else request.make_context()
-        progress = _make_progress_callback(request.open_client()) if request.wants_progress else None
-        scope = set_result_owner(request.identity.owner or request.session_id)
-        try:
-            result = await self.box.call(name, arguments, context=context, on_progress=progress)
-            if isinstance(result.error, ApprovalRequired):
-                result = await self._ask_approval(result, request, progress)
-        except (NeedsInput, ContinuesAsTask):
-            raise
-        except MissingCapability as missing:
-            if not request.modern:
-                return make_error_result(str(missing))
-            data: dict[str, Any] = {"requiredCapabilities": {missing.capability: {}}}
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(missing), data) from None
-        except (Abort, ToolCallError) as raised:
-            return self._make_raised_result(raised)
-        finally:
-            reset_result_owner(scope)
-        client = request.client
-        if client is not None and client.pending_questions and client.send_questions is None:
-            raise NeedsInput("the call is waiting for input")
-        if result.error is not None:
-            encoded = self._encode_error(result, traits)
-        else:
-            encoded = encode_result(result, self.box, structured=traits is not None and traits.structured)
-        reply = None if client is None else client.upstream_reply
+    def _encode_with_client(
+        self, request: Request, client: ClientProxy, result: ToolResult, traits: ToolTraits | None
+    ) -> dict[str, Any]:
+        name = request.params["name"]
+        if client.pending_questions and client.send_questions is None:
+            return self.make_input_required(request, name, request.params.get("arguments") or {})
+        encoded, reply = self._encode(result, traits), client.upstream_reply
         # An upstream request made by a local tool is not the result of that tool.
         if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
         return passthrough(encoded, reply[2], result)
 
-    def _make_raised_result(self, raised: Abort | ToolCallError) -> dict[str, Any]:
-        """Return the redacted result of a call that raised an error, which no caller in this process can catch.
-
-        Raises:
-            MCPError: the tool aborted the run.
-        """
-        if isinstance(raised, ToolCallError):
-            return make_error_result(make_redacted_result(raised, "redact").text)
-        raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
+    def _encode(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
+        if result.error is not None:
+            return self._encode_error(result, traits)
+        return encode_result(result, self.box, structured=traits is not None and traits.structured)
 
     def check_serializable(self, name: str, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result, or an error result if it cannot be encoded as JSON."""
@@ -296,14 +284,17 @@ class CallHandler:
             upstream_state=original.upstream_state,
             has_signed_state=original.has_signed_state,
         )
-        task_request = replace(request, client=client, modern=True, wants_progress=False)
-        self.tasks.start(task, self._finish(task, task_request, traits))
+        params = {key: value for key, value in request.params.items() if key not in ROUND_PARAMS}
+        task_traits = None if traits is None else replace(traits, task=None)
+        task_request = Request(request.method, params, None, True, request.identity, client.capabilities, task_traits)  # noqa: FBT003 - the fields by position
+        task_request.client = client
+        self.tasks.start(task, self._finish(task, task_request))
         return {"resultType": "task", **task.to_dict()}
 
-    async def _finish(self, task: ServedTask, request: Request, traits: ToolTraits | None) -> None:
+    async def _finish(self, task: ServedTask, request: Request) -> None:
         name = request.params["name"]
         try:
-            result = self.check_serializable(name, await self._run(request, traits))
+            result = self.check_serializable(name, await self.call(request))
         except MCPError as error:
             task.set_status("failed", error={"code": error.code, "message": error.message})
         except Exception as error:  # noqa: BLE001 - the polling client must learn that the task ended
@@ -311,6 +302,22 @@ class CallHandler:
             task.set_status("failed", error={"code": INTERNAL_ERROR, "message": "The task failed."})
         else:
             task.set_status("completed", result={"resultType": "complete", **result})
+
+
+def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str, Any]:
+    """Return the redacted result of a call that raised an error, which no caller in this process can catch.
+
+    Raises:
+        MCPError: the tool aborted the run, or the client lacks a capability.
+    """
+    if isinstance(raised, ToolCallError):
+        return make_error_result(make_redacted_result(raised, "redact").text)
+    if not isinstance(raised, MissingCapability):
+        raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
+    if not request.modern:
+        return make_error_result(str(raised))
+    data: dict[str, Any] = {"requiredCapabilities": {raised.capability: {}}}
+    raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(raised), data) from None
 
 
 _APPROVAL_SCHEMA: Final = {

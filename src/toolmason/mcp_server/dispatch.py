@@ -103,19 +103,10 @@ class Dispatcher:
         if (traits is None and not _is_list(method, params)) or not _STREAM_META_KEYS.isdisjoint(meta):
             return None
         if session is None:
-            capabilities = meta[CLIENT_CAPABILITIES_META_KEY]
-            return Request(method, params, message["id"], identity=identity, capabilities=capabilities, traits=traits)
-        return Request(
-            method,
-            params,
-            message["id"],
-            modern=False,
-            identity=identity,
-            session_id=session_id,
-            capabilities=session.capabilities,
-            log_level=self._log_levels.get(session_id, "info"),
-            traits=traits,
-        )
+            return Request(method, params, message["id"], True, identity, meta[CLIENT_CAPABILITIES_META_KEY], traits)  # noqa: FBT003 - keywords cost time
+        request = Request(method, params, message["id"], False, identity, session.capabilities, traits)  # noqa: FBT003 - as above
+        request.session_id, request.log_level = session_id, self._log_levels.get(session_id, "info")
+        return request
 
     def _find_traits(self, params: Mapping[str, Any]) -> ToolTraits | None:
         """Return the traits of the tool of a call, or None if the SDK has to carry the answer."""
@@ -275,20 +266,15 @@ class Dispatcher:
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
         if request.modern:
-            result = self._complete(result)
+            meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
+            result = {"resultType": "complete", **result, "_meta": meta}
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
-
-    def _complete(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a result with the fields that the stateless era requires."""
-        meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
-        return {"resultType": "complete", **result, "_meta": meta}
 
     def _encode_list(self, request: Request, page: Mapping[str, Any]) -> bytes:
         known = self._list_bodies.get(request.modern)
         if known is None or known[0] is not page:
-            hint = self._cache_hint
-            hinted = {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope, **page}
-            result = self._complete(hinted) if request.modern else page
+            hint = {"resultType": "complete", "ttlMs": self._cache_hint.ttl_ms, "cacheScope": self._cache_hint.scope}
+            result = {**hint, **page, "_meta": self._server_meta} if request.modern else page
             known = self._list_bodies[request.modern] = page, to_json({"result": result})[1:]
         return b'{"jsonrpc":"2.0","id":%b,%b' % (to_json(request.id), known[1])
 

@@ -188,17 +188,8 @@ def _make_request(ctx: Any, origin: Origin, subscriptions: Subscriptions) -> Req
     meta = params.get("_meta") or {}
     stream = ClientStream(can_ask=not modern and ctx.session.can_send_request)
     stream.open(ctx)
-    return Request(
-        ctx.method,
-        params,
-        ctx.request_id,
-        modern,
-        origin.identity,
-        session_id,
-        ctx.session,
-        headers,
-        capabilities,
-        stream,
-        meta.get(LOG_LEVEL_META_KEY) if modern else subscriptions.log_levels.get(session_id, "info"),
-        wants_progress=True,
-    )
+    request = Request(ctx.method, params, ctx.request_id, modern, origin.identity, capabilities)
+    request.session_id, request.session, request.headers, request.stream = session_id, ctx.session, headers, stream
+    request.log_level = meta.get(LOG_LEVEL_META_KEY) if modern else subscriptions.log_levels.get(session_id, "info")
+    request.wants_progress = True
+    return request

@@ -93,14 +93,9 @@ class McpApp:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handle one ASGI request."""
-        if scope["type"] == "http":
-            await self._handle_http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
-
-    async def _handle_http(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._handle_other_type(scope["type"], receive, send)
+            return
         header_pairs = scope["headers"]
         headers = dict(header_pairs)
         refusal = self.guard.check_headers(headers, header_pairs)
@@ -130,6 +125,12 @@ class McpApp:
             await self.dispatcher.handle_post(exchange, data, self._forward)
         else:
             await self._handle_with_sdk(scope, Origin(principal), receive, send)
+
+    async def _handle_other_type(self, kind: str, receive: Receive, send: Send) -> None:
+        if kind == "lifespan":
+            await self._lifespan(receive, send)
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
 
     async def _forward(self, exchange: HttpExchange, running: RunningCall | None) -> None:
         """Let the SDK carry the answer to a POST request."""
