@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, GetPromptResult, ReadResourceResult
 
 from toolmason._core.call.call_policy import CallPolicy
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
@@ -20,8 +20,9 @@ from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandler
 from toolmason._core.values.content import Content
 from toolmason._core.values.policy import Inherit
 from toolmason.errors import RemoteError, ToolmasonError
+from toolmason.mcp_client.calls.forwarding import send_raw
 from toolmason.mcp_client.calls.remote_tools import RemoteTool, select_context, to_embedded_resource
-from toolmason.mcp_client.calls.requests import PromptRequest, RawRequest, ReadRequest, ToolRequest, ping
+from toolmason.mcp_client.calls.requests import ForwardableRequest, ToolRequest, ping
 from toolmason.mcp_client.calls.tasks import PendingTasks
 from toolmason.mcp_client.identity import has_identities, make_auth_headers, make_identity_key
 from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists
@@ -116,14 +117,24 @@ class Connection:
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
         own_context = context if context is not None else self.handlers.context
-        request = ReadRequest(uri, self._get_caller(own_context))
+        request = ForwardableRequest(
+            "resources/read",
+            {"uri": uri},
+            self._get_caller(own_context),
+            lambda client: client.read_resource(uri),
+            ReadResourceResult,
+        )
         result = await self._run("read", request, retry_safe=True, context=own_context)
         return tuple(map(to_embedded_resource, result.contents))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
         """Return the completions for an argument."""
-        request = RawRequest("completion/complete", params, self._get_caller(context))
-        return await self._run("complete", request, retry_safe=True, context=context)
+        method = "completion/complete"
+        request = ForwardableRequest(
+            method, params, self._get_caller(context), lambda client: send_raw(client, method, params)
+        )
+        found: Mapping[str, Any] = await self._run("complete", request, retry_safe=True, context=context)
+        return found
 
     async def subscribe(self, uris: frozenset[str]) -> None:
         """Subscribe to exactly these resources."""
@@ -173,24 +184,16 @@ class Connection:
         *,
         retry_safe: bool,
         context: ToolContext[Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         tool: str = "",
     ) -> _T:
-        """Run `work` on a session of the context's identity, or of the toolbox if no context is given."""
-        headers: Mapping[str, str] = {}
-        if self._has_identities:
-            headers = await make_auth_headers(self.server, self.handlers.context if context is None else context)
-        return await self._run_with_retry(phase, work, headers, retry_safe=retry_safe, tool=tool)
+        """Run `work` on a session of these headers, or of the identity of the context or the toolbox.
 
-    async def _run_with_retry(
-        self,
-        phase: str,
-        work: Callable[[Any, UpstreamSession], Awaitable[_T]],
-        headers: Mapping[str, str],
-        *,
-        retry_safe: bool,
-        tool: str = "",
-    ) -> _T:
-        """Run `work` on a session. Retry once on a new session if that is safe."""
+        Retry once on a new session if that is safe.
+        """
+        if headers is None:
+            own_context = self.handlers.context if context is None else context
+            headers = await make_auth_headers(self.server, own_context) if self._has_identities else {}
         key = make_identity_key(headers)
         for attempt in (1, 2):
             session = await self.pool.get_session(key, headers)
@@ -202,7 +205,9 @@ class Connection:
                 loss = find_connection_loss(error)
                 expired = session.transport is not None and session.transport.session_expired
                 if loss is None and not expired:
-                    raise await self._make_error(phase, error, tool) from error
+                    if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+                        self._expire()  # its lists may have changed
+                    raise RemoteError(self.name, phase, format_reason(error), tool=tool) from error
                 stderr = session.last_stderr_line
                 if not session.usable:
                     self.pool.evict(key, session)
@@ -213,11 +218,6 @@ class Connection:
                 reason = "the session has expired" if loss is None else loss.reason
                 raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=retry_safe) from error
         raise AssertionError  # pragma: no cover - both attempts return or raise
-
-    async def _make_error(self, phase: str, error: Exception, tool: str) -> RemoteError:
-        if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-            self._expire()  # its lists may have changed
-        return RemoteError(self.name, phase, format_reason(error), tool=tool)
 
     # --- connections and lists ---------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Connection:
         evicted: list[ListCache] = []
         with self._lock:
             cache = self._identity_caches.pop(key, None) or ListCache(
-                self.server, lambda: self._fetch_as(headers), _ignore_change
+                self.server, lambda: self._fetch(headers), _ignore_change
             )
             self._identity_caches[key] = cache  # most recently used last
             while len(self._identity_caches) > MAX_IDENTITIES:
@@ -266,11 +266,8 @@ class Connection:
             old_cache.close()
         return cache
 
-    async def _fetch(self) -> ServerLists:
-        return await self._run("list", self._fetch_lists, retry_safe=True)
-
-    async def _fetch_as(self, headers: Mapping[str, str]) -> ServerLists:
-        return await self._run_with_retry("list", self._fetch_lists, headers, retry_safe=True)
+    async def _fetch(self, headers: Mapping[str, str] | None = None) -> ServerLists:
+        return await self._run("list", self._fetch_lists, retry_safe=True, headers=headers)
 
     async def _fetch_lists(self, client: Any, session: UpstreamSession) -> ServerLists:
         seconds = self.server.list_seconds
@@ -288,7 +285,13 @@ class Connection:
         return lists
 
     async def _fetch_prompt(self, name: str, arguments: dict[str, str], context: ToolContext[Any]) -> Any:
-        request = PromptRequest(name, arguments, self._get_caller(context))
+        request = ForwardableRequest(
+            "prompts/get",
+            {"name": name, "arguments": arguments},
+            self._get_caller(context),
+            lambda client: client.get_prompt(name, arguments),
+            GetPromptResult,
+        )
         return await self._run("prompt", request, retry_safe=True, context=context)
 
     def _notify(self, uri: str | None = None) -> None:

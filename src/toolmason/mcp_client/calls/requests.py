@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from mcp.client.extension import ClaimContext
-from mcp_types import CallToolResult, EmptyResult, GetPromptResult, PingRequest, ReadResourceResult
+from mcp_types import CallToolResult, EmptyResult, PingRequest
+from pydantic import BaseModel
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
-from toolmason.mcp_client.calls.forwarding import forward, make_request_key, send_raw
+from toolmason.mcp_client.calls.forwarding import forward, make_request_key
 from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task
 from toolmason.mcp_client.identity import make_identity_key
 from toolmason.mcp_client.remote_errors import find_connection_loss
@@ -96,55 +97,24 @@ class ToolRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptRequest:
-    """A prompt to fetch."""
-
-    name: str
-    arguments: dict[str, str]
-    caller: UpstreamCaller | None = None
-
-    async def __call__(self, client: Any, session: UpstreamSession) -> GetPromptResult:
-        """Fetch the prompt."""
-        with session.forwarded.track(self.caller) as forwarded:
-            if forwarded is None:
-                found: GetPromptResult = await client.get_prompt(self.name, self.arguments)
-                return found
-            params = {"name": self.name, "arguments": self.arguments}
-            answer = await forward(client, forwarded, ("prompts/get", params), None, session.forwarded)
-            return GetPromptResult.model_validate(answer, by_name=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """A resource to read."""
-
-    uri: str
-    caller: UpstreamCaller | None = None
-
-    async def __call__(self, client: Any, session: UpstreamSession) -> ReadResourceResult:
-        """Read the resource."""
-        with session.forwarded.track(self.caller) as forwarded:
-            if forwarded is None:
-                found: ReadResourceResult = await client.read_resource(self.uri)
-                return found
-            answer = await forward(client, forwarded, ("resources/read", {"uri": self.uri}), None, session.forwarded)
-            return ReadResourceResult.model_validate(answer, by_name=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RawRequest:
-    """A request to forward unchanged."""
+class ForwardableRequest:
+    """A prompt, a read or a completion, sent for the application or on behalf of its client."""
 
     method: str
     params: Mapping[str, Any]
-    caller: UpstreamCaller | None = None
+    caller: UpstreamCaller | None
+    send: Callable[[Any], Awaitable[Any]]
+    """Function of the SDK's client that sends the request for the application."""
+    result_type: type[BaseModel] | None = None
+    """Type of the result; None for raw data."""
 
-    async def __call__(self, client: Any, session: UpstreamSession) -> dict[str, Any]:
+    async def __call__(self, client: Any, session: UpstreamSession) -> Any:
         """Send the request."""
         with session.forwarded.track(self.caller) as forwarded:
             if forwarded is None:
-                return await send_raw(client, self.method, self.params)
-            return await forward(client, forwarded, (self.method, self.params), None, session.forwarded)
+                return await self.send(client)
+            answer = await forward(client, forwarded, (self.method, self.params), None, session.forwarded)
+            return answer if self.result_type is None else self.result_type.model_validate(answer, by_name=False)
 
 
 async def ping(client: Any, session: UpstreamSession) -> None:
