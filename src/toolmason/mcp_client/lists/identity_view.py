@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
+from toolmason._core.remote.protocol import Remote, Watcher
 from toolmason._core.values.content import Content
 from toolmason.mcp_client.lists.fetch_lists import ServerLists
 from toolmason.mcp_client.lists.list_cache import ListCache
@@ -22,6 +22,12 @@ class IdentityView:
         self._lists = ServerLists()
         self._connection, self._get_cache, self._context = connection, get_cache, context
         self._watchers: list[Watcher] = []
+        self.health = connection.health
+        self.complete = connection.complete
+        self.subscribe = connection.subscribe
+        self.aclose = connection.aclose
+        self.set_handlers = connection.set_handlers
+        self.for_identity = connection.for_identity
 
     @property
     def lists(self) -> ServerLists:
@@ -51,33 +57,9 @@ class IdentityView:
         self._connection.clear_cache()
         self._set_lists(ServerLists())
 
-    async def health(self) -> Health:
-        """Check the server with a round trip, as the toolbox's own identity."""
-        return await self._connection.health()
-
-    async def aclose(self) -> None:
-        """Close the sessions of all identities."""
-        await self._connection.aclose()
-
     async def read(self, uri: str, context: ToolContext[Any] | None = None) -> tuple[Content, ...]:
         """Return the contents of a resource."""
         return await self._connection.read(uri, self._context if context is None else context)
-
-    async def complete(self, params: Mapping[str, Any], context: ToolContext[Any]) -> Mapping[str, Any]:
-        """Return the completions for an argument."""
-        return await self._connection.complete(params, context)
-
-    async def subscribe(self, uris: frozenset[str]) -> None:
-        """Subscribe to exactly these resources."""
-        await self._connection.subscribe(uris)
-
-    def set_handlers(self, handlers: ServerRequestHandlers) -> None:
-        """Replace the handlers for all identities."""
-        self._connection.set_handlers(handlers)
-
-    def for_identity(self, context: ToolContext[Any] | None) -> Remote:
-        """Return a view for another identity."""
-        return self._connection.for_identity(context)
 
     def _set_lists(self, lists: ServerLists) -> None:
         if lists is not self.lists:

@@ -252,16 +252,25 @@ def _get_retry_delay(response: httpx2.Response) -> float | None:
     return seconds if seconds <= MAX_RETRY_AFTER else None
 
 
-class SanitizedReader:
-    """Read stream of a transport that sanitizes every message."""
+class _WrappedStream:
+    """Stream of a transport, whose messages pass a sanitizer."""
 
     def __init__(self, inner: Any, sanitizer: Sanitizer) -> None:
         self.inner, self.sanitizer = inner, sanitizer
 
-    @property
-    def last_context(self) -> Any:
-        """Context of the sender, which the SDK reads."""
-        return getattr(self.inner, "last_context", None)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def __aenter__(self) -> Self:
+        await self.inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.inner.__aexit__(*exception)
+
+
+class SanitizedReader(_WrappedStream):
+    """Read stream of a transport that sanitizes every message."""
 
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message."""
@@ -272,45 +281,20 @@ class SanitizedReader:
             return item
         return SessionMessage(self.sanitizer.sanitize(item.message), item.metadata)
 
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self.inner.aclose()
-
-    def __aiter__(self) -> SanitizedReader:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         return self._sanitize(await self.inner.__anext__())
 
-    async def __aenter__(self) -> Self:
-        await self.inner.__aenter__()
-        return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self.inner.__aexit__(*exception)
-
-
-class TrackedWriter:
+class TrackedWriter(_WrappedStream):
     """Write stream of a transport that records every request."""
-
-    def __init__(self, inner: Any, sanitizer: Sanitizer) -> None:
-        self.inner, self.sanitizer = inner, sanitizer
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message."""
         self.sanitizer.track(item.message)
         await self.inner.send(item)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self.inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.inner.__aenter__()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.inner.__aexit__(*exception)
 
 
 @asynccontextmanager
