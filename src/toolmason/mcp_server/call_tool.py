@@ -21,6 +21,7 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.results import ToolResult
 from toolmason._text import escape_hidden
 from toolmason.errors import Abort, ApprovalDenied, ApprovalRequired, ToolCallError, UnknownTool
+from toolmason.mcp_client.calls.tasks import EXTENSION_ID
 from toolmason.mcp_client.remote_errors import is_from_server
 from toolmason.mcp_server.client_requests import (
     ClientProxy,
@@ -39,7 +40,7 @@ from toolmason.mcp_server.encode import (
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
 from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_binding
-from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask, TaskStore, TooManyTasks
+from toolmason.mcp_server.tasks import ServedTask, TaskStore, TooManyTasks
 
 _log = logging.getLogger("toolmason.mcp_server")
 

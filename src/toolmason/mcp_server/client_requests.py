@@ -28,6 +28,7 @@ from mcp_types import (
 
 from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
+from toolmason.mcp_client.calls.forwarding import CAPABILITY_BY_METHOD, LOG_LEVELS
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -39,7 +40,6 @@ Notification = tuple[str, Mapping[str, Any]]
 
 MAX_QUEUED_NOTIFICATIONS: Final = 1000
 """Maximum number of notifications queued for a slow client; the oldest are dropped first."""
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LEVEL_THRESHOLDS: Final = (
     (logging.CRITICAL, "critical"),
     (logging.ERROR, "error"),
@@ -47,13 +47,6 @@ _LEVEL_THRESHOLDS: Final = (
     (logging.INFO, "info"),
 )
 _CAPABILITY_BY_QUESTION: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
-_CAPABILITY_BY_METHOD: Final = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
-
-
 _QUESTION_TYPES: Final[Mapping[str, Any]] = {
     "elicitation/create": (ElicitRequest, ElicitResult),
     "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
@@ -160,7 +153,6 @@ class ClientProxy(Client):
     """True if the answers came with a signed state."""
     upstream_reply: tuple[str, str, Mapping[str, Any]] | None = None
     """Method, target name and raw response of the last upstream request."""
-    dropped_count: int = 0
     has_notified: bool = False
     """True if a notification was queued."""
     _outbox: deque[Notification] = field(default_factory=partial(deque, maxlen=MAX_QUEUED_NOTIFICATIONS))
@@ -235,7 +227,7 @@ class ClientProxy(Client):
             future = asyncio.run_coroutine_threadsafe(self.forward(request_key, questions, state), self._loop)
             return await asyncio.wrap_future(future)
         for question in questions.values():
-            capability = _CAPABILITY_BY_METHOD.get(question.get("method", ""))
+            capability = CAPABILITY_BY_METHOD.get(question.get("method", ""))
             if capability is None or not self.supports(capability, _get_mode(question)):
                 raise MissingCapability(capability or str(question.get("method")))
         requests = {key: dict(question) for key, question in questions.items()}
@@ -275,8 +267,6 @@ class ClientProxy(Client):
         """Queue a notification without waiting, from any thread."""
         if self.send_notification is None:
             return
-        if len(self._outbox) == MAX_QUEUED_NOTIFICATIONS:
-            self.dropped_count += 1
         self._outbox.append((method, params))
         self.has_notified = True
         try:

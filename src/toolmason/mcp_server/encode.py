@@ -17,13 +17,8 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ResultError, ToolError
+from toolmason.mcp_client.lists.pins import HINT_KEYS
 
-_HINT_KEYS: Final = (
-    ("read_only", "readOnlyHint"),
-    ("destructive", "destructiveHint"),
-    ("idempotent", "idempotentHint"),
-    ("open_world", "openWorldHint"),
-)
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
 """Fields that a server sets for its own client, and that a gateway does not forward."""
 MAX_STRUCTURED_BYTES: Final = 4 * 1024 * 1024
@@ -69,7 +64,9 @@ def make_tool_entry(tool: Tool) -> dict[str, Any]:
 
 
 def _make_hints(tool: Tool) -> dict[str, Any]:
-    return {key: getattr(tool.options, name) for name, key in _HINT_KEYS if getattr(tool.options, name) is not None}
+    return {
+        key: getattr(tool.options, name) for name, key in HINT_KEYS.items() if getattr(tool.options, name) is not None
+    }
 
 
 def _make_upstream_entry(tool: Tool, upstream_entry: Mapping[str, Any]) -> dict[str, Any]:

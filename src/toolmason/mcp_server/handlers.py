@@ -17,13 +17,14 @@ from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason._core.values.content import EmbeddedResource
 from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonError
+from toolmason.mcp_client.calls.tasks import EXTENSION_ID
 from toolmason.mcp_client.remote_errors import is_from_server
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
 from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput
 from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
 from toolmason.mcp_server.lists import MAX_COMPLETIONS, find_completions
 from toolmason.mcp_server.subscriptions import Subscriptions
-from toolmason.mcp_server.tasks import EXTENSION_ID, ServedTask
+from toolmason.mcp_server.tasks import ServedTask
 
 _log = logging.getLogger("toolmason.mcp_server")
 

@@ -26,6 +26,7 @@ from typing_extensions import override
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.run.eager_task import EagerTask
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason.mcp_client.calls.tasks import EXTENSION_ID
 from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.client_requests import ClientStream
 from toolmason.mcp_server.handlers import Handler, Handlers
@@ -33,7 +34,6 @@ from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, Session
 from toolmason.mcp_server.lists import PAGE_SIZE, ToolboxLists
 from toolmason.mcp_server.signed_state import StateSigner
 from toolmason.mcp_server.subscriptions import Subscriptions
-from toolmason.mcp_server.tasks import EXTENSION_ID
 
 ORIGIN_KEY: Final = "toolmason.origin"
 """Key of the ASGI scope that holds the origin of a request."""

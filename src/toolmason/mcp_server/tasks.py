@@ -14,7 +14,6 @@ from mcp_types import INTERNAL_ERROR
 
 from toolmason.mcp_server.client_requests import Answers
 
-EXTENSION_ID: Final = "io.modelcontextprotocol/tasks"
 MAX_TASKS: Final = 1000
 """Maximum number of tasks; beyond it, the oldest finished one is dropped."""
 OWNER_SHARE: Final = 10

@@ -60,7 +60,7 @@ def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests)
     callbacks = {
         name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()
     }
-    return {"logging_callback": _make_log_callback(requests), **callbacks}
+    return {"logging_callback": requests.on_log, **callbacks}
 
 
 def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
@@ -88,13 +88,6 @@ def _choose_callbacks(handlers: ServerRequestHandlers, requests: ForwardedReques
     if "roots" in handlers.handled:
         callbacks["list_roots_callback"] = _make_roots_callback(handlers.roots)
     return callbacks
-
-
-def _make_log_callback(requests: ForwardedRequests) -> Any:
-    async def log(params: Any) -> None:
-        requests.on_log(params)
-
-    return log
 
 
 def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_type: Any) -> Any:

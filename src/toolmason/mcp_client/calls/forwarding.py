@@ -35,7 +35,7 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 _FORWARDED_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "experimental", "extensions")
 HANDLED_CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 """Capabilities advertised to servers for the requests that the application answers."""
-_CAPABILITY_BY_METHOD: Final = {
+CAPABILITY_BY_METHOD: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
@@ -92,7 +92,7 @@ class ForwardedRequests:
             return current
         return next(iter(self._active)) if len(self._active) == 1 else None
 
-    def on_log(self, params: Any) -> None:
+    async def on_log(self, params: Any) -> None:
         """Forward a log record of the server."""
         if (request := self.current) is not None:
             request.forward_log(params.model_dump(by_alias=True, mode="json", exclude_none=True))
@@ -276,7 +276,7 @@ def split_by_handler(questions: Mapping[str, Any], handled: frozenset[str]) -> t
     for_application: dict[str, Any] = {}
     for key, question in questions.items():
         method = question.get("method") if isinstance(question, Mapping) else None
-        is_handled = _CAPABILITY_BY_METHOD.get(str(method), "") in handled
+        is_handled = CAPABILITY_BY_METHOD.get(str(method), "") in handled
         (for_application if is_handled else for_client)[key] = question
     return for_client, for_application
 

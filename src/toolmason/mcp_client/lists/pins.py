@@ -21,7 +21,7 @@ _log = logging.getLogger("toolmason.mcp")
 
 LOCK_FILE: Final = "toolmason.lock"
 _MAX_DIFF_LINES: Final = 40
-_HINT_KEYS: Final = {
+HINT_KEYS: Final = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
     "idempotent": "idempotentHint",
@@ -66,7 +66,7 @@ def _strip_unapproved(tool: Tool) -> None:
     """Remove the fields of a definition that were not approved."""
     if isinstance(tool, RemoteTool):
         extra = get_extra_wire_fields(tool) or {}
-        hints = {_HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()}
+        hints = {HINT_KEYS[name]: hint for name, hint in get_effects(tool.options).items()}
         kept = {key: value for key, value in tool.entry.items() if key not in extra}
         tool.entry = {**kept, "annotations": hints} if hints else kept
         tool.options = replace(tool.options, meta={})
