@@ -186,24 +186,16 @@ class UpstreamSession:
     async def _listen(self, client: Any) -> None:
         """Listen for changed lists. Stateless-era servers notify only clients that listen."""
         capabilities = client.server_capabilities
-        subscriptions = {
+        subscriptions: dict[str, Any] = {
             f"{kind}_list_changed": True
             for kind in ("tools", "prompts", "resources")
             if getattr(getattr(capabilities, kind, None), "list_changed", False)
         }
         if not subscriptions or client.protocol_version < "2026":
             return
-        delay = FIRST_RETRY_DELAY
-        while True:
-            with suppress(Exception):
-                async with client.listen(**subscriptions) as changes:
-                    async for change in changes:
-                        delay = FIRST_RETRY_DELAY
-                        self.on_change(type(change).__name__)
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, MAX_RETRY_DELAY)
-            # Changes may have been missed while the stream was down.
-            self.on_change("listener restarted")
+        # Changes may have been missed while the stream was down.
+        async for change in _listen_forever(client, **subscriptions):
+            self.on_change("listener restarted" if change is None else type(change).__name__)
 
     # --- requests ----------------------------------------------------------------------------------
 
@@ -253,28 +245,20 @@ class UpstreamSession:
         if self._subscription_task is not None:
             self._subscription_task.cancel()
         if uris:
-            started = self.loop.create_future()
+            started = asyncio.Event()
             self._subscription_task = self.loop.create_task(
                 self._listen_for_updates(client, uris, started), context=Context()
             )
-            await started
+            await started.wait()
 
-    async def _listen_for_updates(self, client: Any, uris: frozenset[str], started: asyncio.Future[None]) -> None:
-        delay = FIRST_RETRY_DELAY
+    async def _listen_for_updates(self, client: Any, uris: frozenset[str], started: asyncio.Event) -> None:
         try:
-            while True:
-                with suppress(Exception):
-                    async with client.listen(resource_subscriptions=sorted(uris)) as changes:
-                        _mark_started(started)
-                        async for _ in changes:  # `_on_message` handles the change
-                            delay = FIRST_RETRY_DELAY
-                _mark_started(started)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, MAX_RETRY_DELAY)
-                for uri in uris:
-                    self.on_change("listener restarted", uri)
+            async for change in _listen_forever(client, started, resource_subscriptions=sorted(uris)):
+                if change is None:  # `_on_message` handles the changes
+                    for uri in uris:
+                        self.on_change("listener restarted", uri)
         finally:
-            _mark_started(started)
+            started.set()
 
     async def close(self) -> None:
         """Close the session, from any loop. Takes a bounded time and never raises."""
@@ -306,6 +290,29 @@ class UpstreamSession:
             self._task.cancel()
 
 
+async def _listen_forever(
+    client: Any, started: asyncio.Event | None = None, **subscriptions: Any
+) -> AsyncGenerator[Any]:
+    """Yield the changes that a server reports, and None after each restart of a broken stream.
+
+    `started` is set after the first attempt, whether or not it succeeded.
+    """
+    delay = FIRST_RETRY_DELAY
+    while True:
+        with suppress(Exception):
+            async with client.listen(**subscriptions) as changes:
+                if started is not None:
+                    started.set()
+                async for change in changes:
+                    delay = FIRST_RETRY_DELAY
+                    yield change
+        if started is not None:
+            started.set()
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, MAX_RETRY_DELAY)
+        yield None
+
+
 async def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
     """Run work on another loop, and forward cancellation to it."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
@@ -324,12 +331,6 @@ def _get_version() -> str:
 
 async def _skip_validation(name: str, result: Any) -> None:
     del name, result
-
-
-def _mark_started(started: asyncio.Future[None]) -> None:
-    """Release the task that waits for a subscription, whether or not it started."""
-    if not started.done():
-        started.set_result(None)
 
 
 def _get_server_object(target: Any) -> Any:
