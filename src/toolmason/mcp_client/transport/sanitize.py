@@ -59,8 +59,6 @@ class Sanitizer:
     """Method of each request by id, and True if the request is of the stateless era."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Tool definitions by name, as received; their output schemas are hidden from the SDK."""
-    rejected: dict[str, str] = field(default_factory=dict)
-    """Rejected tools, and the reasons."""
 
     def track(self, message: mcp_types.JSONRPCMessage) -> None:
         """Record an outgoing request or cancellation."""
@@ -100,24 +98,13 @@ class Sanitizer:
             result = _replace_unknown_parts(result)
         return message if result is message.result else message.model_copy(update={"result": result})
 
-    def _filter_tools(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        tools = result.get("tools")
-        if not isinstance(tools, list):
-            return dict(result)
-        kept: list[dict[str, Any]] = []
-        for entry in tools:
-            name = entry.get("name") if isinstance(entry, dict) else None
-            reason = find_tool_problem(entry)
-            if reason is not None:
-                label = clip(str(name)) if isinstance(name, str) else "(no name)"
-                self.rejected[label] = reason
-                _log.warning("server %r: ignoring tool %r: %s", self.server, label, reason)
-                continue
-            tool = dict(entry)
-            tool.pop("outputSchema", None)
-            self.definitions[tool["name"]] = entry
-            kept.append(tool)
-        return {**result, "tools": kept}
+    def _filter_tools(self, result: dict[str, Any]) -> dict[str, Any]:
+        filtered = self._filter_entries(result, "tools", "tool", mcp_types.Tool)
+        if filtered is result:
+            return result
+        self.definitions.update((entry["name"], entry) for entry in filtered["tools"])
+        tools = [{key: value for key, value in entry.items() if key != "outputSchema"} for entry in filtered["tools"]]
+        return {**filtered, "tools": tools}
 
     def _filter_entries(self, result: dict[str, Any], key: str, kind: str, model: type[BaseModel]) -> dict[str, Any]:
         entries = result.get(key)
@@ -125,7 +112,7 @@ class Sanitizer:
             return result
         kept: list[Any] = []
         for entry in entries:
-            reason = find_entry_problem(entry, model)
+            reason = find_tool_problem(entry) if model is mcp_types.Tool else find_entry_problem(entry, model)
             if reason is None:
                 kept.append(entry)
                 continue
