@@ -163,21 +163,13 @@ class ServerProcess:
         if isinstance(data, UnreadableMessage):
             self.ignored_lines += 1
             _log.warning("server %r: unreadable message: %s", self.server.name, data.reason)
-            if data.id in self.sanitizer.pending:
-                await self._sender.send(
-                    SessionMessage(self.sanitizer.sanitize(make_error_response(data.id, data.reason)))
-                )
+            await self._fail_request(data.id, data.reason)
             return
         try:
             message = jsonrpc_message_adapter.validate_python(data, by_name=False)
         except ValidationError:
             self.ignored_lines += 1
-            request_id = data.get("id")
-            if isinstance(request_id, int | str) and request_id in self.sanitizer.pending:
-                reason = "the response has neither a result nor an error"
-                await self._sender.send(
-                    SessionMessage(self.sanitizer.sanitize(make_error_response(request_id, reason)))
-                )
+            await self._fail_request(data.get("id"), "the response has neither a result nor an error")
             return
         if getattr(message, "id", None) == self.probe_id and self.probe_id is not None:
             self._clear_probe()
@@ -185,6 +177,11 @@ class ServerProcess:
             # The handshake succeeded, so the server was not just slow to start.
             LEGACY_COMMANDS.add(self.server.command)
         await self._sender.send(SessionMessage(self.sanitizer.sanitize(message)))
+
+    async def _fail_request(self, request_id: Any, reason: str) -> None:
+        """Answer a pending request with an error; ignore an id that belongs to none."""
+        if isinstance(request_id, int | str) and request_id in self.sanitizer.pending:
+            await self._sender.send(SessionMessage(self.sanitizer.sanitize(make_error_response(request_id, reason))))
 
     # --- era probe ---------------------------------------------------------------------------------
 
