@@ -127,11 +127,18 @@ async def wait_for_task(
     """
     deadline = math.inf if wait is None else monotonic() + wait
     delay = 0.0 if poll_now else _get_poll_delay(task.poll_interval_ms)
-    poll = _TaskPoller(context, task.task_id)
+    failed_polls = 0
     try:
         while True:
             await asyncio.sleep(min(delay, max(0.0, deadline - monotonic())))
-            state = await poll()
+            try:
+                state = await _send_task_request(context, "tasks/get", task.task_id)
+                failed_polls = 0
+            except MCPError as error:
+                failed_polls += 1
+                if error.code != CONNECTION_LOST_CODE or failed_polls >= MAX_FAILED_POLLS:
+                    raise
+                state = {}  # the task continues
             status = state.get("status")
             if status == "completed":
                 return CallToolResult.model_validate(state.get("result") or {"content": []}, by_name=False)
@@ -148,26 +155,6 @@ async def wait_for_task(
         with suppress(Exception):
             await asyncio.wait_for(_send_task_request(context, "tasks/cancel", task.task_id), 1.0)
         raise
-
-
-class _TaskPoller:
-    """Poller of one task. A failed poll is retried; the task continues."""
-
-    def __init__(self, context: ClaimContext, task_id: str) -> None:
-        self._context = context
-        self._task_id = task_id
-        self._failures = 0
-
-    async def __call__(self) -> dict[str, Any]:
-        try:
-            state = await _send_task_request(self._context, "tasks/get", self._task_id)
-        except MCPError as error:
-            self._failures += 1
-            if error.code != CONNECTION_LOST_CODE or self._failures >= MAX_FAILED_POLLS:
-                raise
-            return {}
-        self._failures = 0
-        return state
 
 
 def _make_task_error(error: Any) -> MCPError:
