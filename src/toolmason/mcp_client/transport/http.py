@@ -72,11 +72,16 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers
             )
         content_type, encoding = _read_content_headers(response)
-        if request_id is not None and content_type.startswith("application/json"):
-            return await _read_json_response(request, response, request_id, encoding)
-        if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - not an error
-            return response  # the SDK limits the size of events
-        return await _buffer_response(request, response, request_id, encoding)
+        try:
+            if request_id is not None and content_type.startswith("application/json"):
+                return await _read_json_response(request, response, request_id, encoding)
+            if content_type.startswith("text/event-stream") and response.status_code < 400 and not encoding:  # noqa: PLR2004 - not an error
+                return response  # the SDK limits the size of events
+            return await _buffer_response(request, response, encoding)
+        except _BodyError as error:
+            if request_id is None:
+                return httpx2.Response(502, content=str(error).encode(), request=request)
+            return _make_lost_response(request, request_id, str(error), delivered=True)
 
     async def _pin_address(self, request: httpx2.Request) -> httpx2.Request:
         """Return the request to send. A host named by a server is replaced with its checked address."""
@@ -144,7 +149,7 @@ def _make_lost_response(request: httpx2.Request, request_id: Any, reason: str, *
 
 
 class _BodyError(Exception):
-    """A response body is too long, compressed, or incomplete."""
+    """A response body is too long, compressed, incomplete, or for another request."""
 
 
 def _read_content_headers(response: httpx2.Response) -> tuple[str, str]:
@@ -197,16 +202,9 @@ def _decompress(raw: bytes, encoding: str, max_bytes: int) -> bytes:
     return body
 
 
-async def _buffer_response(
-    request: httpx2.Request, response: httpx2.Response, request_id: Any, encoding: str
-) -> httpx2.Response:
+async def _buffer_response(request: httpx2.Request, response: httpx2.Response, encoding: str) -> httpx2.Response:
     """Read a response that is not a protocol message, within bounds."""
-    try:
-        body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
-    except _BodyError as error:
-        if request_id is not None:
-            return _make_lost_response(request, request_id, str(error), delivered=True)
-        return httpx2.Response(502, content=str(error).encode(), request=request)
+    body = _decompress(await _read_body(response, MAX_OTHER_BYTES), encoding, MAX_OTHER_BYTES)
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _FRAMING_HEADERS]
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
@@ -218,18 +216,13 @@ async def _read_json_response(
     if encoding:
         # A few bytes can decompress to gigabytes, and the client does not request compression.
         await response.aclose()
-        return _make_lost_response(
-            request, request_id, "the response is compressed, which was not requested", delivered=True
-        )
-    try:
-        body = await _read_body(response, MAX_BODY_BYTES)
-    except _BodyError as error:
-        return _make_lost_response(request, request_id, str(error), delivered=True)
+        raise _BodyError("the response is compressed, which was not requested")
+    body = await _read_body(response, MAX_BODY_BYTES)
     data = parse_message(body, (request_id,) if request.headers.get("mcp-method") == "tools/list" else ())
     if isinstance(data, UnreadableMessage):
-        return _make_lost_response(request, request_id, f"the response cannot be read: {data.reason}", delivered=True)
+        raise _BodyError(f"the response cannot be read: {data.reason}")
     if response.status_code < 400 and (reason := _find_mismatch(data, request_id)) is not None:  # noqa: PLR2004 - not an error
-        return _make_lost_response(request, request_id, reason, delivered=True)
+        raise _BodyError(reason)
     response.stream = httpx2.ByteStream(body)
     return response
 
