@@ -65,12 +65,13 @@ async def fetch_lists(
     links: list[ResourceLink] = []
     raw_resources = RawResources()
     if capabilities is not None and capabilities.prompts is not None:
-        listed, _ = await _fetch_optional(client.list_prompts, "prompts", server)
+        listed = await _fetch_optional(client.list_prompts, "prompts", server)
         prompts = [make_remote_prompt(server.name, entry, fetch_prompt) for entry in listed]
     if capabilities is not None and capabilities.resources is not None:
-        listed, _ = await _fetch_optional(client.list_resources, "resources", server)
+        listed = await _fetch_optional(client.list_resources, "resources", server)
         links = [ResourceLink(str(e.uri), e.name or "", e.mime_type, e.description) for e in listed]
-        templates = await _fetch_templates(client, server)
+        # A server with resources need not know the method for templates.
+        templates = await _fetch_optional(client.list_resource_templates, "resource_templates", server, warn=False)
         raw_resources = RawResources(
             {str(entry.uri): _dump_entry(entry) for entry in listed}, tuple(map(_dump_entry, templates))
         )
@@ -128,23 +129,16 @@ async def _fetch_tools(client: Any, server: ServerSpec) -> tuple[list[Any], floa
 
 
 async def _fetch_optional(
-    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec
-) -> tuple[list[Any], float | None]:
+    fetch: Callable[..., Awaitable[Any]], kind: str, server: ServerSpec, *, warn: bool = True
+) -> list[Any]:
     """Fetch a list that a server may advertise but not implement."""
     try:
-        return await _fetch_pages(fetch, kind, server)
+        entries, _ = await _fetch_pages(fetch, kind, server)
     except (MCPError, ValueError) as error:
-        _log.warning("server %r: failed to list %s: %s", server.name, kind, type(error).__name__)
-        return [], None
-
-
-async def _fetch_templates(client: Any, server: ServerSpec) -> list[Any]:
-    """Fetch the templates, or return none if the server does not know the method."""
-    try:
-        templates, _ = await _fetch_pages(client.list_resource_templates, "resource_templates", server)
-    except (MCPError, ValueError):
+        if warn:
+            _log.warning("server %r: failed to list %s: %s", server.name, kind, type(error).__name__)
         return []
-    return templates
+    return entries
 
 
 def _dump_entry(entry: Any) -> dict[str, Any]:
