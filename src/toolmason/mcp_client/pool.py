@@ -103,45 +103,34 @@ class SessionPool:
         except Exception as error:  # noqa: BLE001 - waiting callers must get the error, whatever it is
             self._close_session(session)
             if close_count != self._close_count:
-                self._finish_opening(
-                    key, opening, error=RemoteError(self.name, "connect", "the toolbox was closed while connecting")
-                )
-                return
-            remote_error = (
-                error if isinstance(error, RemoteError) else RemoteError(self.name, "connect", format_reason(error))
-            )
-            self._record_failure(remote_error)
-            self._finish_opening(key, opening, error=remote_error)
+                failure = RemoteError(self.name, "connect", "the toolbox was closed while connecting")
+            elif isinstance(error, RemoteError):
+                failure = error
+            else:
+                failure = RemoteError(self.name, "connect", format_reason(error))
+            if close_count == self._close_count:
+                self._record_failure(failure)
+            self._end_opening(key)
+            opening.set_exception(failure)
         except BaseException:
             session.abandon()
-            with self._lock:
-                self._opening.pop(key, None)
+            self._end_opening(key)
             opening.cancel()
             raise
         else:
             self._failures, self._retry_at = 0, 0.0
             self.record_health(ok=True)
-            self._finish_opening(key, opening, session=session)
+            self._end_opening(key, session)
+            opening.set_result(session)
             for evicted_key in self._find_evictable():
                 self.evict(evicted_key)
 
-    def _finish_opening(
-        self,
-        key: str,
-        opening: concurrent.futures.Future[UpstreamSession],
-        *,
-        session: UpstreamSession | None = None,
-        error: RemoteError | None = None,
-    ) -> None:
+    def _end_opening(self, key: str, session: UpstreamSession | None = None) -> None:
         with self._lock:
             self._opening.pop(key, None)
             if session is not None:
                 self.sessions[key] = session
                 self._transitioning.discard(session)
-        if session is not None:
-            opening.set_result(session)
-        else:
-            opening.set_exception(error)
 
     def _find_evictable(self) -> list[str]:
         """Return the keys of idle sessions to close: tokens rotate, and sessions of old ones would stay open."""
