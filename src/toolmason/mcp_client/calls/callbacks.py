@@ -57,10 +57,18 @@ class Sampling:
 
 def make_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
     """Return the SDK callbacks for the requests that the application or its client can answer."""
-    callbacks = {
-        name: _limit_questions(requests, callback) for name, callback in _choose_callbacks(handlers, requests).items()
-    }
-    return {"logging_callback": requests.on_log, **callbacks}
+    callbacks: dict[str, Any] = {}
+    if handlers.forwards:
+        for name, (method, result_type) in _FORWARDED_CALLBACKS.items():
+            callbacks[name] = _make_forwarding_callback(requests, method, result_type)
+    if "elicitation" in handlers.handled:
+        callbacks["elicitation_callback"] = _make_elicitation_callback(handlers.on_elicit, handlers.settings)
+    if "sampling" in handlers.handled:
+        callbacks["sampling_callback"] = _make_sampling_callback(handlers.on_sample, handlers.settings)
+    if "roots" in handlers.handled:
+        callbacks["list_roots_callback"] = _make_roots_callback(handlers.roots)
+    limited = {name: _limit_questions(requests, callback) for name, callback in callbacks.items()}
+    return {"logging_callback": requests.on_log, **limited}
 
 
 def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
@@ -74,20 +82,6 @@ def _limit_questions(requests: ForwardedRequests, callback: Any) -> Any:
             return await callback(context, *params)
 
     return limited
-
-
-def _choose_callbacks(handlers: ServerRequestHandlers, requests: ForwardedRequests) -> dict[str, Any]:
-    callbacks: dict[str, Any] = {}
-    if handlers.forwards:
-        for name, (method, result_type) in _FORWARDED_CALLBACKS.items():
-            callbacks[name] = _make_forwarding_callback(requests, method, result_type)
-    if "elicitation" in handlers.handled:
-        callbacks["elicitation_callback"] = _make_elicitation_callback(handlers.on_elicit, handlers.settings)
-    if "sampling" in handlers.handled:
-        callbacks["sampling_callback"] = _make_sampling_callback(handlers.on_sample, handlers.settings)
-    if "roots" in handlers.handled:
-        callbacks["list_roots_callback"] = _make_roots_callback(handlers.roots)
-    return callbacks
 
 
 def _make_forwarding_callback(requests: ForwardedRequests, method: str, result_type: Any) -> Any:
