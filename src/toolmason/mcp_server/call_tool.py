@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
@@ -29,6 +28,7 @@ from toolmason.mcp_server.client_requests import (
     ContinuesAsTask,
     MissingCapability,
     NeedsInput,
+    make_capability_error,
 )
 from toolmason.mcp_server.encode import (
     encode_result,
@@ -268,8 +268,7 @@ class CallHandler:
         supports_tasks = request.modern and isinstance(extensions, Mapping) and EXTENSION_ID in extensions
         if traits.task == "required" and not supports_tasks:
             message = f"This tool runs as a task, but the client does not offer {EXTENSION_ID!r}."
-            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION_ID: {}}}}
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
+            raise make_capability_error(message, {"extensions": {EXTENSION_ID: {}}})
         return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
     def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
@@ -317,8 +316,7 @@ def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str,
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
     if not request.modern:
         return make_error_result(str(raised))
-    data: dict[str, Any] = {"requiredCapabilities": {raised.capability: {}}}
-    raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(raised), data) from None
+    raise make_capability_error(str(raised), {raised.capability: {}}) from None
 
 
 _APPROVAL_SCHEMA: Final = {

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
     CreateMessageRequest,
@@ -25,6 +26,7 @@ from mcp_types import (
     LoggingMessageNotification,
     LoggingMessageNotificationParams,
 )
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
@@ -70,6 +72,11 @@ class MissingCapability(Abort):
         super().__init__(
             f"The tool requires {capability!r}, which the client does not offer. Use another client or another tool."
         )
+
+
+def make_capability_error(message: str, capabilities: Mapping[str, Any]) -> MCPError:
+    """Return the error for a request that needs capabilities which the client did not declare."""
+    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, {"requiredCapabilities": dict(capabilities)})
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.jsonrpc import HEADER_MISMATCH
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.remote.gateway import Gateway
@@ -20,7 +20,7 @@ from toolmason.errors import Abort, InvalidArguments, RemoteError, ToolmasonErro
 from toolmason.mcp_client.calls.tasks import EXTENSION_ID
 from toolmason.mcp_client.remote_errors import is_from_server
 from toolmason.mcp_server.call_tool import ROUND_PARAMS, CallHandler, Request
-from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput
+from toolmason.mcp_server.client_requests import MissingCapability, NeedsInput, make_capability_error
 from toolmason.mcp_server.encode import encode_contents, encode_messages, without_hop_fields
 from toolmason.mcp_server.lists import MAX_COMPLETIONS, find_completions
 from toolmason.mcp_server.subscriptions import Subscriptions
@@ -184,8 +184,8 @@ class Handlers:
 
     def _find_task(self, request: Request) -> ServedTask:
         if EXTENSION_ID not in (request.capabilities.get("extensions") or {}):
-            data: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION_ID: {}}}}
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"The client does not offer {EXTENSION_ID!r}.", data)
+            message = f"The client does not offer {EXTENSION_ID!r}."
+            raise make_capability_error(message, {"extensions": {EXTENSION_ID: {}}})
         task_id = request.params.get("taskId")
         if request.headers is not None and decode_header_value(request.headers.get("mcp-name")) != task_id:
             raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the request body's 'taskId' parameter")
@@ -205,9 +205,7 @@ def _raise_upstream_error(error: Exception, excluded_codes: tuple[int, ...] = ()
 def _make_error(error: Exception, subject: str) -> MCPError:
     _raise_upstream_error(error)
     if isinstance(error, MissingCapability):
-        return MCPError(
-            MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), {"requiredCapabilities": {error.capability: {}}}
-        )
+        return make_capability_error(str(error), {error.capability: {}})
     if isinstance(error, InvalidArguments):
         return MCPError(INVALID_PARAMS, str(error))
     if isinstance(error, Abort):
