@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +21,7 @@ from toolmason.mcp_server.encode import (
     make_template_entry,
     make_tool_entry,
 )
+from toolmason.mcp_server.signed_state import decode_exact, encode_exact
 
 PAGE_SIZE: Final = 1000
 MAX_COMPLETIONS: Final = 100
@@ -139,18 +138,17 @@ def _make_traits(tool: Tool, entry: Mapping[str, Any]) -> ToolTraits:
 
 
 def _encode_cursor(offset: int) -> str:
-    return base64.urlsafe_b64encode(f"page:{offset}".encode()).decode("ascii")
+    return encode_exact(f"page:{offset}".encode())
 
 
 def _decode_cursor(cursor: str) -> int:
     try:
-        prefix, _, offset = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
-        number = int(offset)
-    except (binascii.Error, ValueError):
+        offset = int(decode_exact(cursor).decode("ascii").removeprefix("page:"))
+    except ValueError:
         raise _make_cursor_error() from None
-    if prefix != "page" or number <= 0 or _encode_cursor(number) != cursor:
+    if offset <= 0 or _encode_cursor(offset) != cursor:
         raise _make_cursor_error()
-    return number
+    return offset
 
 
 def _make_cursor_error() -> MCPError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -33,7 +32,7 @@ class StateSigner:
     def sign(self, data: Mapping[str, Any], binding: str) -> str:
         """Return signed data, bound to one request. The client can read it, but not change it."""
         body = to_json({"data": dict(data), "bound": binding, "expires": time.time() + MAX_AGE_SECONDS})
-        return f"{_encode(body)}.{_encode(self._make_mac(body))}"
+        return f"{encode_exact(body)}.{encode_exact(self._make_mac(body))}"
 
     def verify(self, text: str, binding: str) -> dict[str, Any]:
         """Return the data of a state.
@@ -43,9 +42,8 @@ class StateSigner:
         """
         encoded_body, _, encoded_mac = text.partition(".")
         try:
-            body = _decode(encoded_body)
-            mac = _decode(encoded_mac)
-        except (binascii.Error, ValueError):
+            body, mac = decode_exact(encoded_body), decode_exact(encoded_mac)
+        except ValueError:
             raise InvalidState("it cannot be read") from None
         if not hmac.compare_digest(self._make_mac(body), mac):
             raise InvalidState("it was changed, or not issued by this server")
@@ -66,13 +64,18 @@ def make_binding(method: str, name: str, arguments: Any, owner: str) -> str:
     return hashlib.sha256(to_json([method, name, canonicalize(arguments or {}), owner])).hexdigest()
 
 
-def _encode(data: bytes) -> str:
+def encode_exact(data: bytes) -> str:
+    """Return URL-safe text for data."""
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
-def _decode(text: str) -> bytes:
-    # Strict: accept only the exact encoding that `_encode` produces.
+def decode_exact(text: str) -> bytes:
+    """Return the data of text that `encode_exact` returned.
+
+    Raises:
+        ValueError: the text is different, even if it encodes the same data.
+    """
     data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _encode(data) != text:
-        raise binascii.Error
+    if encode_exact(data) != text:
+        raise ValueError
     return data
