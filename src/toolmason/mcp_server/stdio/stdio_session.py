@@ -206,8 +206,7 @@ class StdioSession:
 
     def _send_error(self, request_id: int | str | None, code: int, reason: str) -> None:
         if self._writer is not None:
-            error = {"code": code, "message": reason}
-            self._writer.write(to_json({"jsonrpc": "2.0", "id": request_id, "error": error}))
+            self._writer.write(_make_error(request_id, code, reason))
 
     # --- the SDK's loop ----------------------------------------------------------------------------
 
@@ -244,12 +243,8 @@ class StdioSession:
             try:
                 line = message.model_dump_json(by_alias=True, exclude_none=True).encode()
             except (ValueError, UnicodeEncodeError):
-                line = to_json(
-                    {
-                        "jsonrpc": "2.0",
-                        "id": getattr(message, "id", None),
-                        "error": {"code": INTERNAL_ERROR, "message": "The response cannot be encoded as JSON."},
-                    }
+                line = _make_error(
+                    getattr(message, "id", None), INTERNAL_ERROR, "The response cannot be encoded as JSON."
                 )
             await self._send(line)
             if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
@@ -264,3 +259,7 @@ class StdioSession:
             self._reader.pause()
         else:
             self._reader.resume()
+
+
+def _make_error(request_id: int | str | None, code: int, reason: str) -> bytes:
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}})
