@@ -257,7 +257,7 @@ class Connection:
         evicted: list[ListCache] = []
         with self._lock:
             cache = self._identity_caches.pop(key, None) or ListCache(
-                self.server, lambda: self._fetch(headers), _ignore_change
+                self.server, lambda: self._fetch(headers), lambda: None
             )
             self._identity_caches[key] = cache  # most recently used last
             while len(self._identity_caches) > MAX_IDENTITIES:
@@ -297,7 +297,3 @@ class Connection:
     def _notify(self, uri: str | None = None) -> None:
         for watcher in self._watchers:
             watcher(uri)
-
-
-def _ignore_change() -> None:
-    """Do nothing: an identity view compares its lists each time it is used."""

@@ -170,7 +170,7 @@ class UpstreamSession:
             target,
             mode=mode,
             cache=None,
-            client_info=Implementation(name="toolmason", version=_get_version()),
+            client_info=Implementation(name="toolmason", version=metadata.version("toolmason")),
             message_handler=self._on_message,
             extensions=[TasksExtension(self.server.task_wait)],
             **make_callbacks(self.handlers, self.forwarded),
@@ -322,11 +322,6 @@ async def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any
 def _get_ssl_context() -> ssl.SSLContext:
     """Return the default TLS context. Cached: loading the certificates takes 30 ms and several megabytes."""
     return ssl.create_default_context()
-
-
-@cache
-def _get_version() -> str:
-    return metadata.version("toolmason")
 
 
 async def _skip_validation(name: str, result: Any) -> None:

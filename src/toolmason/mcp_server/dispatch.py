@@ -350,8 +350,7 @@ def _is_plain_capability(item: tuple[str, Any]) -> bool:
 
 def get_request_id(data: Any) -> int | str | None:
     """Return the id of a message that expects a response, or None."""
-    request_id = data.get("id") if isinstance(data, Mapping) and "method" in data else None
-    return request_id if type(request_id) is int or type(request_id) is str else None
+    return _parse_id(data.get("id")) if isinstance(data, Mapping) and "method" in data else None
 
 
 def get_cancelled_id(data: Any) -> int | str | None:
@@ -359,5 +358,8 @@ def get_cancelled_id(data: Any) -> int | str | None:
     if not isinstance(data, Mapping) or data.get("method") != "notifications/cancelled":
         return None
     params = data.get("params")
-    request_id = params.get("requestId") if isinstance(params, Mapping) else None
-    return request_id if type(request_id) is int or type(request_id) is str else None
+    return _parse_id(params.get("requestId")) if isinstance(params, Mapping) else None
+
+
+def _parse_id(value: Any) -> int | str | None:
+    return value if type(value) is int or type(value) is str else None

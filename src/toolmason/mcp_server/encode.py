@@ -246,16 +246,14 @@ def _make_data(tool: Tool, result: ToolResult) -> Any:
         described = [_describe_part(item) for item in value] if is_sequence else _describe_part(value)
         return {"result": described} if result_schema in _UNTYPED_SCHEMAS else None
     try:
-        text = to_text(tool, value) if compile_tool(tool).output is not None else _dump_upstream_value(tool, value)
+        if compile_tool(tool).output is not None:
+            text = to_text(tool, value)
+        else:  # of an upstream server, whose plain strings are no data
+            text = "null" if get_remote_name(tool) is None or isinstance(value, str) else to_json(value).decode()
         data = from_json(text) if len(text) <= MAX_STRUCTURED_BYTES else None
     except (ResultError, ValueError):
         return None
     return {"result": data} if result.structured_from == "wrapped json" and data is not None else data
-
-
-def _dump_upstream_value(tool: Tool, value: Any) -> str:
-    """Return the structured data of an upstream result as JSON; a plain string has none."""
-    return "null" if get_remote_name(tool) is None or isinstance(value, str) else to_json(value).decode()
 
 
 def _describe_part(part: Any) -> Any:

@@ -129,16 +129,12 @@ class Handlers:
             raise MCPError(code, "Resource not found.", {"uri": uri}) from None
         except Exception as error:  # noqa: BLE001 - a resource is user code
             raise _make_error(error, f"The resource {uri!r}") from None
-        if (
-            (reply := request.open_client().upstream_reply) is not None
-            and reply[:2] == ("resources/read", uri)
-            and not self._owns(uri)
-        ):
-            return without_hop_fields(reply[2])
+        reply = request.open_client().upstream_reply
+        if reply is not None and reply[:2] == ("resources/read", uri):
+            own_resources = get_state(self.box).catalog.resources.values()
+            if all(item.match_uri(uri) is None for item in own_resources):
+                return without_hop_fields(reply[2])
         return {"contents": [encode_contents(part) for part in found if isinstance(part, EmbeddedResource)]}
-
-    def _owns(self, uri: str) -> bool:
-        return any(item.match_uri(uri) is not None for item in get_state(self.box).catalog.resources.values())
 
     async def subscribe(self, request: Request) -> dict[str, Any]:
         """Handle `resources/subscribe`."""

@@ -25,7 +25,6 @@ from toolmason.mcp_server.signed_state import decode_exact, encode_exact
 
 PAGE_SIZE: Final = 1000
 MAX_COMPLETIONS: Final = 100
-KINDS: Final = ("tools", "prompts", "resources")
 
 
 @dataclass(slots=True)

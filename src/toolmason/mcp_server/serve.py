@@ -74,7 +74,9 @@ def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **options
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
         raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another with port=.")
-    _exit_if_stuck(_has_live_threads())
+    # Another thread that is not a daemon would keep the process from exiting.
+    main_thread = threading.main_thread()
+    _exit_if_stuck(any(not thread.daemon and thread is not main_thread for thread in threading.enumerate()))
 
 
 def _run_until_signal(work: Callable[[], object], stop: Callable[[], None]) -> None:
@@ -104,11 +106,6 @@ def _run_until_signal(work: Callable[[], object], stop: Callable[[], None]) -> N
             signal.signal(number, handler)
     if errors and not isinstance(errors[0], SystemExit):
         raise errors[0]
-
-
-def _has_live_threads() -> bool:
-    """Return True if a thread would keep the process from exiting."""
-    return any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate())
 
 
 def _exit_if_stuck(stuck: bool) -> None:  # noqa: FBT001 - the only input

@@ -16,7 +16,6 @@ from mcp_types import (
     ElicitResult,
     ErrorData,
     ListRootsResult,
-    Root,
     TextContent,
 )
 from pydantic import ValidationError
@@ -139,17 +138,15 @@ def _make_sampling_callback(handler: Any, settings: EngineSettings) -> Any:
 
 
 def _make_roots_callback(roots: Any) -> Any:
+    # A root without a scheme is the path of a local folder.
+    uris = [str(root) if "://" in str(root) else Path(root).absolute().as_uri() for root in roots]
+    result = ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in uris]})
+
     async def list_roots(context: Any) -> ListRootsResult:
         del context
-        return ListRootsResult(roots=[Root(uri=_make_root_uri(root)) for root in roots])
+        return result
 
     return list_roots
-
-
-def _make_root_uri(root: Any) -> Any:
-    """Return the URI of a root; a path is a local folder."""
-    text = str(root)
-    return text if "://" in text else Path(root).absolute().as_uri()
 
 
 async def _ask_application(name: str, handler: Any, question: Any, settings: EngineSettings) -> Any:

@@ -108,7 +108,8 @@ class ListCache:
             )
             self._clear_in_flight()
             self._has_failed = True
-            was_slow = time.monotonic() - started >= self._get_slow_threshold()
+            limits = (SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.list_seconds)
+            was_slow = time.monotonic() - started >= 0.9 * min(seconds for seconds in limits if seconds)
             self._slow_error = remote_error if was_slow and close_count == self._close_count else None
             if not self.server.serve_stale:
                 self.clear()
@@ -137,12 +138,6 @@ class ListCache:
     def retry_now(self) -> None:
         """Let the next use fetch again: the server has responded to another request."""
         self._slow_error = None
-
-    def _get_slow_threshold(self) -> float:
-        """Return the seconds from which a failure counts as slow."""
-        return 0.9 * min(
-            SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.list_seconds or SLOW_FAILURE_SECONDS
-        )
 
     def _is_retrying(self) -> bool:
         """Return True if a background retry is active. Its loop may have stopped, and its task with it."""

@@ -68,8 +68,6 @@ class ServerProcess:
         self.stderr = bytearray()
         self.ended = False
         """True if stdout is closed; asyncio notices the exit of the process slightly later."""
-        self.ignored_lines = 0
-        """Number of lines that were not messages."""
         self.probe_id: Any = None
         """Id of the pending era probe, or None."""
         self.probe_failed = False
@@ -158,17 +156,14 @@ class ServerProcess:
     async def _handle_line(self, line: bytes) -> None:
         data = parse_message(line, self.sanitizer.tool_list_ids)
         if data is None:
-            self.ignored_lines += bool(line.strip())
             return
         if isinstance(data, UnreadableMessage):
-            self.ignored_lines += 1
             _log.warning("server %r: unreadable message: %s", self.server.name, data.reason)
             await self._fail_request(data.id, data.reason)
             return
         try:
             message = jsonrpc_message_adapter.validate_python(data, by_name=False)
         except ValidationError:
-            self.ignored_lines += 1
             await self._fail_request(data.get("id"), "the response has neither a result nor an error")
             return
         if getattr(message, "id", None) == self.probe_id and self.probe_id is not None:
