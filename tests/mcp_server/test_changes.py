@@ -12,7 +12,7 @@ from toolmason.mcp_server import subscriptions
 from toolmason.mcp_server.call_tool import CallHandler, Request
 from toolmason.mcp_server.lists import ToolboxLists
 from toolmason.mcp_server.subscriptions import Subscriptions
-from toolmason.mcp_server.tasks import ServedTask, TaskStore, TooManyTasks
+from toolmason.mcp_server.tasks import ServedTask, TaskStore
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
@@ -119,7 +119,7 @@ def test_t18_subscriptions_beyond_the_bound_are_refused(monkeypatch: pytest.Monk
 async def test_t18_the_oldest_task_that_is_done_makes_room(monkeypatch: pytest.MonkeyPatch):
     tasks = TaskStore(max_tasks=20)
     first, second = tasks.create("a"), tasks.create("a")
-    with pytest.raises(TooManyTasks):
+    with pytest.raises(MCPError, match="Too many tasks"):
         tasks.create("a")
 
     first.set_status("completed", result={})
@@ -248,7 +248,7 @@ async def test_t18_a_user_who_comes_back_loses_the_oldest_session_and_no_other(m
 async def test_t18_one_user_cannot_take_every_task():
     tasks = TaskStore(max_tasks=20)
 
-    with pytest.raises(TooManyTasks):
+    with pytest.raises(MCPError, match="Too many tasks"):
         [tasks.create("ada") for _ in range(3)]
     others = [tasks.create("bob"), tasks.create("")]
     tasks.cancel(next(iter(tasks.tasks.values())))

@@ -39,8 +39,8 @@ from toolmason.mcp_server.encode import (
 )
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity
 from toolmason.mcp_server.lists import ToolboxLists, ToolTraits
-from toolmason.mcp_server.signed_state import InvalidState, StateSigner, make_binding
-from toolmason.mcp_server.tasks import ServedTask, TaskStore, TooManyTasks
+from toolmason.mcp_server.signed_state import StateSigner, make_binding
+from toolmason.mcp_server.tasks import ServedTask, TaskStore
 
 _log = logging.getLogger("toolmason.mcp_server")
 
@@ -176,10 +176,7 @@ class CallHandler:
             answers = {}
         if isinstance(state, str):
             binding = make_binding(request.method, name, arguments, request.identity.owner)
-            try:
-                restored = self.state_signer.verify(state, binding)
-            except InvalidState as invalid:
-                raise MCPError(INVALID_PARAMS, f"Invalid requestState: {invalid}.") from None
+            restored = self.state_signer.verify(state, binding)
             client.answers.update(restored["answers"])
             client.upstream_state = restored["kept"]
             client.has_signed_state = True
@@ -272,10 +269,7 @@ class CallHandler:
         return supports_tasks and (traits.task != "after_input" or bool(request.params.get("inputResponses")))
 
     def _start_task(self, request: Request, traits: ToolTraits | None) -> dict[str, Any]:
-        try:
-            task = self.tasks.create(request.identity.owner)
-        except TooManyTasks:
-            raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.") from None
+        task = self.tasks.create(request.identity.owner)
         original = request.open_client()
         client = ClientProxy(
             original.capabilities,

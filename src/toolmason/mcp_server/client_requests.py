@@ -42,13 +42,6 @@ Notification = tuple[str, Mapping[str, Any]]
 
 MAX_QUEUED_NOTIFICATIONS: Final = 1000
 """Maximum number of notifications queued for a slow client; the oldest are dropped first."""
-_LEVEL_THRESHOLDS: Final = (
-    (logging.CRITICAL, "critical"),
-    (logging.ERROR, "error"),
-    (logging.WARNING, "warning"),
-    (logging.INFO, "info"),
-)
-_CAPABILITY_BY_QUESTION: Final[Mapping[type, str]] = {Elicit: "elicitation", Sample: "sampling", Roots: "roots"}
 _QUESTION_TYPES: Final[Mapping[str, Any]] = {
     "elicitation/create": (ElicitRequest, ElicitResult),
     "sampling/createMessage": (CreateMessageRequest, CreateMessageResult),
@@ -188,11 +181,8 @@ class ClientProxy(Client):
 
     async def ask(self, **questions: Question) -> dict[str, Any]:
         """Ask several questions at once."""
-        for question in questions.values():
-            capability = _CAPABILITY_BY_QUESTION[type(question)]
-            if not self.supports(capability):
-                raise MissingCapability(capability)
         requests = {key: _make_request(question) for key, question in questions.items()}
+        self._check_capabilities(requests)
         unanswered = {
             key: requests[key] for key, question in questions.items() if not self._has_valid_answer(key, question)
         }
@@ -202,6 +192,14 @@ class ClientProxy(Client):
         if unanswered and self.send_questions is not None:
             self.answers.update(await self.send_questions(unanswered))
         return {key: _parse_answer(question, self.answers.get(key)) for key, question in questions.items()}
+
+    def _check_capabilities(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        for request in requests.values():
+            method, params = request.get("method"), request.get("params")
+            capability = CAPABILITY_BY_METHOD.get(str(method))
+            mode = "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
+            if capability is None or not self.supports(capability, mode):
+                raise MissingCapability(capability or str(method))
 
     # --- upstream requests -------------------------------------------------------------------------
 
@@ -233,11 +231,8 @@ class ClientProxy(Client):
         if asyncio.get_running_loop() is not self._loop:
             future = asyncio.run_coroutine_threadsafe(self.forward(request_key, questions, state), self._loop)
             return await asyncio.wrap_future(future)
-        for question in questions.values():
-            capability = CAPABILITY_BY_METHOD.get(question.get("method", ""))
-            if capability is None or not self.supports(capability, _get_mode(question)):
-                raise MissingCapability(capability or str(question.get("method")))
         requests = {key: dict(question) for key, question in questions.items()}
+        self._check_capabilities(requests)
         if self.send_questions is None:
             # A server that sends no state needs all earlier answers again.
             earlier_answers = self.upstream_state.get(request_key, {}).get("answers", {}) if state is None else {}
@@ -318,12 +313,6 @@ class _UnreachableClient:
         """Ignore a log record."""
 
 
-def _get_mode(question: Mapping[str, Any]) -> str:
-    """Return the elicitation mode of an upstream question."""
-    params = question.get("params")
-    return "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
-
-
 def _make_request(question: Question) -> dict[str, Any]:
     if isinstance(question, Elicit):
         schema = dict(question.schema or {"type": "object", "properties": {}})
@@ -367,8 +356,6 @@ def matches_schema(content: Any, schema: Mapping[str, Any] | None) -> bool:
 
 
 def get_level_name(level: int) -> str:
-    """Return the MCP name of a Python log level."""
-    for threshold, level_name in _LEVEL_THRESHOLDS:
-        if level >= threshold:
-            return level_name
-    return "debug"
+    """Return the MCP name of a Python log level: that of the next lower standard level."""
+    names = ("debug", "info", "warning", "error", "critical")
+    return names[min(max(level // 10, 1), len(names)) - 1]

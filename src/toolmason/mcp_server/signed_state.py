@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 from pydantic_core import from_json, to_json
 
 from toolmason._core.values.definition import canonicalize
 
 MAX_AGE_SECONDS: Final = 600.0
 """Seconds for which a state is valid."""
-
-
-class InvalidState(Exception):
-    """A state that is forged, expired, or bound to another request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +36,29 @@ class StateSigner:
         """Return the data of a state.
 
         Raises:
-            InvalidState: the state is forged, expired, or bound to another request.
+            MCPError: the state is forged, expired, or bound to another request.
         """
         encoded_body, _, encoded_mac = text.partition(".")
         try:
             body, mac = decode_exact(encoded_body), decode_exact(encoded_mac)
         except ValueError:
-            raise InvalidState("it cannot be read") from None
+            raise _make_error("it cannot be read") from None
         if not hmac.compare_digest(self._make_mac(body), mac):
-            raise InvalidState("it was changed, or not issued by this server")
+            raise _make_error("it was changed, or not issued by this server")
         payload = from_json(body)
         if payload["bound"] != binding:
-            raise InvalidState("it belongs to another request")
+            raise _make_error("it belongs to another request")
         if time.time() > payload["expires"]:
-            raise InvalidState("it has expired")
+            raise _make_error("it has expired")
         data: dict[str, Any] = payload["data"]
         return data
 
     def _make_mac(self, body: bytes) -> bytes:
         return hmac.new(self.key, body, hashlib.sha256).digest()
+
+
+def _make_error(reason: str) -> MCPError:
+    return MCPError(INVALID_PARAMS, f"Invalid requestState: {reason}.")
 
 
 def make_binding(method: str, name: str, arguments: Any, owner: str) -> str:

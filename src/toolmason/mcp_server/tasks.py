@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from toolmason.mcp_server.client_requests import Answers
@@ -21,10 +22,6 @@ OWNER_SHARE: Final = 10
 TASK_TTL_SECONDS: Final = 3600.0
 """Seconds for which a task is kept after it finishes, or waits for an answer."""
 POLL_INTERVAL_MS: Final = 500
-
-
-class TooManyTasks(Exception):
-    """All slots are taken by running tasks."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -114,7 +111,7 @@ class TaskStore:
         """Create and store a task.
 
         Raises:
-            TooManyTasks: all slots are taken.
+            MCPError: all slots are taken by running tasks.
         """
         self._make_room(owner)
         task = ServedTask(secrets.token_urlsafe(24), owner)
@@ -160,5 +157,5 @@ class TaskStore:
         """Drop the oldest finished one of these tasks."""
         oldest = next((task_id for task_id in task_ids if self.tasks[task_id].done), None)
         if oldest is None:
-            raise TooManyTasks
+            raise MCPError(INTERNAL_ERROR, "Too many tasks are running. Try again later.")
         del self.tasks[oldest]
