@@ -1,23 +1,34 @@
 """The table of server options says what the code says."""
 
-import dataclasses
+import inspect
 import re
 
+import pytest
+
 from house.source import ROOT
-from toolmason.mcp_client.server_options import ServerOptions, ServerSpec
+from toolmason import McpServer
+from toolmason.testing import FakeMcpServer
 
 PAGE = ROOT / "docs" / "reference" / "mcp-servers.md"
+OWN_OPTIONS = {"args", "env", "cwd", "headers", "auth", "faults", "name", "start", "listing"}
 
 
-def test_every_option_has_its_row_and_default():
+@pytest.mark.parametrize(
+    "function", [McpServer.stdio, McpServer.http, McpServer.of, McpServer.from_config, FakeMcpServer]
+)
+def test_every_option_has_its_row_and_default(function):
     rows = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", PAGE.read_text("utf-8"), re.MULTILINE))
-    fields = {field.name: field for field in dataclasses.fields(ServerSpec)}
 
     defaults = {
-        name: repr(
-            fields[name].default_factory() if fields[name].default is dataclasses.MISSING else fields[name].default
-        )
-        for name in ServerOptions.__annotations__
+        name: repr(parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not inspect.Parameter.empty and name not in OWN_OPTIONS
     }
 
     assert rows == defaults
+
+
+@pytest.mark.parametrize("function", [McpServer.stdio, McpServer.http, McpServer.of])
+def test_a_misspelt_option_is_refused_by_python(function):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'timeuot'"):
+        function("files", "https://example.com/mcp", timeuot=3)

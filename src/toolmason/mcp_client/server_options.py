@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-
-from typing_extensions import TypedDict
+from urllib.parse import urlsplit
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout
@@ -17,26 +16,6 @@ AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] 
 """Function of a call's context that returns a bearer token, headers, or None."""
 
 NAME_RULE = "at most 64 letters, digits, `_`, `-` or `.`"
-
-
-class ServerOptions(TypedDict, total=False):
-    """Options that every kind of server accepts."""
-
-    required: bool
-    connect_timeout: float
-    timeout: Timeout
-    task_wait: float | None
-    cache_ttl: float
-    serve_stale: bool
-    include: Sequence[str]
-    exclude: Sequence[str]
-    prefix: str | None
-    rename: Mapping[str, str]
-    send_context: Sequence[str]
-    pin: Literal["lock"] | None
-    lock: str | Path | None
-    era: Literal["auto", "legacy"]
-    description: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +76,26 @@ class ServerSpec:
             raise DefinitionError(
                 f"Server {self.name!r}: task_wait={self.task_wait!r} must be 0 or more seconds, or None."
             )
-        if self.auth is not None and not callable(self.auth) and not hasattr(self.auth, "auth_flow"):
+        if self.era not in ("auto", "legacy"):
+            raise DefinitionError(f'Server {self.name!r}: era={self.era!r} must be "auto" or "legacy".')
+        if self.pin not in (None, "lock"):
+            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')
+        if self.url is not None:
+            self._check_url(self.url)
+        if self.auth is not None:
+            self._check_auth()
+
+    def _check_url(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise DefinitionError(f"Server {self.name!r}: {url!r} is not an http or https URL.")
+        if parts.username or parts.password:
+            raise DefinitionError(
+                f"Server {self.name!r}: the URL contains credentials. Pass them with headers= or auth=."
+            )
+
+    def _check_auth(self) -> None:
+        if not callable(self.auth) and not hasattr(self.auth, "auth_flow"):
             # Show only the type: the value may be a secret.
             raise DefinitionError(
                 f"Server {self.name!r}: auth= is a {type(self.auth).__name__}. Pass a function of the context that "
@@ -108,7 +106,3 @@ class ServerSpec:
                 f"Server {self.name!r}: auth= signs HTTP requests, but the server does not use HTTP. "
                 "Pass a function of the context."
             )
-        if self.era not in ("auto", "legacy"):
-            raise DefinitionError(f'Server {self.name!r}: era={self.era!r} must be "auto" or "legacy".')
-        if self.pin not in (None, "lock"):
-            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')

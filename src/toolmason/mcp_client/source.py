@@ -6,18 +6,17 @@ import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-
-from typing_extensions import Unpack
+from typing import Any, Literal
 
 from toolmason._core.config.config import Config
 from toolmason._core.config.layers import read_toml_table
 from toolmason._core.config.mcp_json import TABLE_KEYS, ServerSettings, parse_mcp_servers, read_mcp_json
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
+from toolmason._core.values.policy import INHERIT, Timeout
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
+from toolmason.mcp_client.server_options import AuthCallback, ServerSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +24,7 @@ class McpServer(ServerSpec):
     """An MCP server as a source of tools. Create one with `stdio`, `http`, `of` or `from_config`."""
 
     @classmethod
-    def stdio(
+    def stdio(  # noqa: PLR0913 - one parameter for each option
         cls,
         name: str,
         command: str,
@@ -34,7 +33,21 @@ class McpServer(ServerSpec):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         auth: AuthCallback | None = None,
-        **options: Unpack[ServerOptions],
+        required: bool = False,
+        connect_timeout: float = 10.0,
+        timeout: Timeout = INHERIT,
+        task_wait: float | None = None,
+        cache_ttl: float = 600.0,
+        serve_stale: bool = False,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        prefix: str | None = None,
+        rename: Mapping[str, str] | None = None,
+        send_context: Sequence[str] = (),
+        pin: Literal["lock"] | None = None,
+        lock: str | Path | None = None,
+        era: Literal["auto", "legacy"] = "auto",
+        description: str | None = None,
     ) -> McpServer:
         """Return a server that runs as a subprocess and communicates over stdin and stdout.
 
@@ -44,40 +57,148 @@ class McpServer(ServerSpec):
         """
         if isinstance(args, str):
             raise DefinitionError(f"Server {name!r}: args={args!r} is a string. Pass a list of arguments.")
-        normalized = _normalize_options(options)
-        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **normalized)
+        return cls(
+            name,
+            "stdio",
+            (command, *map(str, args)),
+            dict(env or {}),
+            cwd,
+            auth=auth,
+            required=required,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            task_wait=task_wait,
+            cache_ttl=cache_ttl,
+            serve_stale=serve_stale,
+            include=_to_tuple(include),
+            exclude=_to_tuple(exclude),
+            prefix=prefix,
+            rename=dict(rename or {}),
+            send_context=_to_tuple(send_context),
+            pin=pin,
+            lock=lock,
+            era=era,
+            description=description,
+        )
 
     @classmethod
-    def http(
+    def http(  # noqa: PLR0913 - one parameter for each option
         cls,
         name: str,
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
         auth: Any = None,
-        **options: Unpack[ServerOptions],
+        required: bool = False,
+        connect_timeout: float = 10.0,
+        timeout: Timeout = INHERIT,
+        task_wait: float | None = None,
+        cache_ttl: float = 600.0,
+        serve_stale: bool = False,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        prefix: str | None = None,
+        rename: Mapping[str, str] | None = None,
+        send_context: Sequence[str] = (),
+        pin: Literal["lock"] | None = None,
+        lock: str | Path | None = None,
+        era: Literal["auto", "legacy"] = "auto",
+        description: str | None = None,
     ) -> McpServer:
         """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise DefinitionError(f"Server {name!r}: {url!r} is not an http or https URL.")
-        if parts.username or parts.password:
-            raise DefinitionError(f"Server {name!r}: the URL contains credentials. Pass them with headers= or auth=.")
-        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **_normalize_options(options))
+        return cls(
+            name,
+            "http",
+            url=url,
+            headers=dict(headers or {}),
+            auth=auth,
+            required=required,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            task_wait=task_wait,
+            cache_ttl=cache_ttl,
+            serve_stale=serve_stale,
+            include=_to_tuple(include),
+            exclude=_to_tuple(exclude),
+            prefix=prefix,
+            rename=dict(rename or {}),
+            send_context=_to_tuple(send_context),
+            pin=pin,
+            lock=lock,
+            era=era,
+            description=description,
+        )
 
     @classmethod
-    def of(
-        cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]
+    def of(  # noqa: PLR0913 - one parameter for each option
+        cls,
+        name: str,
+        target: Any,
+        *,
+        auth: AuthCallback | None = None,
+        required: bool = False,
+        connect_timeout: float = 10.0,
+        timeout: Timeout = INHERIT,
+        task_wait: float | None = None,
+        cache_ttl: float = 600.0,
+        serve_stale: bool = False,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        prefix: str | None = None,
+        rename: Mapping[str, str] | None = None,
+        send_context: Sequence[str] = (),
+        pin: Literal["lock"] | None = None,
+        lock: str | Path | None = None,
+        era: Literal["auto", "legacy"] = "auto",
+        description: str | None = None,
     ) -> McpServer:
         """Return an in-memory server: a toolbox or an SDK server object. For tests and composition.
 
         With `auth=`, each identity gets its own session; the credentials are not passed to the server.
         """
-        return cls(name, "memory", target=target, auth=auth, **_normalize_options(options))
+        return cls(
+            name,
+            "memory",
+            target=target,
+            auth=auth,
+            required=required,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            task_wait=task_wait,
+            cache_ttl=cache_ttl,
+            serve_stale=serve_stale,
+            include=_to_tuple(include),
+            exclude=_to_tuple(exclude),
+            prefix=prefix,
+            rename=dict(rename or {}),
+            send_context=_to_tuple(send_context),
+            pin=pin,
+            lock=lock,
+            era=era,
+            description=description,
+        )
 
     @classmethod
-    def from_config(
-        cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **overrides: Unpack[ServerOptions]
+    def from_config(  # noqa: PLR0913 - one parameter for each option
+        cls,
+        config: Config | Mapping[str, Any] | str | Path,
+        *,
+        auth: Any = None,
+        required: bool = False,
+        connect_timeout: float = 10.0,
+        timeout: Timeout = INHERIT,
+        task_wait: float | None = None,
+        cache_ttl: float = 600.0,
+        serve_stale: bool = False,
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        prefix: str | None = None,
+        rename: Mapping[str, str] | None = None,
+        send_context: Sequence[str] = (),
+        pin: Literal["lock"] | None = None,
+        lock: str | Path | None = None,
+        era: Literal["auto", "legacy"] = "auto",
+        description: str | None = None,
     ) -> list[McpServer]:
         """Return all servers in a configuration: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
@@ -88,9 +209,33 @@ class McpServer(ServerSpec):
             ConfigError: the file cannot be read or an entry is invalid; the message names the file, the key and the
                 fix.
         """
-        options = {**_normalize_options(overrides), **({} if auth is None else {"auth": auth})}
-        own_settings = [settings for settings in _read_settings(config) if not settings.native]
-        return [_make_server(settings, options) for settings in own_settings]
+        make_server = partial(
+            cls,
+            auth=auth,
+            required=required,
+            connect_timeout=connect_timeout,
+            timeout=timeout,
+            task_wait=task_wait,
+            cache_ttl=cache_ttl,
+            serve_stale=serve_stale,
+            include=_to_tuple(include),
+            exclude=_to_tuple(exclude),
+            prefix=prefix,
+            rename=dict(rename or {}),
+            send_context=_to_tuple(send_context),
+            pin=pin,
+            lock=lock,
+            era=era,
+        )
+        servers: list[McpServer] = []
+        for settings in _read_settings(config):
+            if settings.native:
+                continue
+            try:
+                servers.append(make_server(**_make_address(settings), description=description or settings.description))
+            except DefinitionError as error:
+                raise ConfigError(f"{settings.origin}: {error}") from error
+        return servers
 
     def __remote__(self, handlers: ServerRequestHandlers) -> Remote:
         """Return a connection for one toolbox."""
@@ -133,28 +278,16 @@ def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _make_server(settings: ServerSettings, options: Mapping[str, Any]) -> McpServer:
-    keywords: Any = {"description": settings.description, **options}
-    try:
-        if settings.url is not None:
-            headers = dict(settings.headers)
-            if settings.authorization is not None:
-                headers.setdefault("Authorization", settings.authorization)
-            return McpServer.http(settings.name, settings.url, headers=headers, **keywords)
-        return McpServer.stdio(
-            settings.name, settings.command or "", settings.args, env=settings.env, cwd=settings.cwd, **keywords
-        )
-    except DefinitionError as error:
-        raise ConfigError(f"{settings.origin}: {error}") from error
+def _make_address(settings: ServerSettings) -> dict[str, Any]:
+    """Return the keywords of a server for its address: a command or a URL."""
+    if settings.url is None:
+        command = (settings.command or "", *settings.args)
+        return {"name": settings.name, "kind": "stdio", "command": command, "env": settings.env, "cwd": settings.cwd}
+    headers = dict(settings.headers)
+    if settings.authorization is not None:
+        headers.setdefault("Authorization", settings.authorization)
+    return {"name": settings.name, "kind": "http", "url": settings.url, "headers": headers}
 
 
-def _normalize_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    normalized = dict(options)
-    if unknown := normalized.keys() - ServerOptions.__annotations__.keys():
-        allowed = ", ".join(sorted(ServerOptions.__annotations__))
-        raise DefinitionError(f"McpServer got an unknown option {min(unknown)!r}. Options: {allowed}.")
-    for name in ("include", "exclude", "send_context"):
-        if name in normalized:
-            value = normalized[name]
-            normalized[name] = (value,) if isinstance(value, str) else tuple(value)
-    return normalized
+def _to_tuple(names: Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

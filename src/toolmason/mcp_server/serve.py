@@ -3,74 +3,104 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
-
-from typing_extensions import Unpack
 
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
-from toolmason.mcp_server.http.app import AppOptions, asgi_app, require_toolbox
-from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS
+from toolmason.mcp_server.http.app import MAX_SESSIONS, asgi_app, require_toolbox
+from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS, MAX_BODY_BYTES, Bearer, VerifyToken
 from toolmason.mcp_server.stdio.pipes import redirect_standard_streams
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS, StopSignal, serve_stdio
 
 _log = logging.getLogger("toolmason.mcp_server")
 
 
-class ServeOptions(AppOptions, total=False):
-    """Options of `serve` besides the toolbox and the transport."""
-
-    host: str
-    port: int
-    grace: float
-    """Seconds that running calls have to finish when the server is stopped."""
-    started: Callable[[int], None]
-    """Called with the port once HTTP is listening; port 0 picks a free one."""
-
-
-def serve(box: Toolbox, transport: Literal["stdio", "http"] = "stdio", **options: Unpack[ServeOptions]) -> None:
+def serve(  # noqa: PLR0913 - one parameter for each option
+    box: Toolbox,
+    transport: Literal["stdio", "http"] = "stdio",
+    *,
+    grace: float = GRACE_SECONDS,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    started: Callable[[int], None] | None = None,
+    path: str = "/mcp",
+    auth: VerifyToken | Bearer | None = None,
+    allowed_hosts: Sequence[str] | None = None,
+    allowed_origins: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    max_sessions: int = MAX_SESSIONS,
+    state_key: str | bytes | None = None,
+) -> None:
     """Serve a toolbox over MCP until end of input, SIGTERM or Ctrl-C. Blocks.
 
     HTTP binds to loopback by default. For another `host=`, set `allowed_hosts=` to the names that clients use.
-    Running calls get `grace` seconds to finish.
+    `started` is called with the port once HTTP is listening; port 0 picks a free one. Running calls get `grace`
+    seconds to finish. The options from `path` on are those of `asgi_app`.
 
     Raises:
         ConfigError: an option is invalid.
     """
     require_toolbox(box)
-    grace = options.pop("grace", GRACE_SECONDS)
+    app_options = dict[str, Any](
+        path=path,
+        auth=auth,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        max_body_bytes=max_body_bytes,
+        max_sessions=max_sessions,
+        state_key=state_key,
+    )
     if transport == "stdio":
-        if options:
-            raise ConfigError(f"serve(transport='stdio') does not take {min(options)!r}. It is for transport='http'.")
-        stop = StopSignal()
-        unfinished: list[int] = []
-        # Must come first: the event loop logs on startup, and a log handler may write to stdout.
-        with redirect_standard_streams() as descriptors:
-            _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
-        _exit_if_stuck(any(unfinished))
-        return
-    if transport != "http":
+        _check_unused(host=host, port=port, started=started, **app_options)
+        _serve_stdio(box, grace)
+    elif transport == "http":
+        _serve_http(box, host, port, grace, started, app_options)
+    else:
         raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
-    host = options.pop("host", "127.0.0.1")
-    port = options.pop("port", 8000)
+
+
+def _check_unused(**http_options: Any) -> None:
+    parameters = inspect.signature(serve).parameters
+    for name, value in http_options.items():
+        if value != parameters[name].default:
+            raise ConfigError(f"serve(transport='stdio') does not take {name!r}. It is for transport='http'.")
+
+
+def _serve_stdio(box: Toolbox, grace: float) -> None:
+    stop = StopSignal()
+    unfinished: list[int] = []
+    # Must come first: the event loop logs on startup, and a log handler may write to stdout.
+    with redirect_standard_streams() as descriptors:
+        _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
+    _exit_if_stuck(any(unfinished))
+
+
+def _serve_http(
+    box: Toolbox,
+    host: str,
+    port: int,
+    grace: float,
+    started: Callable[[int], None] | None,
+    app_options: dict[str, Any],
+) -> None:
     if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the valid ports
         raise ConfigError(f"port={port!r} must be an integer from 0 to 65535; 0 picks a free port.")
-    if host not in ("127.0.0.1", "localhost", "::1") and "allowed_hosts" not in options:
-        raise ConfigError(
-            f"serve(host={host!r}) opens the server to other machines. Set allowed_hosts=['tools.example.com'] to "
-            f"the names that clients use, and auth= to check who may call."
-        )
-    options.setdefault("allowed_hosts", LOOPBACK_HOSTS)
-    on_started = options.pop("started", None)
+    if app_options["allowed_hosts"] is None:
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            raise ConfigError(
+                f"serve(host={host!r}) opens the server to other machines. Set allowed_hosts=['tools.example.com'] to "
+                f"the names that clients use, and auth= to check who may call."
+            )
+        app_options["allowed_hosts"] = LOOPBACK_HOSTS
     from toolmason.mcp_server.http.uvicorn_limits import make_http_server  # noqa: PLC0415 - loads uvicorn
 
-    app_options: Any = options
-    server = make_http_server(asgi_app(box, **app_options), host, port, grace, on_started)
+    server = make_http_server(asgi_app(box, **app_options), host, port, grace, started)
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
         raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another with port=.")

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from typing_extensions import TypedDict, Unpack
-
 from toolmason._core.call.approval import parse_key
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
@@ -44,47 +42,17 @@ MAX_SESSIONS: Final = 1000
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
 
 
-class AppOptions(TypedDict, total=False):
-    """HTTP options of `asgi_app` and `serve`."""
-
-    path: str
-    """Path of the endpoint."""
-    auth: VerifyToken | Bearer | None
-    """Check of bearer tokens; None disables authentication."""
-    allowed_hosts: Sequence[str]
-    """Host names that clients may use; `["*"]` disables the check."""
-    allowed_origins: Sequence[str]
-    """Origins of web pages that may call, besides the server's own; `["*"]` disables the check."""
-    max_body_bytes: int
-    max_sessions: int
-    state_key: str | bytes | None
-    """Key that signs the state clients carry between rounds; use the same in all processes of a deployment."""
-
-
 class McpApp:
     """A toolbox as an ASGI application. Mount it, or run it on its own."""
 
-    def __init__(self, box: Toolbox, **options: Unpack[AppOptions]) -> None:
-        if unknown := options.keys() - AppOptions.__annotations__.keys():
-            allowed = ", ".join(sorted(AppOptions.__annotations__))
-            raise ConfigError(f"serve() got an unknown HTTP option {min(unknown)!r}. Options: {allowed}.")
-        _validate_options(box, options)
-        auth = options.get("auth")
-        bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
-        self.path = "/" + options.get("path", "/mcp").strip("/")
-        self.box = box
-        self.guard = Guard(
-            frozenset(host.lower() for host in options.get("allowed_hosts", LOOPBACK_HOSTS)),
-            frozenset(origin.lower().rstrip("/") for origin in options.get("allowed_origins", ())),
-            bearer,
-            options.get("max_body_bytes", MAX_BODY_BYTES),
-        )
-        key = parse_key("state_key", options.get("state_key"))
+    def __init__(self, box: Toolbox, guard: Guard, path: str, key: bytes | None, max_sessions: int) -> None:
+        self.path = "/" + path.strip("/")
+        self.box, self.guard = box, guard
         redact = isinstance(get_state(box).policy.on_error, Inherit)
-        self.server: ToolboxServer = make_server(box, private=bearer is not None, key=key, redact=redact)
-        self._max_sessions = options.get("max_sessions", MAX_SESSIONS)
+        self.server: ToolboxServer = make_server(box, private=guard.bearer is not None, key=key, redact=redact)
+        self._max_sessions = max_sessions
         self.manager = self._make_manager()
-        self.sessions = SessionTable(self._max_sessions, SESSION_IDLE_SECONDS)
+        self.sessions = SessionTable(max_sessions, SESSION_IDLE_SECONDS)
         self.dispatcher = Dispatcher(self.server, self.sessions)
         self._well_known = "/.well-known/oauth-protected-resource"
         self._stop: asyncio.Event | None = None
@@ -245,16 +213,42 @@ class McpApp:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def asgi_app(box: Toolbox, **options: Unpack[AppOptions]) -> McpApp:
+def asgi_app(  # noqa: PLR0913 - one parameter for each option
+    box: Toolbox,
+    *,
+    path: str = "/mcp",
+    auth: VerifyToken | Bearer | None = None,
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
+    allowed_origins: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    max_sessions: int = MAX_SESSIONS,
+    state_key: str | bytes | None = None,
+) -> McpApp:
     """Return an ASGI application that serves a toolbox over MCP: run it, or mount it in Starlette or FastAPI.
 
-    It accepts only requests to loopback names unless `allowed_hosts` is set. Tool errors are redacted unless the
-    toolbox sets `on_error=`.
+    Clients may use the host names in `allowed_hosts`, and web pages of the server's own origin and of
+    `allowed_origins`; `["*"]` disables a check. `state_key` signs the state that clients carry between rounds; use the
+    same in all processes of a deployment. Tool errors are redacted unless the toolbox sets `on_error=`.
 
     Raises:
         ConfigError: an option is invalid.
     """
-    return McpApp(box, **options)
+    require_toolbox(box)
+    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+        raise ConfigError(f"path={path!r} must be a string, such as '/mcp'.")
+    hosts = _parse_names("allowed_hosts", allowed_hosts)
+    origins = _parse_names("allowed_origins", allowed_origins)
+    for name, size in (("max_body_bytes", max_body_bytes), ("max_sessions", max_sessions)):
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"{name}={size!r} must be a positive integer.")
+    if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
+        # Show only the type: the value may be the token itself.
+        raise ConfigError(
+            f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
+        )
+    bearer = auth if auth is None or isinstance(auth, Bearer) else Bearer(auth)
+    guard = Guard(hosts, frozenset(origin.rstrip("/") for origin in origins), bearer, max_body_bytes)
+    return McpApp(box, guard, path, parse_key("state_key", state_key), max_sessions)
 
 
 def require_toolbox(box: Any) -> None:
@@ -267,26 +261,12 @@ def require_toolbox(box: Any) -> None:
         raise ConfigError(f"serve({box!r}): pass a Toolbox, such as Toolbox(first_tool, second_tool).")
 
 
-def _validate_options(box: Any, options: AppOptions) -> None:
-    require_toolbox(box)
-    path: Any = options.get("path", "")
-    if not isinstance(path, str):
-        raise ConfigError(f"path={path!r} must be a string, such as '/mcp'.")
-    name_lists: dict[str, Any] = {name: options.get(name, ()) for name in ("allowed_hosts", "allowed_origins")}
-    for name, value in name_lists.items():
-        # A string is a sequence of strings, too, and one with a star in it would allow every host.
-        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{name}={value!r} must be a list of strings, such as ['tools.example.com'].")
-    sizes: dict[str, Any] = {name: options.get(name, 1) for name in ("max_body_bytes", "max_sessions")}
-    for name, size in sizes.items():
-        if type(size) is not int or size < 1:
-            raise ConfigError(f"{name}={size!r} must be a positive integer.")
-    auth: Any = options.get("auth")
-    if not (auth is None or isinstance(auth, Bearer) or callable(auth)):
-        # Show only the type: the value may be the token itself.
-        raise ConfigError(
-            f"auth= is of type {type(auth).__name__!r}. Pass a function of the token: auth=token_is(secret)."
-        )
+def _parse_names(option: str, names: Any) -> frozenset[str]:
+    """Return the names of an option in lower case."""
+    # A string is a sequence of strings, too, and one with a star in it would allow every host.
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{option}={names!r} must be a list of strings, such as ['tools.example.com'].")
+    return frozenset(map(str.lower, names))
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
