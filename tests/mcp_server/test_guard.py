@@ -1,6 +1,7 @@
 """Who may come in, by every header and every way of sending a body."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from toolmason.mcp_server.http.app import asgi_app
 from toolmason.mcp_server.http.guard import Bearer, ErrorResponse, Guard
 
 HOST = (b"host", b"localhost:8000")
+GOOD = {b"authorization": b"Bearer good"}
 
 
 def refused(guard: Guard, *raw: tuple[bytes, bytes]) -> int | None:
@@ -80,6 +82,42 @@ async def test_t16_a_check_may_be_async_and_give_more_than_a_name():
     assert 'error="invalid_token"' in challenge
     assert 'scope="read"' in challenge
     assert b"scopes_supported" in guard.encode_metadata()
+
+
+async def test_a_sync_check_does_not_block_the_loop():
+    released = threading.Event()
+
+    def verify(token: str) -> str | None:
+        del token
+        return "ada" if released.wait(5) else None
+
+    check = asyncio.create_task(Guard(bearer=Bearer(verify)).authenticate(GOOD))
+    asyncio.get_running_loop().call_soon(released.set)
+
+    assert await check == {"user": "ada"}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_check_that_hangs_ends_at_its_deadline(is_async: bool, caplog: pytest.LogCaptureFixture):
+    released = threading.Event()
+
+    async def wait(token: str) -> str:
+        await asyncio.Event().wait()
+        return token
+
+    verify: Any = wait if is_async else lambda token: token if released.wait(5) else None
+    guard = Guard(bearer=Bearer(verify), verify_seconds=0.05)
+    try:
+        found = await asyncio.wait_for(guard.authenticate(GOOD), 3)
+    finally:
+        released.set()
+
+    assert isinstance(found, ErrorResponse)
+    assert (found.status, found.message) == (
+        503,
+        "The bearer token could not be checked within 0.05 s. Try again later.",
+    )
+    assert "bearer token check did not finish within 0.05 s" in caplog.messages
 
 
 async def test_without_a_check_everybody_is_nobody():

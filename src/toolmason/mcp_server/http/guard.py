@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from urllib.parse import urlsplit
 from pydantic_core import to_json
 
 from toolmason._core.run.eager_task import run_until_first_await
+from toolmason._core.run.execute import DeadlinePassed, await_with_timeout, call_user_function
+from toolmason._core.values.policy import EngineSettings
 from toolmason.errors import ConfigError
 from toolmason.mcp_server.http.owner import ANONYMOUS, Identity, make_identity
 
@@ -28,6 +29,7 @@ VerifyToken: TypeAlias = Callable[[str], Principal | Awaitable[Principal]]
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
+VERIFY_SECONDS: Final = 10.0
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "[::1]")
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -44,15 +46,23 @@ class Bearer:
     scopes: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SecretCheck:
+    """Constant-time check for one token. It does no I/O, so it needs no thread."""
+
+    secret: str = field(repr=False)
+    user: str
+
+    def __call__(self, token: str) -> Principal:
+        """Return the user if the token is the secret."""
+        return self.user if hmac.compare_digest(token.encode("utf-8", "replace"), self.secret.encode()) else None
+
+
 def token_is(secret: str, user: str = "token") -> VerifyToken:
     """Return a constant-time check for one secret token: `serve(box, auth=token_is(secret))`."""
     if len(secret) < 16:  # noqa: PLR2004 - 128 bits, if it is random
         raise ConfigError(f"The token has {len(secret)} characters. Use at least 16, from a secret store.")
-
-    def verify(token: str) -> Principal:
-        return user if hmac.compare_digest(token.encode("utf-8", "replace"), secret.encode()) else None
-
-    return verify
+    return SecretCheck(secret, user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,7 @@ class Guard:
     bearer: Bearer | None = None
     max_body_bytes: int = MAX_BODY_BYTES
     body_seconds: float = BODY_SECONDS
+    verify_seconds: float = VERIFY_SECONDS
     _accepted: dict[tuple[bytes | None, bytes | None], bool] = field(default_factory=dict)
 
     def check_headers(self, headers: Headers, header_pairs: Sequence[tuple[bytes, bytes]]) -> ErrorResponse | None:
@@ -140,14 +151,25 @@ class Guard:
         if scheme.lower() != "bearer" or not token.strip():
             return self._make_unauthorized("A bearer token is required.", "")
         try:
-            verified: Any = self.bearer.verify(token.strip())
-            verified = await verified if inspect.isawaitable(verified) else verified
+            verified = await self._verify(self.bearer.verify, token.strip())
+        except DeadlinePassed:
+            # Not 401: the client would discard a token that may be valid.
+            _log.warning("bearer token check did not finish within %g s", self.verify_seconds)
+            message = f"The bearer token could not be checked within {self.verify_seconds:g} s. Try again later."
+            return ErrorResponse(503, message)
         except Exception as error:  # noqa: BLE001 - reject if in doubt; the message may contain the token
             _log.error("bearer token check failed: %s", type(error).__name__)
             verified = None
         if not verified:
             return self._make_unauthorized("The bearer token is not valid.", "invalid_token")
         return make_identity(verified, token.strip())
+
+    async def _verify(self, verify: VerifyToken, token: str) -> Any:
+        if isinstance(verify, SecretCheck):
+            return verify(token)
+        settings = EngineSettings()
+        work = call_user_function(verify, token, settings=settings)
+        return await await_with_timeout(work, self.verify_seconds, "auth=", settings.cancel_grace)
 
     def _make_unauthorized(self, message: str, error: str) -> ErrorResponse:
         parameters = [f'error="{error}"'] if error else []
