@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import re
 import types
@@ -138,6 +140,32 @@ class Declaration:
     mime_type: str | None = None
 
 
+def show_keywords(keywords: type, *defaults: type) -> Callable[[_F], _F]:
+    """Show the keys of a TypedDict as parameters of a function that takes them as `**keywords`.
+
+    Several functions share them; `help()` lists them for each. `defaults` are the dataclasses with their defaults.
+    """
+
+    def decorate(function: _F) -> _F:
+        shown: Any = function
+        known = {field.name: field for kind in defaults for field in fields(kind)}
+        signature = inspect.signature(shown)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None if known[name].default is dataclasses.MISSING else known[name].default,
+                annotation=known[name].type,
+            )
+            for name in keywords.__annotations__
+        ]
+        shown.__signature__ = signature.replace(parameters=[*own, *shared])
+        return function
+
+    return decorate
+
+
 _NON_OPTION_KEYS: Final = ("name", "description", "title", "flatten", "output_schema")
 """Keywords of `@tool(...)` that are not in `ToolOptions`."""
 
@@ -245,6 +273,11 @@ class _ToolDecorator:
         if fn is not None:
             return _attach(fn, declaration, frame)
         return lambda item: _attach(item, declaration, frame)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        decorate = functools.partial(self.__call__)
+        return inspect.signature(show_keywords(ToolKeywords, Declaration, ToolOptions)(decorate))
 
     def exclude(self, fn: _F) -> _F:
         """Remove an inherited tool: `@tool.exclude` on the override."""

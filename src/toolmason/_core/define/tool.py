@@ -20,6 +20,7 @@ from toolmason._core.define.decorators import (
     ToolKeywords,
     get_declaration,
     make_declaration,
+    show_keywords,
     update_declaration,
 )
 from toolmason._core.define.inputs import Inputs, compile_inputs, compile_schema_inputs, narrow_inputs, schema_compiler
@@ -132,6 +133,7 @@ class Tool(ABC):
         return self
 
     @staticmethod
+    @show_keywords(ToolKeywords, Declaration, ToolOptions)
     def from_function(
         fn: Callable[..., Any],
         *,
@@ -147,6 +149,7 @@ class Tool(ABC):
         return FunctionTool(fn, declaration, schema=input_schema, params=params)
 
     @staticmethod
+    @show_keywords(SchemaToolKeywords, Declaration, ToolOptions)
     def from_schema(
         name: str,
         description: str,
