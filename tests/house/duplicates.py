@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import keyword
 import re
@@ -41,8 +40,7 @@ def duplicate_pairs(folder: Path) -> list[str]:
 def _shapes(path: Path) -> Iterator[tuple[str, int]]:
     """Yield each line of code with its number; names, texts and numbers are replaced by one mark."""
     lines: dict[int, list[str]] = defaultdict(list)
-    text = path.read_text("utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
         if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
             continue
         if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
@@ -55,25 +53,10 @@ def _shapes(path: Path) -> Iterator[tuple[str, int]]:
             lines[token.start[0]].append("1")
         else:
             lines[token.start[0]].append(token.string)
-    for number in sorted(lines.keys() - _options(text)):
+    for number in sorted(lines):
         shape = " ".join(lines[number])
         if shape and not re.match(r"(from|import) |[\W]*$|s : s ,$", shape):  # imports, brackets, tables of texts
             yield shape, number
-
-
-def _options(text: str) -> set[int]:
-    """Return the lines that declare a keyword-only parameter, or pass a value on under its own name.
-
-    Public constructors write out their options, so that `help()` shows them. Two that share options repeat them.
-    """
-    nodes = list(ast.walk(ast.parse(text)))
-    declared = {arg.lineno for node in nodes if isinstance(node, ast.arguments) for arg in node.kwonlyargs}
-    passed = {
-        node.lineno
-        for node in nodes
-        if isinstance(node, ast.keyword) and isinstance(node.value, ast.Name) and node.value.id == node.arg
-    }
-    return declared | passed
 
 
 def _is_thin(run: tuple[str, ...]) -> bool:

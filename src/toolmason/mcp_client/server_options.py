@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from typing_extensions import TypedDict
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout
@@ -14,6 +16,27 @@ from toolmason.errors import DefinitionError
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
 """Function of a call's context that returns a bearer token, headers, or None."""
+
+
+class ServerOptions(TypedDict, total=False):
+    """Options that every kind of server accepts. See `ServerSpec` for their meaning."""
+
+    required: bool
+    connect_timeout: float
+    timeout: Timeout
+    task_wait: float | None
+    cache_ttl: float
+    serve_stale: bool
+    include: Sequence[str]
+    exclude: Sequence[str]
+    prefix: str | None
+    rename: Mapping[str, str]
+    send_context: Sequence[str]
+    pin: Literal["lock"] | None
+    lock: str | Path | None
+    era: Literal["auto", "legacy"]
+    description: str | None
+
 
 NAME_RULE = "at most 64 letters, digits, `_`, `-` or `.`"
 
@@ -44,11 +67,11 @@ class ServerSpec:
     """Seconds for which a list is fresh, unless the server sets a TTL; 0 fetches it on every use."""
     serve_stale: bool = False
     """True to keep the last good list if a new one cannot be fetched."""
-    include: tuple[str, ...] = ("*",)
-    exclude: tuple[str, ...] = ()
+    include: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
     prefix: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
-    send_context: tuple[str, ...] = ()
+    send_context: Sequence[str] = ()
     """Context keys to send to the server in `_meta`; other context values are never sent."""
     pin: Literal["lock"] | None = None
     """`"lock"`: use only definitions that are in the lock file."""
@@ -64,6 +87,9 @@ class ServerSpec:
         return EngineSettings().call_timeout if isinstance(self.timeout, Inherit) else self.timeout
 
     def __post_init__(self) -> None:
+        for option in ("include", "exclude", "send_context"):
+            value = getattr(self, option)
+            object.__setattr__(self, option, (value,) if isinstance(value, str) else tuple(value))
         if not self.name or len(self.name) > 64 or not all(c.isalnum() or c in "_-." for c in self.name):  # noqa: PLR2004 - see NAME_RULE
             raise DefinitionError(f"Invalid server name {self.name!r}. Use {NAME_RULE}.")
         for option in ("connect_timeout", "timeout"):
@@ -76,14 +102,17 @@ class ServerSpec:
             raise DefinitionError(
                 f"Server {self.name!r}: task_wait={self.task_wait!r} must be 0 or more seconds, or None."
             )
-        if self.era not in ("auto", "legacy"):
-            raise DefinitionError(f'Server {self.name!r}: era={self.era!r} must be "auto" or "legacy".')
-        if self.pin not in (None, "lock"):
-            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')
+        self._check_choices()
         if self.url is not None:
             self._check_url(self.url)
         if self.auth is not None:
             self._check_auth()
+
+    def _check_choices(self) -> None:
+        if self.era not in ("auto", "legacy"):
+            raise DefinitionError(f'Server {self.name!r}: era={self.era!r} must be "auto" or "legacy".')
+        if self.pin not in (None, "lock"):
+            raise DefinitionError(f'Server {self.name!r}: pin={self.pin!r} must be "lock" or None.')
 
     def _check_url(self, url: str) -> None:
         parts = urlsplit(url)

@@ -6,17 +6,18 @@ import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from typing_extensions import Unpack
 
 from toolmason._core.config.config import Config
 from toolmason._core.config.layers import read_toml_table
 from toolmason._core.config.mcp_json import TABLE_KEYS, ServerSettings, parse_mcp_servers, read_mcp_json
+from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
-from toolmason._core.values.policy import INHERIT, Timeout
 from toolmason.errors import ConfigError, DefinitionError
-from toolmason.mcp_client.server_options import AuthCallback, ServerSpec
+from toolmason.mcp_client.server_options import AuthCallback, ServerOptions, ServerSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +25,8 @@ class McpServer(ServerSpec):
     """An MCP server as a source of tools. Create one with `stdio`, `http`, `of` or `from_config`."""
 
     @classmethod
-    def stdio(  # noqa: PLR0913 - one parameter for each option
+    @show_keywords(ServerOptions, ServerSpec)
+    def stdio(
         cls,
         name: str,
         command: str,
@@ -33,21 +35,7 @@ class McpServer(ServerSpec):
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         auth: AuthCallback | None = None,
-        required: bool = False,
-        connect_timeout: float = 10.0,
-        timeout: Timeout = INHERIT,
-        task_wait: float | None = None,
-        cache_ttl: float = 600.0,
-        serve_stale: bool = False,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        prefix: str | None = None,
-        rename: Mapping[str, str] | None = None,
-        send_context: Sequence[str] = (),
-        pin: Literal["lock"] | None = None,
-        lock: str | Path | None = None,
-        era: Literal["auto", "legacy"] = "auto",
-        description: str | None = None,
+        **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that runs as a subprocess and communicates over stdin and stdout.
 
@@ -57,148 +45,37 @@ class McpServer(ServerSpec):
         """
         if isinstance(args, str):
             raise DefinitionError(f"Server {name!r}: args={args!r} is a string. Pass a list of arguments.")
-        return cls(
-            name,
-            "stdio",
-            (command, *map(str, args)),
-            dict(env or {}),
-            cwd,
-            auth=auth,
-            required=required,
-            connect_timeout=connect_timeout,
-            timeout=timeout,
-            task_wait=task_wait,
-            cache_ttl=cache_ttl,
-            serve_stale=serve_stale,
-            include=_to_tuple(include),
-            exclude=_to_tuple(exclude),
-            prefix=prefix,
-            rename=dict(rename or {}),
-            send_context=_to_tuple(send_context),
-            pin=pin,
-            lock=lock,
-            era=era,
-            description=description,
-        )
+        return cls(name, "stdio", (command, *map(str, args)), dict(env or {}), cwd, auth=auth, **options)
 
     @classmethod
-    def http(  # noqa: PLR0913 - one parameter for each option
+    @show_keywords(ServerOptions, ServerSpec)
+    def http(
         cls,
         name: str,
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
         auth: Any = None,
-        required: bool = False,
-        connect_timeout: float = 10.0,
-        timeout: Timeout = INHERIT,
-        task_wait: float | None = None,
-        cache_ttl: float = 600.0,
-        serve_stale: bool = False,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        prefix: str | None = None,
-        rename: Mapping[str, str] | None = None,
-        send_context: Sequence[str] = (),
-        pin: Literal["lock"] | None = None,
-        lock: str | Path | None = None,
-        era: Literal["auto", "legacy"] = "auto",
-        description: str | None = None,
+        **options: Unpack[ServerOptions],
     ) -> McpServer:
         """Return a server that is reached over HTTP, with the older SSE transport as fallback on HTTP 404 or 405."""
-        return cls(
-            name,
-            "http",
-            url=url,
-            headers=dict(headers or {}),
-            auth=auth,
-            required=required,
-            connect_timeout=connect_timeout,
-            timeout=timeout,
-            task_wait=task_wait,
-            cache_ttl=cache_ttl,
-            serve_stale=serve_stale,
-            include=_to_tuple(include),
-            exclude=_to_tuple(exclude),
-            prefix=prefix,
-            rename=dict(rename or {}),
-            send_context=_to_tuple(send_context),
-            pin=pin,
-            lock=lock,
-            era=era,
-            description=description,
-        )
+        return cls(name, "http", url=url, headers=dict(headers or {}), auth=auth, **options)
 
     @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each option
-        cls,
-        name: str,
-        target: Any,
-        *,
-        auth: AuthCallback | None = None,
-        required: bool = False,
-        connect_timeout: float = 10.0,
-        timeout: Timeout = INHERIT,
-        task_wait: float | None = None,
-        cache_ttl: float = 600.0,
-        serve_stale: bool = False,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        prefix: str | None = None,
-        rename: Mapping[str, str] | None = None,
-        send_context: Sequence[str] = (),
-        pin: Literal["lock"] | None = None,
-        lock: str | Path | None = None,
-        era: Literal["auto", "legacy"] = "auto",
-        description: str | None = None,
+    @show_keywords(ServerOptions, ServerSpec)
+    def of(
+        cls, name: str, target: Any, *, auth: AuthCallback | None = None, **options: Unpack[ServerOptions]
     ) -> McpServer:
         """Return an in-memory server: a toolbox or an SDK server object. For tests and composition.
 
         With `auth=`, each identity gets its own session; the credentials are not passed to the server.
         """
-        return cls(
-            name,
-            "memory",
-            target=target,
-            auth=auth,
-            required=required,
-            connect_timeout=connect_timeout,
-            timeout=timeout,
-            task_wait=task_wait,
-            cache_ttl=cache_ttl,
-            serve_stale=serve_stale,
-            include=_to_tuple(include),
-            exclude=_to_tuple(exclude),
-            prefix=prefix,
-            rename=dict(rename or {}),
-            send_context=_to_tuple(send_context),
-            pin=pin,
-            lock=lock,
-            era=era,
-            description=description,
-        )
+        return cls(name, "memory", target=target, auth=auth, **options)
 
     @classmethod
-    def from_config(  # noqa: PLR0913 - one parameter for each option
-        cls,
-        config: Config | Mapping[str, Any] | str | Path,
-        *,
-        auth: Any = None,
-        required: bool = False,
-        connect_timeout: float = 10.0,
-        timeout: Timeout = INHERIT,
-        task_wait: float | None = None,
-        cache_ttl: float = 600.0,
-        serve_stale: bool = False,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        prefix: str | None = None,
-        rename: Mapping[str, str] | None = None,
-        send_context: Sequence[str] = (),
-        pin: Literal["lock"] | None = None,
-        lock: str | Path | None = None,
-        era: Literal["auto", "legacy"] = "auto",
-        description: str | None = None,
+    @show_keywords(ServerOptions, ServerSpec)
+    def from_config(
+        cls, config: Config | Mapping[str, Any] | str | Path, *, auth: Any = None, **options: Unpack[ServerOptions]
     ) -> list[McpServer]:
         """Return all servers in a configuration: an `mcp.json`, TOML, or the `MCP.*` and `MCP_1.*` groups.
 
@@ -209,30 +86,13 @@ class McpServer(ServerSpec):
             ConfigError: the file cannot be read or an entry is invalid; the message names the file, the key and the
                 fix.
         """
-        make_server = partial(
-            cls,
-            auth=auth,
-            required=required,
-            connect_timeout=connect_timeout,
-            timeout=timeout,
-            task_wait=task_wait,
-            cache_ttl=cache_ttl,
-            serve_stale=serve_stale,
-            include=_to_tuple(include),
-            exclude=_to_tuple(exclude),
-            prefix=prefix,
-            rename=dict(rename or {}),
-            send_context=_to_tuple(send_context),
-            pin=pin,
-            lock=lock,
-            era=era,
-        )
         servers: list[McpServer] = []
         for settings in _read_settings(config):
             if settings.native:
                 continue
+            shared: ServerOptions = {"description": settings.description, **options}
             try:
-                servers.append(make_server(**_make_address(settings), description=description or settings.description))
+                servers.append(cls(**_make_address(settings), auth=auth, **shared))
             except DefinitionError as error:
                 raise ConfigError(f"{settings.origin}: {error}") from error
         return servers
@@ -287,7 +147,3 @@ def _make_address(settings: ServerSettings) -> dict[str, Any]:
     if settings.authorization is not None:
         headers.setdefault("Authorization", settings.authorization)
     return {"name": settings.name, "kind": "http", "url": settings.url, "headers": headers}
-
-
-def _to_tuple(names: Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from toolmason._core.toolbox.toolbox import Toolbox
@@ -46,26 +46,21 @@ def serve(  # noqa: PLR0913 - one parameter for each option
     Raises:
         ConfigError: an option is invalid.
     """
+    # The options that only HTTP has. This must be the first statement: it reads the parameters.
+    http_options: dict[str, Any] = {
+        name: value for name, value in locals().items() if name not in ("box", "transport", "grace")
+    }
     require_toolbox(box)
-    app_options = dict[str, Any](
-        path=path,
-        auth=auth,
-        allowed_hosts=allowed_hosts,
-        allowed_origins=allowed_origins,
-        max_body_bytes=max_body_bytes,
-        max_sessions=max_sessions,
-        state_key=state_key,
-    )
     if transport == "stdio":
-        _check_unused(host=host, port=port, started=started, **app_options)
+        _check_unused(http_options)
         _serve_stdio(box, grace)
     elif transport == "http":
-        _serve_http(box, host, port, grace, started, app_options)
+        _serve_http(box, grace, **http_options)
     else:
         raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
 
 
-def _check_unused(**http_options: Any) -> None:
+def _check_unused(http_options: Mapping[str, Any]) -> None:
     parameters = inspect.signature(serve).parameters
     for name, value in http_options.items():
         if value != parameters[name].default:
@@ -83,24 +78,26 @@ def _serve_stdio(box: Toolbox, grace: float) -> None:
 
 def _serve_http(
     box: Toolbox,
+    grace: float,
+    *,
     host: str,
     port: int,
-    grace: float,
     started: Callable[[int], None] | None,
-    app_options: dict[str, Any],
+    allowed_hosts: Sequence[str] | None,
+    **app_options: Any,
 ) -> None:
     if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the valid ports
         raise ConfigError(f"port={port!r} must be an integer from 0 to 65535; 0 picks a free port.")
-    if app_options["allowed_hosts"] is None:
+    if allowed_hosts is None:
         if host not in ("127.0.0.1", "localhost", "::1"):
             raise ConfigError(
                 f"serve(host={host!r}) opens the server to other machines. Set allowed_hosts=['tools.example.com'] to "
                 f"the names that clients use, and auth= to check who may call."
             )
-        app_options["allowed_hosts"] = LOOPBACK_HOSTS
+        allowed_hosts = LOOPBACK_HOSTS
     from toolmason.mcp_server.http.uvicorn_limits import make_http_server  # noqa: PLC0415 - loads uvicorn
 
-    server = make_http_server(asgi_app(box, **app_options), host, port, grace, started)
+    server = make_http_server(asgi_app(box, allowed_hosts=allowed_hosts, **app_options), host, port, grace, started)
     _run_until_signal(server.run, lambda: setattr(server, "should_exit", True))
     if not server.started:
         raise ConfigError(f"Cannot listen on {host}:{port}. Is the port in use? Choose another with port=.")

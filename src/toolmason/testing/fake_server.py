@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from typing_extensions import Unpack
+
+from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
-from toolmason._core.values.policy import INHERIT, Timeout
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError
+from toolmason.mcp_client.server_options import ServerOptions, ServerSpec
 from toolmason.mcp_client.source import McpServer
 from toolmason.testing import fake_server_process
 
@@ -36,7 +39,8 @@ class FakeMcpServer:
     fault before the first call.
     """
 
-    def __init__(  # noqa: PLR0913 - one parameter for each option
+    @show_keywords(ServerOptions, ServerSpec)
+    def __init__(
         self,
         tools: Mapping[str, Any],
         faults: Sequence[str] = (),
@@ -44,21 +48,7 @@ class FakeMcpServer:
         name: str = "fake",
         start: str | None = None,
         listing: str | None = None,
-        required: bool = False,
-        connect_timeout: float = 10.0,
-        timeout: Timeout = INHERIT,
-        task_wait: float | None = None,
-        cache_ttl: float = 600.0,
-        serve_stale: bool = False,
-        include: Sequence[str] = ("*",),
-        exclude: Sequence[str] = (),
-        prefix: str | None = None,
-        rename: Mapping[str, str] | None = None,
-        send_context: Sequence[str] = (),
-        pin: Literal["lock"] | None = None,
-        lock: str | Path | None = None,
-        era: Literal["auto", "legacy"] = "auto",
-        description: str | None = None,
+        **options: Unpack[ServerOptions],
     ) -> None:
         if unknown := [fault for fault in faults if fault not in MCP_FAULTS]:
             raise ConfigError(f"Unknown server fault {unknown[0]!r}. Available: {', '.join(MCP_FAULTS)}.")
@@ -77,26 +67,7 @@ class FakeMcpServer:
             "listing": listing,
         }
         command = [str(fake_server_process.__file__), json.dumps(plan), str(self._log)]
-        self.source = McpServer.stdio(
-            name,
-            sys.executable,
-            command,
-            required=required,
-            connect_timeout=connect_timeout,
-            timeout=timeout,
-            task_wait=task_wait,
-            cache_ttl=cache_ttl,
-            serve_stale=serve_stale,
-            include=include,
-            exclude=exclude,
-            prefix=prefix,
-            rename=rename,
-            send_context=send_context,
-            pin=pin,
-            lock=lock,
-            era=era,
-            description=description,
-        )
+        self.source = McpServer.stdio(name, sys.executable, command, **options)
         """Server specification for a toolbox."""
 
     def __remote__(self, handlers: ServerRequestHandlers) -> Remote:

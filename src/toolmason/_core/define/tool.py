@@ -169,7 +169,23 @@ class Tool(ABC):
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-class SchemaTool(Tool):
+class _CallableTool(Tool):
+    """A tool that calls a function of the application."""
+
+    fn: Callable[..., Any]
+
+    @property
+    @override
+    def origin(self) -> str:
+        return describe_location(self.fn)
+
+    @override
+    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
+        value = self._compiled.call(self._compiled.fill(dict(arguments), context), context)
+        return await value if inspect.isawaitable(value) else value
+
+
+class SchemaTool(_CallableTool):
     """A tool with a hand-written schema."""
 
     def __init__(
@@ -188,26 +204,15 @@ class SchemaTool(Tool):
             declaration.title,
         )
         self.options = declaration.options
-        self.handler = handler
+        self.fn = handler
         self._compiled = self._compile()  # validates the schema now instead of at the first call
 
     @override
     def _compile(self) -> CompiledTool:
-        kind = get_function_kind(self.handler)
-        return replace(super()._compile(), call=self.handler, kind=kind, accepts_extra=True)
-
-    @property
-    @override
-    def origin(self) -> str:
-        return describe_location(self.handler)
-
-    @override
-    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        value = self.handler(arguments, context)
-        return await value if inspect.isawaitable(value) else value
+        return replace(super()._compile(), call=self.fn, kind=get_function_kind(self.fn), accepts_extra=True)
 
 
-class FunctionTool(Tool):
+class FunctionTool(_CallableTool):
     """A tool made from a typed function. The schema, the validator and the caller are built once."""
 
     def __init__(
@@ -231,16 +236,6 @@ class FunctionTool(Tool):
             _make_output_schema(compiled, declaration),
             declaration.title,
         )
-
-    @property
-    @override
-    def origin(self) -> str:
-        return describe_location(self.fn)
-
-    @override
-    async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
-        value = self._compiled.call(self._compiled.fill(dict(arguments), context), context)
-        return await value if inspect.isawaitable(value) else value
 
 
 class RenamedTool(Tool):

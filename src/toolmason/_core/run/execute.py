@@ -132,11 +132,7 @@ async def await_with_timeout(
     grace: float,
     cancellation: Cancellation = NEVER_CANCELLED,
 ) -> Any:
-    """Await an object in its own task, until its deadline or the end of the run.
-
-    Raises:
-        DeadlinePassed: it did not finish in time.
-    """
+    """Await an object in its own task, until its deadline or the end of the run. Raises as `await_task` does."""
     task, value, error = eager_task.start(awaitable, asyncio.get_running_loop())
     if task is not None:
         return await await_task(task, seconds, name, grace, cancellation)

@@ -120,14 +120,9 @@ def _format_plan(plan: DryRun) -> list[str]:
 
 
 def _make_entry(result: ToolResult) -> dict[str, Any]:
+    plain_fields = ("call_id", "name", "ok", "text", "structured", "attempts", "duration")
     return {
-        "call_id": result.call_id,
-        "name": result.name,
-        "ok": result.ok,
-        "text": result.text,
-        "structured": result.structured,
+        **{name: getattr(result, name) for name in plain_fields},
         "error": None if result.error is None else result.error.to_model()["error"],
         "repairs": to_jsonable_python(result.repairs),
-        "attempts": result.attempts,
-        "duration": result.duration,
     }

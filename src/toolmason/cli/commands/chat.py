@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -40,15 +40,25 @@ MODEL_BY_VARIABLE: Final = {
 }
 """Default model for each environment variable; the first variable that is set wins."""
 HELP_TEXT: Final = "/tools lists the tools, /reset clears the conversation, /save FILE saves it, /quit exits."
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def model_options(function: _F) -> _F:
+    """Add the arguments and options of a command that asks a model."""
+    for add in (
+        click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON."),
+        click.option("--yes", is_flag=True, help="Approve calls without asking."),
+        click.option("--system", help="System prompt."),
+        click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, local, offline."),
+        click.argument("prompt", required=False),
+        click.argument("target", required=False),
+    ):
+        function = add(function)
+    return function
 
 
 @click.command("chat")
-@click.argument("target", required=False)
-@click.argument("prompt", required=False)
-@click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, local, offline.")
-@click.option("--system", help="System prompt.")
-@click.option("--yes", is_flag=True, help="Approve calls without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
+@model_options
 def command(
     target: str | None, prompt: str | None, name: str | None, system: str | None, *, yes: bool, as_json: bool
 ) -> None:

@@ -13,7 +13,7 @@ import click
 
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.durable.journal import SqliteRuntime
-from toolmason.cli.commands.chat import choose_and_announce_model, print_reply, send_and_show
+from toolmason.cli.commands.chat import choose_and_announce_model, model_options, print_reply, send_and_show
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import is_terminal
 from toolmason.cli.targets import fail, load_toolbox
@@ -24,10 +24,7 @@ DEFAULT_JOURNAL: Final = "runs.db"
 
 
 @click.command("run")
-@click.argument("target", required=False)
-@click.argument("prompt", required=False)
-@click.option("--model", "name", help="Model: openai:gpt-5, anthropic:…, gemini:…, offline.")
-@click.option("--system", help="System prompt.")
+@model_options
 @click.option(
     "--durable",
     is_flag=False,
@@ -36,8 +33,6 @@ DEFAULT_JOURNAL: Final = "runs.db"
     help=f"Keep a journal, by default in {DEFAULT_JOURNAL}.",
 )
 @click.option("--run", metavar="ID", help="ID of the run; an existing ID resumes that run.")
-@click.option("--yes", is_flag=True, help="Approve calls without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole reply as JSON.")
 def command(target: str | None, prompt: str | None, *, yes: bool, as_json: bool, **options: Any) -> None:
     """Have a model carry out PROMPT, or the text on standard input, with the tools of TARGET.
 

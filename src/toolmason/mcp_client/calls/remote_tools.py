@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mcp_types import CallToolResult
@@ -230,7 +230,7 @@ def _make_argument_schema(argument: Any) -> JsonSchema:
     return schema
 
 
-def select_context(context: ToolContext[Any], keys: tuple[str, ...]) -> Mapping[str, Any] | None:
+def select_context(context: ToolContext[Any], keys: Sequence[str]) -> Mapping[str, Any] | None:
     """Return the context values for `keys`, or None if there are none. No other value may be sent to a server."""
     selected = {key: context[key] for key in keys if key in context}
     return selected or None
