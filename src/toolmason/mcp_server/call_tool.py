@@ -160,7 +160,9 @@ class CallHandler:
                 await request.client.flush()
         if request.client is not None:
             return self._encode_with_client(request, request.client, result, traits)
-        return self._encode(result, traits)
+        if result.error is not None:
+            return self._encode_error(result, traits)
+        return encode_result(result, self.box, structured=traits is not None and traits.structured)
 
     # --- input rounds ------------------------------------------------------------------------------
 
@@ -201,16 +203,15 @@ class CallHandler:
         name = request.params["name"]
         if client.pending_questions and client.send_questions is None:
             return self.make_input_required(request, name, request.params.get("arguments") or {})
-        encoded, reply = self._encode(result, traits), client.upstream_reply
+        if result.error is not None:
+            encoded = self._encode_error(result, traits)
+        else:
+            encoded = encode_result(result, self.box, structured=traits is not None and traits.structured)
+        reply = client.upstream_reply
         # An upstream request made by a local tool is not the result of that tool.
         if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
         return passthrough(encoded, reply[2], result)
-
-    def _encode(self, result: ToolResult, traits: ToolTraits | None) -> dict[str, Any]:
-        if result.error is not None:
-            return self._encode_error(result, traits)
-        return encode_result(result, self.box, structured=traits is not None and traits.structured)
 
     def check_serializable(self, name: str, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result, or an error result if it cannot be encoded as JSON."""

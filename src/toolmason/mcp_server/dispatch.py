@@ -44,6 +44,7 @@ _LIST_PARAMS: Final = frozenset({"_meta", "cursor"})
 _STREAM_META_KEYS: Final = frozenset({"progressToken", LOG_LEVEL_META_KEY})
 """Keys of `_meta` that ask for notifications, which only a stream can carry."""
 _CLIENT_INFO_KEYS: Final = frozenset({"name", "version", "title"})
+_NO_CLIENT_INFO: Final = {"name": "", "version": ""}
 
 
 class InFlight(dict[Hashable, "asyncio.Future[Any] | None"]):
@@ -183,7 +184,8 @@ class Dispatcher:
             if outcome is None or isinstance(outcome, RunningCall):
                 await forward(exchange, outcome)
             elif request is not None:
-                await send_json(exchange.send, *self.encode(request, *outcome))
+                status, body = self.encode(request, *outcome)
+                await send_json(exchange.send, status, body)
         finally:
             del self.in_flight[key]
 
@@ -209,7 +211,8 @@ class Dispatcher:
                     return
         except Exception as raised:  # noqa: BLE001 - any error becomes a response
             error = raised
-        await send_json(exchange.send, *self.encode(request, result, error))
+        status, body = self.encode(request, result, error)
+        await send_json(exchange.send, status, body)
 
     # --- sessions ----------------------------------------------------------------------------------
 
@@ -266,7 +269,8 @@ class Dispatcher:
 
     def _encode_result(self, request: Request, result: Mapping[str, Any]) -> bytes:
         if request.modern:
-            meta = {**self._server_meta, **result.get("_meta", _EMPTY)}
+            own_meta = result.get("_meta")
+            meta = {**self._server_meta, **own_meta} if own_meta else self._server_meta
             result = {"resultType": "complete", **result, "_meta": meta}
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
 
@@ -331,7 +335,7 @@ def has_modern_envelope(message: Mapping[str, Any]) -> bool:
     if not isinstance(meta, dict) or meta.get(PROTOCOL_VERSION_META_KEY) != LATEST_MODERN_VERSION:
         return False
     capabilities = meta.get(CLIENT_CAPABILITIES_META_KEY)
-    info = meta.get(CLIENT_INFO_META_KEY, {"name": "", "version": ""})
+    info = meta.get(CLIENT_INFO_META_KEY, _NO_CLIENT_INFO)
     return (
         isinstance(capabilities, dict)
         and (not capabilities or all(map(_is_plain_capability, capabilities.items())))
@@ -339,7 +343,7 @@ def has_modern_envelope(message: Mapping[str, Any]) -> bool:
         and isinstance(info.get("name"), str)
         and isinstance(info.get("version"), str)
         and _CLIENT_INFO_KEYS.issuperset(info)
-        and (info.get("title") is None or isinstance(info.get("title"), str))
+        and ("title" not in info or isinstance(info["title"], str | None))
     )
 
 
