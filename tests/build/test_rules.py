@@ -8,7 +8,7 @@ import pytest
 
 from house.source import ROOT
 from toolmason import Toolbox
-from toolmason.build.check.rules import RULES, UNUSED_IGNORE, make_index_page, parse_codes
+from toolmason.build.check.rules import RULES, UNUSED_IGNORE, parse_codes
 from toolmason.errors import ConfigError, DefinitionError
 
 PAGES = ROOT / "docs" / "reference" / "rules"
@@ -18,6 +18,30 @@ REFUSED = [
     *("TM119", "TM121", "TM122", "TM123", "TM124", "TM301", "TM302"),
 ]
 """Rules about what the core refuses when a tool is defined or a toolbox is built."""
+
+
+def make_index_page() -> str:
+    """Return the docs page that lists every rule, as Markdown."""
+    families = {"1": "Definition", "2": "Providers", "3": "Safety", "4": "Tokens"}
+    lines = [
+        "# Rules of `toolmason check`",
+        "",
+        "```console",
+        "$ toolmason check --explain TM101",
+        "TM101",
+        "...",
+        "```",
+        "",
+        "This page is generated from the rule table. An *error* fails a check, a *warning* fails a strict check, and a",
+        "*note* never fails one. A rule marked *loads* runs only if a target is loaded (`module:name` or `--dynamic`).",
+    ]
+    for digit, family in families.items():
+        lines += ["", f"## {family}: `TM{digit}xx`", "", "| Rule | Name | Severity | Finds |", "|---|---|---|---|"]
+        for rule in RULES.values():
+            if rule.code[2] == digit:
+                kind = f"{rule.severity}, loads" if rule.dynamic else rule.severity
+                lines.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {kind} | {rule.what} |")
+    return "\n".join(lines) + "\n"
 
 
 def snippets(code):

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,33 +32,18 @@ class IgnoreComment:
         return True
 
 
-def read_ignores(text: str, lines: Iterable[str], path: str) -> dict[int, IgnoreComment]:
-    """Return the ignore comments of a file, by line."""
-    if "toolmason:" not in text:
-        return {}
-    comments = _find_comments(text)
+def read_ignores(text: str, path: str) -> dict[int, IgnoreComment]:
+    """Return the ignore comments of a file, by line, as far as the file can be tokenized."""
     found: dict[int, IgnoreComment] = {}
-    for number, line in enumerate(lines, 1):
-        match = _COMMENT.search(line)
-        if match is None or (comments is not None and (number, match.start()) not in comments):
-            continue
-        codes = None if match[1] is None else frozenset(code for code in re.split(r"[\s,]+", match[1].upper()) if code)
-        found[number] = IgnoreComment(SourceLocation(path, number, match.start() + 1), codes)
-    return found
-
-
-def _find_comments(text: str) -> set[tuple[int, int]] | None:
-    """Return the positions of ignore comments outside string literals, or None if the file cannot be tokenized."""
-    positions: set[tuple[int, int]] = set()
-    try:
+    if "toolmason:" not in text:
+        return found
+    with suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
-            if token.type == tokenize.COMMENT:
-                positions.update(
-                    (token.start[0], token.start[1] + match.start()) for match in _COMMENT.finditer(token.string)
-                )
-    except (tokenize.TokenError, SyntaxError):
-        return None
-    return positions
+            if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)) is not None:
+                line, column = token.start
+                codes = None if match[1] is None else frozenset(re.findall(r"[^\s,]+", match[1].upper()))
+                found[line] = IgnoreComment(SourceLocation(path, line, column + match.start() + 1), codes)
+    return found
 
 
 def drop_ignored(findings: Iterable[Finding], ignores: dict[str, dict[int, IgnoreComment]]) -> Iterator[Finding]:

@@ -124,27 +124,3 @@ def parse_codes(selectors: Iterable[str], origin: str) -> frozenset[str]:
             raise ConfigError(f"{origin}: no rule matches {selector!r}. {hint}")
         codes.update(matching)
     return frozenset(codes)
-
-
-def make_index_page() -> str:
-    """Return the docs page that lists every rule, as Markdown."""
-    families = {"1": "Definition", "2": "Providers", "3": "Safety", "4": "Tokens"}
-    lines = [
-        "# Rules of `toolmason check`",
-        "",
-        "```console",
-        "$ toolmason check --explain TM101",
-        "TM101",
-        "...",
-        "```",
-        "",
-        "This page is generated from the rule table. An *error* fails a check, a *warning* fails a strict check, and a",
-        "*note* never fails one. A rule marked *loads* runs only if a target is loaded (`module:name` or `--dynamic`).",
-    ]
-    for digit, family in families.items():
-        lines += ["", f"## {family}: `TM{digit}xx`", "", "| Rule | Name | Severity | Finds |", "|---|---|---|---|"]
-        for rule in RULES.values():
-            if rule.code[2] == digit:
-                kind = f"{rule.severity}, loads" if rule.dynamic else rule.severity
-                lines.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {kind} | {rule.what} |")
-    return "\n".join(lines) + "\n"

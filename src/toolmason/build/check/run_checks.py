@@ -86,7 +86,7 @@ def _check_sources(files: Iterable[PythonFile], settings: CheckSettings) -> _Sta
     findings = [found for found in read if isinstance(found, Finding)]
     findings += [*project.unreadable, *_check_statically(project, tools, settings)]
     declared = sorted((tool.declaration.location, tool.declaration.display_name) for tool in tools)
-    ignores = {source.path: read_ignores(source.text, source.lines, source.path) for source in sources}
+    ignores = {source.path: read_ignores(source.text, source.path) for source in sources}
     return _StaticResult(findings, tuple(declared), _index_by_line(tools), ignores)
 
 

@@ -8,7 +8,7 @@ import re
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from toolmason.build.check.rules import UNREADABLE, Finding, SourceLocation, make_finding
 
@@ -16,11 +16,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 """Maximum file size; a larger file is data, and its syntax tree would take hundreds of megabytes."""
 
 
-class LocatedNode(Protocol):
-    """A syntax tree node with a position."""
-
-    lineno: int
-    col_offset: int
+LocatedNode: TypeAlias = ast.stmt | ast.expr | ast.arg | ast.keyword | ast.alias
+"""A syntax tree node with a position."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
