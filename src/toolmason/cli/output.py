@@ -17,7 +17,7 @@ from toolmason._text import escape_hidden
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 _KEPT_CHARACTERS: Final = "\t\u00ad\u200d\ufe0f"
@@ -79,36 +79,23 @@ def _is_json(text: str) -> bool:
 @contextmanager
 def progress_bar() -> Generator[OnProgress | None]:
     """Yield a callback that draws progress on standard error, or None if that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    bar = _ProgressBar()
-    try:
-        yield bar
-    finally:
-        bar.stop()
+    bar: Progress | None = None
 
-
-class _ProgressBar:
-    """A progress bar that appears with the first report."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __call__(self, report: ProgressReport) -> None:
+    def draw(report: ProgressReport) -> None:
+        nonlocal bar
         text = escape_controls(str(report.message or report.tool))
-        total = _to_finite(report.total)
-        if self._progress is None or self._task is None:
-            self._progress = progress = _make_progress()
-            self._task = progress.add_task(text, total=total)
-            progress.start()
-        self._progress.update(self._task, completed=_to_finite(report.done) or 0.0, total=total, description=text)
+        done, total = _to_finite(report.done) or 0.0, _to_finite(report.total)
+        if bar is None:  # the bar appears with the first report
+            bar = _make_progress()
+            bar.add_task(text, total=total)
+            bar.start()
+        bar.update(bar.task_ids[0], completed=done, total=total, description=text)
 
-    def stop(self) -> None:
-        """Remove the bar."""
-        if self._progress is not None:
-            self._progress.stop()
+    try:
+        yield draw if sys.stderr.isatty() else None
+    finally:
+        if bar is not None:
+            bar.stop()
 
 
 def _to_finite(number: float | None) -> float | None:
