@@ -283,6 +283,16 @@ def test_a_context_is_injected_whatever_its_name_in_the_file_of_its_base(folder)
     assert folder.check("pkg").findings == ()
 
 
+@pytest.mark.parametrize(
+    "hint",
+    ["os.environ['A']", "Param(name='x')", "5", "Literal[[]]", "Annotated[int]", "Annotated[int, Param(name=5)]"],
+)
+def test_a_hint_that_is_no_type_breaks_nothing(folder, hint):
+    codes = folder.codes(f"import os\n{in_tool(f'x: {hint} = 1')}")
+
+    assert set(codes) <= {"TM101", "TM104", "TM110"}
+
+
 def test_an_alias_of_itself_is_read(folder):
     folder.agrees(f"{HEAD}Json = dict[str, 'Json'] | list['Json']\n{in_tool('⟦TM101⟧x: Json = {}')}")
 

@@ -102,11 +102,11 @@ class Evaluator:
         given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
         given |= zip(names, node.args[:1], strict=False)
         values = {name: self.evaluate(given[name], file, is_type=False) for name in names if name in given}
-        if values.get("name") is Unknown:
+        if not isinstance(values.get("name", ""), str):
             del values["name"]
         try:
             value = make(**values)
-        except TypeError:
+        except (TypeError, ValueError):
             value = make()
         self.calls.append((value, node))
         return value
@@ -125,7 +125,7 @@ class Evaluator:
 def _subscribe(head: Any, arguments: Any) -> Any:
     try:
         return head[arguments]
-    except (TypeError, ValueError, AttributeError):
+    except Exception:  # noqa: BLE001 - a hint may name any object of the standard library
         return object
 
 

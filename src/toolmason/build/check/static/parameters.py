@@ -101,6 +101,10 @@ class SourceParameter:
             return "type"
         except DefinitionError:
             return "default"
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - pydantic may raise anything for a hint that is not a type
+            return None
         return None
 
     def find_unsupported(self) -> str:
