@@ -44,7 +44,8 @@ class WindowMemory:
     """In-process memory that returns the last messages of each conversation."""
 
     def __init__(self, messages: int = 20, *, tokens: int | None = None) -> None:
-        _check_window(f"WindowMemory({messages!r}", messages, tokens)
+        if messages < 1 or (tokens is not None and tokens < 1):
+            raise ConfigError(f"WindowMemory({messages!r}, tokens={tokens!r}): messages and tokens must be at least 1.")
         self.messages, self.tokens = messages, tokens
         self._conversations: dict[str, list[Message]] = {}
         self._appended_keys: dict[str, set[str]] = {}
@@ -78,7 +79,10 @@ class SqliteMemory:
     """Memory in a SQLite file, which several processes may share."""
 
     def __init__(self, path: str | Path, messages: int = 20, *, tokens: int | None = None) -> None:
-        _check_window(f"SqliteMemory({str(path)!r}, {messages!r}", messages, tokens)
+        if messages < 1 or (tokens is not None and tokens < 1):
+            raise ConfigError(
+                f"SqliteMemory({str(path)!r}, {messages!r}, tokens={tokens!r}): messages and tokens must be at least 1."
+            )
         self.path, self.messages, self.tokens = Path(path), messages, tokens
         self._file = SqliteFile(path, "conversations", MEMORY_MIGRATIONS)
 
@@ -127,11 +131,6 @@ class SqliteMemory:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _check_window(shown: str, messages: int, tokens: int | None) -> None:
-    if messages < 1 or (tokens is not None and tokens < 1):
-        raise ConfigError(f"{shown}, tokens={tokens!r}): messages and tokens must be at least 1.")
 
 
 def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:

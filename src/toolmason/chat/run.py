@@ -18,6 +18,7 @@ from toolmason._core.call.call_policy import run_in_time
 from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
@@ -359,7 +360,8 @@ class Run:
             performed: ToolResult = await work()
             return performed
 
-        options = self._get_options(call.name)
+        tool = self._find_tool(call.name)
+        options = None if tool is None else tool.options
         effect = self._make_effect(f"{number}/{index}/{call.name}", call, options)
         try:
             result = await self.execution.perform(
@@ -374,23 +376,17 @@ class Run:
             await restore_call(get_state(self.plan.box), call, result)
         return result
 
-    def _get_options(self, name: str) -> ToolOptions | None:
+    def _find_tool(self, name: str) -> Tool | None:
+        """Return the tool that a call refers to, or None if only a resolver may know it."""
         try:
-            return self.plan.box[name].options
+            return self.plan.box[name]
         except KeyError:
             return None
 
-    def _resolve_name(self, name: str) -> str | None:
-        """Return the name of the tool that a call refers to, or None if only a resolver may know it."""
-        try:
-            return self.plan.box[name].name
-        except KeyError:
-            return READ_RESULT if name == READ_RESULT and name in self.plan.box else None
-
     async def _call_tool(self, call: ToolCall) -> ToolResult:
         offered_names = self.offered_tools[1]
-        tool_name = call.name if call.name in offered_names else self._resolve_name(call.name)
-        if tool_name is not None and tool_name not in offered_names:
+        tool = None if call.name in offered_names else self._find_tool(call.name)
+        if tool is not None and tool.name not in offered_names:
             return ToolResult(call.id, call.name, error=UnknownTool(call.name, sorted(offered_names)), attempts=0)
         emit = self.plan.emit
         on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
@@ -405,8 +401,8 @@ class Run:
         return RunEffect(self.plan.run_id, key, "tool", call.name, arguments, repeatable=repeatable)
 
     def _is_barrier(self, call: ToolCall) -> bool:
-        options = self._get_options(call.name)
-        return options is not None and options.runs_alone
+        tool = self._find_tool(call.name)
+        return tool is not None and tool.options.runs_alone
 
     # --- messages and limits -------------------------------------------------------------------------
 

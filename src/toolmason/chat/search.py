@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from pydantic_core import from_json
@@ -99,8 +99,7 @@ class ToolSearch:
         offered = self.select_tools(request.tools, wanted_names)
         if self.settings.native:
             return await call_next(self._defer_tools(turn, offered))
-        narrowed = request.with_messages(request.messages, tools=offered)
-        return await call_next(ModelTurn(narrowed, turn.number, turn.conversation, turn.run))
+        return await call_next(replace(turn, request=request.with_messages(request.messages, tools=offered)))
 
     @staticmethod
     def _defer_tools(turn: ModelTurn, offered: Sequence[ToolDefinition]) -> ModelTurn:
@@ -108,8 +107,7 @@ class ToolSearch:
         offered_names = {tool.name for tool in offered}
         tools = tuple(tool for tool in request.tools if tool.name != FIND_TOOLS)
         options = {**request.options, "defer": tuple(tool.name for tool in tools if tool.name not in offered_names)}
-        narrowed = request.with_messages(request.messages, tools=tools, options=options)
-        return ModelTurn(narrowed, turn.number, turn.conversation, turn.run)
+        return replace(turn, request=request.with_messages(request.messages, tools=tools, options=options))
 
     def select_tools(self, tools: Iterable[ToolDefinition], wanted_names: Iterable[str]) -> tuple[ToolDefinition, ...]:
         """Return the tools of a turn: those always offered, then the found ones in order."""

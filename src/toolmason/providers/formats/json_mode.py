@@ -119,51 +119,33 @@ class _JsonModeReader(OpenAiChatReader):
 
 
 def _make_reply_schema(tool_set: ToolSet, *, allows_many: bool, allows_answer: bool) -> dict[str, Any]:
-    call_schemas = [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": tool_set.names.get_alias(tool.name)},
-                "arguments": _inline_schema(fit.schema, n),
-            },
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for n, (tool, fit) in enumerate(tool_set.tools)
-    ]
+    call_schemas: list[dict[str, Any]] = []
+    defs: dict[str, Any] = {}
+    for number, (tool, fit) in enumerate(tool_set.tools):
+        arguments = _rename_refs(fit.schema, number)
+        defs |= {f"t{number}_{key}": part for key, part in (arguments.pop("$defs", None) or {}).items()}
+        name = {"const": tool_set.names.get_alias(tool.name)}
+        call_schemas.append(_make_object(name=name, arguments=arguments))
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": call_schemas}, "minItems": 1}
     if not allows_many:
         calls["maxItems"] = 1
-    reply_schema = {
-        "type": "object",
-        "properties": {"calls": calls},
-        "required": ["calls"],
-        "additionalProperties": False,
-    }
-    defs = {
-        f"t{n}_{key}": part
-        for n, (_, fit) in enumerate(tool_set.tools)
-        for key, part in _rename_definitions(fit.schema, n).items()
-    }
+    reply_schema = _make_object(calls=calls)
     if allows_answer:
-        answer_schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
-        reply_schema = {
-            "anyOf": [reply_schema, {**answer_schema, "required": ["answer"], "additionalProperties": False}]
-        }
+        reply_schema = {"anyOf": [reply_schema, _make_object(answer={"type": "string"})]}
     return {**reply_schema, "$defs": defs} if defs else reply_schema
 
 
-def _inline_schema(schema: Mapping[str, Any], number: int) -> Any:
-    """Return a tool's schema for embedding, with references renamed to avoid collisions."""
-    without_definitions = {key: value for key, value in schema.items() if key != "$defs"}
-    return _rename_refs(without_definitions, number)
-
-
-def _rename_definitions(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {key: _rename_refs(part, number) for key, part in (schema.get("$defs") or {}).items()}
+def _make_object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _rename_refs(node: Any, number: int) -> Any:
+    """Return a tool's schema with references renamed, so that those of several tools do not collide."""
     if isinstance(node, list):
         return [_rename_refs(item, number) for item in node]
     if not isinstance(node, Mapping):
