@@ -158,11 +158,17 @@ class CallHandler:
             reset_result_owner(scope)
             if request.client is not None and request.client.has_notified:
                 await request.client.flush()
-        if request.client is not None:
-            return self._encode_with_client(request, request.client, result, traits)
-        if result.error is not None:
-            return self._encode_error(result, traits)
-        return encode_result(result, self.box, structured=traits is not None and traits.structured)
+        client = request.client
+        if client is not None and client.pending_questions and client.send_questions is None:
+            return self.make_input_required(request, name, arguments)
+        encoded = (
+            encode_result(result, self.box, structured=traits is not None and traits.structured)
+            if result.error is None
+            else self._encode_error(result, traits)
+        )
+        if client is None or client.upstream_reply is None:
+            return encoded
+        return self._pass_reply_through(name, encoded, client.upstream_reply, result)
 
     # --- input rounds ------------------------------------------------------------------------------
 
@@ -197,19 +203,11 @@ class CallHandler:
 
     # --- results -----------------------------------------------------------------------------------
 
-    def _encode_with_client(
-        self, request: Request, client: ClientProxy, result: ToolResult, traits: ToolTraits | None
+    def _pass_reply_through(
+        self, name: str, encoded: dict[str, Any], reply: tuple[str, str, Mapping[str, Any]], result: ToolResult
     ) -> dict[str, Any]:
-        name = request.params["name"]
-        if client.pending_questions and client.send_questions is None:
-            return self.make_input_required(request, name, request.params.get("arguments") or {})
-        if result.error is not None:
-            encoded = self._encode_error(result, traits)
-        else:
-            encoded = encode_result(result, self.box, structured=traits is not None and traits.structured)
-        reply = client.upstream_reply
         # An upstream request made by a local tool is not the result of that tool.
-        if reply is None or name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
+        if name not in self.box or reply[:2] != ("tools/call", get_remote_name(self.box[name])):
             return encoded
         return passthrough(encoded, reply[2], result)
 
