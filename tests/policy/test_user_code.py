@@ -1,6 +1,7 @@
 """Code of the application around a call: it never blocks the loop, it ends, and whatever it raises has a result."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -173,6 +174,27 @@ async def test_a_hook_that_hangs_ends_soon_if_nothing_needs_approval():
     result = await asyncio.wait_for(box.call("work"), 1)
 
     assert not result.ok
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_sync_hook_that_ends_late_leaves_no_coroutine_behind(
+    release: threading.Event, caplog: pytest.LogCaptureFixture
+):
+    def hook(call: Any, following: Any) -> Any:
+        coroutine = following(call)
+        release.wait(30)
+        return coroutine
+
+    box = Toolbox(_made(), timeout=0.05)
+    box.use(hook)
+    result = await asyncio.wait_for(box.call("work"), BOUND)
+    release.set()
+    await until(lambda: "its result was dropped" in caplog.text)
+    await asyncio.sleep(0.05)
+    gc.collect()
+
+    assert result.error is not None
+    assert result.error.code == "timeout"
 
 
 @pytest.mark.parametrize("place", ["approver=", "prompt"])

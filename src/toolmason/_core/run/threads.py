@@ -161,17 +161,27 @@ class ThreadPool:
                 self._mark_idle()
         if is_late:
             _log.warning("a tool finished after its timeout; its result was dropped (%d so far)", self.late_results)
+            _discard(value)
             return False
         try:
             job.loop.call_soon_threadsafe(_deliver, job.future, value, error)
         except RuntimeError:
             _log.warning("a tool finished after its event loop was closed; its result was dropped")
+            _discard(value)
         return True
 
 
 def _deliver(future: asyncio.Future[tuple[Any, BaseException | None]], value: Any, error: BaseException | None) -> None:
-    if not future.done():
+    if future.done():
+        _discard(value)
+    else:
         future.set_result((value, error))
+
+
+def _discard(value: Any) -> None:
+    # Python warns of a coroutine that is never awaited; a sync hook returns one.
+    if asyncio.iscoroutine(value):
+        value.close()
 
 
 def get_thread_pool(limit: int, purpose: str = "tools") -> ThreadPool:
