@@ -34,6 +34,8 @@ class Trace:
 
     modules: list[str] = field(default_factory=list)
     depth: int = 0
+    flow: Any = None
+    """The coroutine of the flow. Coroutines in which another task is awaited are part of the chain."""
 
     @property
     def frames(self) -> int:
@@ -53,7 +55,7 @@ class Trace:
         if code.co_filename.startswith(PACKAGE):
             self.modules.append(code.co_filename)
         elif code.co_name == "handle_async_request" and "transport" in code.co_filename:
-            self.depth = max(self.depth, _coroutines_above(frame))
+            self.depth = max(self.depth, _coroutines_above(frame) + _suspended_coroutines(self.flow))
 
 
 def _coroutines_above(frame: FrameType | None) -> int:
@@ -64,6 +66,16 @@ def _coroutines_above(frame: FrameType | None) -> int:
             code.co_flags & 0x280
         )  # a coroutine, or an async generator
         frame = frame.f_back
+    return count
+
+
+def _suspended_coroutines(flow: Any) -> int:
+    """Return the number of coroutines that wait for the task which sends, if that is not the task of the flow."""
+    count = 0
+    while flow is not None and not getattr(flow, "cr_running", False):
+        code = getattr(flow, "cr_code", None)
+        count += code is not None and code.co_filename.startswith(PACKAGE)
+        flow = getattr(flow, "cr_await", None)
     return count
 
 
@@ -204,7 +216,8 @@ async def _trace(make: Callable[[], Flow]) -> Trace:
     trace = Trace()
     sys.setprofile(trace)
     try:
-        await flow()
+        trace.flow = flow()
+        await trace.flow
     finally:
         sys.setprofile(None)
     return trace

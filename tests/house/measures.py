@@ -151,7 +151,7 @@ def flows() -> Iterator[Measure]:
         yield Measure(f"{name}: frames", trace.frames, frames)
         yield Measure(f"{name}: hops", trace.hops, changes)
         if trace.depth:
-            yield Measure(f"{name}: coroutines to the socket", trace.depth, 1)
+            yield Measure(f"{name}: coroutines to the socket", trace.depth, 8)
 
 
 def main() -> int:
