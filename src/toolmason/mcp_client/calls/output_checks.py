@@ -89,6 +89,9 @@ class OutputChecker:
     def __init__(self, schema: dict[str, Any], owner: str) -> None:
         self._schema, self._owner = schema, owner
         self._is_simple = _is_simple(schema)
+        self._validator: Any = None
+        """Validator, or None if the schema cannot be checked or `_has_validator` is False."""
+        self._has_validator = False
 
     async def find_misfit(self, value: Any) -> str | None:
         """Return why a value does not match, or None if it does or if checking it would cost too much."""
@@ -98,13 +101,21 @@ class OutputChecker:
         except (AttributeError, TypeError):  # as in `make_validator`
             self._is_simple = False
         try:
+            if self._has_validator:
+                try:
+                    return find_error(self._validator, value, CheckBudget(INLINE_STEPS))
+                except BudgetExceeded:
+                    pass
             return await asyncio.to_thread(self._check_in_thread, value)
         except BudgetExceeded:
             _log.info("%s: result not validated: it would take too long", self._owner)
             return None
 
     def _check_in_thread(self, value: Any) -> str | None:
-        return find_error(make_validator(to_json(self._schema)), value, CheckBudget())
+        if not self._has_validator:
+            self._validator = make_validator(to_json(self._schema))
+            self._has_validator = True
+        return find_error(self._validator, value, CheckBudget())
 
 
 def _is_simple(schema: Any) -> bool:
