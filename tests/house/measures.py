@@ -142,7 +142,7 @@ def flows() -> Iterator[Measure]:
     bounds = {
         "call": (5, 4),
         "call with a lock": (24, 16),
-        "call in a run": (9, 7),
+        "call in a run": (10, 7),
         "tools/call in a session, tool with context": (62, 37),
         "Chat.send with one call": (232, 136),
     }

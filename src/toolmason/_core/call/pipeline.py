@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import get_running_loop
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from logging import DEBUG
@@ -75,20 +75,18 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
     """
     name, bind, render, root = route.name, route.bind, route.render, route.root
     function = cast("Any", route.plain_function)
-    default_timeout, timeouts, runs_on = route.timeout, route.timeouts, route.runs_on
+    default_timeout, in_thread = route.timeout, route.runs_on == "thread"
     max_chars, max_bytes = route.max_result_bytes // 4, route.max_result_bytes
     grace, is_async, tool_options = route.settings.cancel_grace, route.compiled.kind == "async", route.tool.options
-    max_calls, detects_repeats = tool_options.max_calls, tool_options.repeats == "detect"
+    max_calls = tool_options.max_calls
 
     async def run_plain(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:  # noqa: C901, PLR0912 - as above
-        if options.deadline is not None or options.retry is not INHERIT:
-            return await run_steps(call_id, arguments, options)
-        run = options.run
-        key: Any = None
-        if run is not None:
-            key = make_call_key(name, arguments) if detects_repeats else None
-            if run.deadline is not None or key in run.repeats:
+        run, key, seconds = None, None, default_timeout
+        if options is not NO_OPTIONS:
+            plain_options = _get_plain_options(route, arguments, options)
+            if plain_options is None:
                 return await run_steps(call_id, arguments, options)
+            run, key, seconds = plain_options
         started, has_run = perf_counter(), False
         repairs: Any = ()
         try:
@@ -96,8 +94,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if run is not None:
                 run.admit(name, max_calls, root)
             has_run = True
-            seconds = default_timeout if options.timeout is INHERIT else timeouts.get_seconds(options.timeout)
-            if runs_on == "thread":
+            if in_thread:
                 value = await _run_plain_in_thread(route, values, seconds, _get_cancellation(run))
             else:
                 value = function(**values)
@@ -132,6 +129,21 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
         return result if run is None or key is None else record_new_result(run, key, result)
 
     return run_plain
+
+
+def _get_plain_options(
+    route: Route, arguments: Arguments, options: CallOptions
+) -> tuple[RunState | None, Hashable, float | None] | None:
+    """Return the run of a call, its key in that run, and its seconds; None if the call needs more steps."""
+    run = options.run
+    if options.deadline is not None or options.retry is not INHERIT:
+        return None
+    key = None
+    if run is not None:
+        key = make_call_key(route.name, arguments) if route.tool.options.repeats == "detect" else None
+        if run.deadline is not None or key in run.repeats:
+            return None
+    return run, key, route.timeout if options.timeout is INHERIT else route.timeouts.get_seconds(options.timeout)
 
 
 def _get_cancellation(run: RunState | None) -> Cancellation:
