@@ -458,9 +458,11 @@ async def test_callers_that_give_up_while_a_process_starts_leave_none_behind():
         await asyncio.wait([call])
     results = await box.call_all([("pid", {})] * 3)
 
-    new = {child.pid for child in multiprocessing.active_children()} - before
     assert all(result.ok for result in results)
-    assert len(new) <= 3
+    # A call that had begun when its caller gave up ends with its process, which takes a moment to die.
+    async with asyncio.timeout(BOUND):
+        while len({child.pid for child in multiprocessing.active_children()} - before) > 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def test_toolboxes_on_two_loops_share_the_processes():
