@@ -102,7 +102,7 @@ def dict_between_steps() -> list[str]:
     found = []
     for path in sorted((PACKAGE / "_core" / "call").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            # A value that is written as JSON is no step of a call.
+            # A value for JSON does not pass between steps of a call.
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "to_dict":
                 hints = [arg.annotation for arg in (*node.args.args, *node.args.kwonlyargs)] + [node.returns]
                 found += [

@@ -36,7 +36,7 @@ SAME_CODE = "the wire is the point, and one way shows it"
 WORKER = "it kills a worker process, whose start takes half a second; one way shows it"
 BEHIND = "the row `in-memory server` shows a server behind this way, without another process"
 IN_TURN = "decided calls run one after the other"
-USED_UP = "the server counts, whoever calls; one way uses it up"
+USED_UP = "the server counts the calls of every client, so one way uses the limit up"
 WHOLE = "the server's structured data, cut off, would not match its schema; a gateway sends it whole"
 NOT_REACHED = "a server that cannot be reached is not asked again by the same call"
 

@@ -166,7 +166,7 @@ class CurrentCall:
         self.ends = None if self.seconds is None else monotonic() + self.seconds
 
     def get_remaining(self) -> float | None:
-        """Return the seconds that are left, or None if there is no limit."""
+        """Return the remaining seconds, or None if there is no limit."""
         if self.deadline is None:
             return None if self.ends is None else max(0.001, self.ends - monotonic())
         at = self.deadline.at if self.ends is None else min(self.ends, self.deadline.at)
