@@ -161,3 +161,12 @@ def test_a_call_of_a_server_that_is_down_says_so(run, place):
     assert "Error: Server 'server' does not answer" in done.stderr
     assert "No tool named" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_target_is_listed_without_the_servers_of_the_configuration(run, office, tmp_path):
+    (tmp_path / "office.py").write_text((office / "office.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "toolmason.toml").write_text('[MCP]\nname = "crm"\nurl = "http://127.0.0.1:9/mcp"\n', "utf-8")
+
+    done = run("list", "office.py", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")

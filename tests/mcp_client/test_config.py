@@ -62,9 +62,9 @@ def test_a_variable_comes_from_the_environment(monkeypatch):
 
 def test_an_entry_that_cannot_be_a_server_is_named_with_its_file(tmp_path):
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"a b": entry()}}))
+    path.write_text(json.dumps({"mcpServers": {"a/b": entry()}}))
 
-    with pytest.raises(ConfigError, match=r"mcp\.json: Invalid server name 'a b'"):
+    with pytest.raises(ConfigError, match=r"mcp\.json: Invalid server name 'a/b'"):
         McpServer.from_config(path)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_server.sample_server import running
-from toolmason import Toolbox, tool
+from toolmason import Toolbox, ToolContext, tool
 from toolmason.mcp_server.http.owner import make_identity
 
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
@@ -76,3 +76,22 @@ def test_t16_a_session_of_another_tenant_is_not_entered():
 
     assert own.status == 200
     assert stolen.status == 404
+
+
+@tool
+def session(ctx: ToolContext) -> str | None:
+    """Return the session."""
+    return ctx.session_id
+
+
+@pytest.mark.row("MA-6")
+def test_a_tool_sees_the_session_of_its_client():
+    params = {"name": "session", "arguments": {}}
+    with running(Toolbox(session)) as server:
+        known = {"mcp-session-id": server.ask_in_session("initialize", HELLO).headers["mcp-session-id"]}
+
+        in_session = server.ask_in_session("tools/call", params, known)
+        without = server.ask("tools/call", params)
+
+    assert in_session.json["result"]["structuredContent"] == {"result": known["mcp-session-id"]}
+    assert without.json["result"]["structuredContent"] == {"result": None}

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from toolmason._core.call.approval import Approver, Decision
 from toolmason._core.config.config import Config
-from toolmason._core.define.context import ContextLike, make_context
+from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext, make_context
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
@@ -245,6 +245,8 @@ class Chat:
             box = box | Toolbox(tool_search.tool)
         limits = self.limits if options.limits is None else options.limits
         conversation = options.conversation
+        if conversation is not None:
+            context = ToolContext[Any](**{SESSION_KEY: conversation}).merge(context)
         plan = RunPlan(
             self.model,
             box.run(limits),

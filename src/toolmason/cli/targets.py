@@ -66,7 +66,9 @@ def load_toolbox(target: str | None) -> Toolbox:
     if config.experimental:
         allow_experimental()
     if target is None:
-        return connect_servers(Toolbox(discover(), *McpServer.from_config(config), config=config))
+        return connect_servers(discover(config=config))
+    # A target names all the tools that the command may use.
+    config = config.without_servers()
     try:
         if is_server_config(target):
             return connect_servers(Toolbox(*McpServer.from_config(target), config=config))

@@ -13,7 +13,13 @@ from typing_extensions import Unpack
 
 from toolmason._core.config.config import Config
 from toolmason._core.config.layers import read_toml_table
-from toolmason._core.config.mcp_json import TABLE_KEYS, ServerSettings, parse_mcp_servers, read_mcp_json
+from toolmason._core.config.mcp_json import (
+    TABLE_KEYS,
+    ServerSettings,
+    normalize_server_name,
+    parse_mcp_servers,
+    read_mcp_json,
+)
 from toolmason._core.define.decorators import show_keywords
 from toolmason._core.remote.protocol import Remote, ServerRequestHandlers
 from toolmason.errors import ConfigError, DefinitionError
@@ -140,10 +146,11 @@ def _select_tables(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _make_address(settings: ServerSettings) -> dict[str, Any]:
     """Return the keywords of a server for its address: a command or a URL."""
+    name = normalize_server_name(settings)
     if settings.url is None:
         command = (settings.command or "", *settings.args)
-        return {"name": settings.name, "kind": "stdio", "command": command, "env": settings.env, "cwd": settings.cwd}
+        return {"name": name, "kind": "stdio", "command": command, "env": settings.env, "cwd": settings.cwd}
     headers = dict(settings.headers)
     if settings.authorization is not None:
         headers.setdefault("Authorization", settings.authorization)
-    return {"name": settings.name, "kind": "http", "url": settings.url, "headers": headers}
+    return {"name": name, "kind": "http", "url": settings.url, "headers": headers}

@@ -13,7 +13,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from toolmason._core.call.approval import Allow, ApprovalRequest
 from toolmason._core.call.failures import make_error_result as make_redacted_result
 from toolmason._core.call.long_results import reset_result_owner, set_result_owner
-from toolmason._core.define.context import CLIENT_KEY
+from toolmason._core.define.context import CLIENT_KEY, SESSION_KEY
 from toolmason._core.run.progress import OnProgress, ProgressReport
 from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
@@ -113,7 +113,10 @@ class Request:
 
     def make_context(self) -> dict[str, Any]:
         """Return the context values of a call that may use the client."""
-        return {**self.get_values(), CLIENT_KEY: self.open_client()}
+        context = {**self.get_values(), CLIENT_KEY: self.open_client()}
+        if self.session_id:
+            context[SESSION_KEY] = self.session_id
+        return context
 
 
 @dataclass(slots=True, eq=False, repr=False)

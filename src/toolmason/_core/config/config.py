@@ -143,6 +143,10 @@ class Config(Mapping[str, Any]):
                 )
         return servers
 
+    def without_servers(self) -> Config:
+        """Return these settings without MCP servers, apart from those that the model's provider calls."""
+        return self._restore(keys.drop_servers(self._entries), ())
+
     @property
     def web_search(self) -> WebSearchSettings | None:
         """The settings in `WebSearchTool.*`, or None if no such key is set."""

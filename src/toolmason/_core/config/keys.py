@@ -74,11 +74,11 @@ def read_numbers(entries: ConfigEntries, group: str, cls: type[_Numbers]) -> _Nu
     for name, entry in entries.iter_group(group):
         if name not in known:
             raise _unknown_key_error(entry, name, sorted(known))
-        values[name] = _parse_number(entry, known[name])
+        values[name] = _parse_number(entry, known[name], may_be_zero=cls is Limits)
     return cls(**values) if values else None
 
 
-def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
+def _parse_number(entry: ConfigEntry, kind: str, *, may_be_zero: bool) -> float | None:
     if "None" in kind and (entry.value is None or str(entry.value).strip().lower() == "none"):
         return None
     try:
@@ -88,8 +88,9 @@ def _parse_number(entry: ConfigEntry, kind: str) -> float | None:
     is_exact = not isinstance(entry.value, float) or value == entry.value
     if isinstance(entry.value, bool) or math.isnan(value) or not is_exact:
         raise ConfigError(f"{_describe_entry(entry)} is not a number. Use seconds, bytes or a count.")
-    if not 0 < value < math.inf:
-        raise ConfigError(f"{_describe_entry(entry)} is out of range. Use a number above 0.")
+    if not 0 <= value < math.inf or (value == 0 and not may_be_zero):
+        lowest = "of at least 0" if may_be_zero else "above 0"
+        raise ConfigError(f"{_describe_entry(entry)} is out of range. Use a number {lowest}.")
     return value
 
 
@@ -119,6 +120,13 @@ def read_servers(entries: ConfigEntries) -> tuple[ServerSettings, ...]:
     groups = {match[0].removesuffix(".") for key in entries.by_key if (match := _MCP_GROUP.match(key))}
     ordered = sorted(groups, key=lambda group: (int(group.partition("_")[2] or -1), group))
     return tuple(_read_server(entries, group) for group in ordered)
+
+
+def drop_servers(entries: ConfigEntries) -> list[ConfigEntry]:
+    """Return the settings without the groups of servers that are not native."""
+    groups = {key: match[0] for key in entries.by_key if (match := _MCP_GROUP.match(key))}
+    native = {group for group in groups.values() if read_flag(entries, f"{group}native")}
+    return [entry for key, entry in entries.by_key.items() if key not in groups or groups[key] in native]
 
 
 def _read_server(entries: ConfigEntries, group: str) -> ServerSettings:

@@ -57,6 +57,14 @@ class ServerSettings:
         return f"ServerSettings({', '.join(parts)})"
 
 
+def normalize_server_name(settings: ServerSettings) -> str:
+    """Return the name of a server with `_` for each blank, which neither a tool's name nor a provider accepts."""
+    name = "_".join(settings.name.split())
+    if name != settings.name:
+        _log.info("%s: server %r is called %r: a name has no blanks", settings.origin, settings.name, name)
+    return name
+
+
 def _redact_url(url: str) -> str:
     """Return a URL without its user, password, query and fragment, which may be secret."""
     without_query = re.split(r"[?#]", url, maxsplit=1)[0]

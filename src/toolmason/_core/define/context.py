@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings or when served
 DepsT = TypeVar("DepsT", default=Any)
 CLIENT_KEY: Final = "toolmason.client"
 """Context key of the MCP client that made a served call."""
+SESSION_KEY: Final = "toolmason.session"
+"""Context key of the MCP session or the conversation that a call belongs to."""
 
 
 async def _decline(question: Any) -> None:
@@ -105,7 +108,7 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         set_field(self, "_values", MappingProxyType(values))
         set_field(self, "_state", _NO_CALL)
         set_field(self, "_config", None)
-        set_field(self, "_project_dir", None)
+        set_field(self, "_project_dir", _to_folder(values["project_dir"]) if "project_dir" in values else None)
 
     def merge(self, other: ToolContext[Any] | Mapping[str, Any] | None) -> ToolContext[Any]:
         """Return this context with another's values merged over its own, key by key."""
@@ -130,9 +133,12 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         set_field(copy, "_project_dir", self._project_dir)
         return copy
 
-    def with_config(self, config: Config | None, project_dir: Path | None) -> ToolContext[DepsT]:
-        """Return this context with the toolbox's configuration and project directory."""
-        return self._copy_with(_config=config, _project_dir=project_dir)
+    def with_config(self, config: Config | None, project_dir: str | Path | None) -> ToolContext[DepsT]:
+        """Return this context with a toolbox's configuration, and its project directory unless the context has one."""
+        folder = _to_folder(project_dir) if project_dir else self._project_dir
+        if folder is None and config is not None:
+            folder = config.project_dir
+        return self._copy_with(_config=config, _project_dir=folder)
 
     def _copy_with(self, **changes: Any) -> ToolContext[Any]:
         copy = object.__new__(type(self))
@@ -189,8 +195,8 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
 
     @property
     def session_id(self) -> str | None:
-        """The session that the call belongs to, if the application set one."""
-        return cast("str | None", self._values.get("session_id"))
+        """The session of the call: the context's `session_id`, else that of the MCP client, else the conversation."""
+        return cast("str | None", self._values.get("session_id", self._values.get(SESSION_KEY)))
 
     @property
     def attempt(self) -> int:
@@ -257,6 +263,17 @@ class ToolContext(Mapping[str, Any], Generic[DepsT]):
         if self._state.report is not None:
             self._state.report(done, total, message)
         return _COMPLETED
+
+
+def _to_folder(value: Any) -> Path:
+    """Return a project directory as an absolute path.
+
+    Raises:
+        DefinitionError: it is not a path.
+    """
+    if not isinstance(value, str | os.PathLike) or not str(value).strip():
+        raise DefinitionError(f"project_dir={clip(repr(value))}: must be a path.")
+    return Path(value).absolute()
 
 
 class _ForwardingLogger(logging.LoggerAdapter[logging.Logger]):

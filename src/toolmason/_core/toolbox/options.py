@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,8 @@ class ToolboxPolicy:
     """Limits of a run that sets none itself."""
     experimental: bool = False
     """True if tools of this toolbox may use experimental APIs."""
-    native: tuple[AnyNativeTool, ...] = ()
-    """Native tools from the configuration, which the provider runs."""
+    configured: tuple[Any, ...] = ()
+    """Native tools and MCP servers from the configuration."""
 
     @property
     def max_parallel(self) -> int:
@@ -103,8 +104,9 @@ class ToolboxPolicy:
         With `overrides`, the limits of the configuration replace those of the policy.
         """
         parsed = _to_config(config)
-        folder = project_dir or (None if parsed is None else parsed.project_dir)
-        context = self.context.with_config(parsed, None if folder is None else Path(folder).absolute())
+        if overrides and parsed is not None:
+            project_dir = parsed.project_dir
+        context = self.context.with_config(parsed, project_dir)
         if parsed is None:
             return replace(self, context=context)
         if overrides:
@@ -118,7 +120,7 @@ class ToolboxPolicy:
             experimental=parsed.experimental,
             settings=parsed.engine if parsed.engine is not None and is_default else self.settings,
             limits=parsed.limits or self.limits,
-            native=tuple(make_native_tools(parsed)),
+            configured=(*make_native_tools(parsed), *_make_servers(parsed)),
         )
 
 
@@ -162,8 +164,19 @@ def _to_config(config: Any) -> Any:
 
 def make_native_tools(config: Config) -> Iterator[AnyNativeTool]:
     """Yield the native tools that the settings enable: `WebSearchTool.*`, and `MCP*.` groups with `native=true`."""
+    from toolmason._core.config.mcp_json import normalize_server_name  # noqa: PLC0415 - see above
+
     if (search := config.web_search) is not None:
         yield WebSearch(type=search.type, city=search.city, country=search.country, region=search.region)
     for server in config.servers:
         if server.native and server.url is not None:
-            yield RemoteMcp(server.name, server.url, authorization=server.authorization, description=server.description)
+            name = normalize_server_name(server)
+            yield RemoteMcp(name, server.url, authorization=server.authorization, description=server.description)
+
+
+def _make_servers(config: Config) -> Sequence[Any]:
+    """Return the servers that the settings name, apart from those that the provider calls."""
+    if all(server.native for server in config.servers):
+        return ()
+    servers: Sequence[Any] = import_module("toolmason.mcp_client.source").McpServer.from_config(config)
+    return servers

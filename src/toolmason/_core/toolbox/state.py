@@ -65,13 +65,23 @@ class ToolboxState:
     """True if the tools carry the policy into other toolboxes."""
 
     @classmethod
-    def from_policy(cls, policy: ToolboxPolicy) -> ToolboxState:
-        """Return the state of a toolbox without tools."""
+    def from_policy(cls, policy: ToolboxPolicy, sources: Sequence[Any]) -> ToolboxState:
+        """Return the state of a toolbox with the items of these sources, and with those that the settings name.
+
+        Raises:
+            DuplicateTool: two items have the same name; the message names both origins.
+            DefinitionError: a source provides no tools; the message says why.
+        """
         handlers = ServerRequestHandlers(
             policy.settings, policy.on_elicit, policy.on_sample, policy.roots, policy.context
         )
         remotes = Remotes(handlers, policy.on_conflict)
-        return cls(policy, make_call_policy(policy), Catalog(), remotes, make_result_store(policy))
+        empty = cls(policy, make_call_policy(policy), Catalog(), remotes, make_result_store(policy))
+        state = empty.add(sources, replace=False)
+        # What the application writes in code takes precedence over the settings.
+        taken = {*(item.name for item in state.catalog.native), *(source.name for source in remotes.sources)}
+        configured = [item for item in policy.configured if item.name not in taken]
+        return state.add(configured, replace=False) if configured else state
 
     @property
     def result_store(self) -> ResultStore:

@@ -106,8 +106,7 @@ class Toolbox:
             settings=settings or EngineSettings(),
             name=name,
         ).with_config(config, project_dir)
-        self._set_state(ToolboxState.from_policy(policy))
-        self._add([*sources, *policy.native])
+        self._set_state(ToolboxState.from_policy(policy, sources))
 
     def _set_state(self, state: ToolboxState, routes: dict[str, Route] | None = None) -> None:
         self._state, self._run = state, state.run
