@@ -373,7 +373,7 @@ def test_a_path_in_place_of_what_keeps_it_is_refused(words, told):
 
 @pytest.mark.parametrize("said", [None, 5, [{"role": "user", "content": "Hi"}], [5]])
 async def test_what_cannot_be_said_is_refused(said):
-    with pytest.raises(ConfigError, match=r"send\(\) takes a str, a Message or a list of Message"):
+    with pytest.raises(ConfigError, match=r"send\(\) takes a str, a Message, a list of Message or parts"):
         await Chat(ScriptedModel([]), ()).send(said)
 
 

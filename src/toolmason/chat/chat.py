@@ -18,6 +18,7 @@ from toolmason._core.define.context import SESSION_KEY, ContextLike, ToolContext
 from toolmason._core.run.blocking import blocking
 from toolmason._core.toolbox.exchange import ModelRequest, ToolChoice
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
+from toolmason._core.values.content import Content
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits, Parallel, Strategy
 from toolmason.chat.durable.effects import Runtime
@@ -216,7 +217,9 @@ class Chat:
 
         async def prepare(request_tools: RequestTools) -> _PreparedRun:
             prepared_run = await self._prepare((), options, None, reply.messages[:results_index], request_tools)
-            prepared_run.run.history_length = reply.history_length - len(prepared_run.run.system)
+            # This chat may have a system message that the saved run did not have.
+            saved_system = len(reply.messages) - len(_drop_system(reply.messages))
+            prepared_run.run.history_length = reply.history_length - saved_system
             verified = verify_decisions(prepared_run.run.plan.box, decisions)
             prepared_run.resumed = ResumedRun(reply, reply.messages[results_index].results, verified)
             return prepared_run
@@ -242,7 +245,7 @@ class Chat:
         box = await request_tools.prepare(context)
         tool_search = None if self._search is None else ToolSearch.for_toolbox(box, self._search)
         if tool_search is not None:
-            box = box | Toolbox(tool_search.tool)
+            box = request_tools.join(Toolbox(tool_search.tool))
         limits = self.limits if options.limits is None else options.limits
         conversation = options.conversation
         if conversation is not None:
@@ -259,6 +262,7 @@ class Chat:
             conversation,
             emit,
             options.run or uuid.uuid4().hex,
+            request_tools,
         )
         given_messages = new_messages if saved_messages is None else saved_messages
         system = tuple([message for message in given_messages if message.role == "system"])
@@ -387,22 +391,24 @@ def _refuse_path(option: str, given: Any, class_name: str) -> None:
         raise ConfigError(f"{option}={str(given)!r} is a path. Pass an object, such as {class_name}({str(given)!r}).")
 
 
-MessageInput: TypeAlias = str | Message | Iterable[Message]
+MessageInput: TypeAlias = str | Content | Message | Iterable[Message] | Iterable[str | Content]
 PromptInput: TypeAlias = MessageInput | Awaitable[MessageInput]
-"""Messages, or an awaitable of messages such as `box.prompt(...)`."""
+"""Messages, the text and content parts of one message, or an awaitable of messages such as `box.prompt(...)`."""
 
 
 async def to_messages(prompt: PromptInput) -> list[Message]:
     """Convert the argument of `send` to messages.
 
     Raises:
-        ConfigError: the value is neither a string nor messages.
+        ConfigError: the value is neither a string nor messages nor the parts of one message.
     """
     given: Any = await prompt if isinstance(prompt, Awaitable) else prompt
     if isinstance(given, str):
         return [Message("user", given)]
-    messages = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
+    messages: list[Any] = [given] if isinstance(given, Message) or not isinstance(given, Iterable) else [*given]
+    if messages and all(isinstance(item, str | Content) for item in messages):
+        return [Message("user", messages)]
     for message in messages:
         if not isinstance(message, Message):
-            raise ConfigError(f"send() takes a str, a Message or a list of Message, not {message!r:.80}.")
+            raise ConfigError(f"send() takes a str, a Message, a list of Message or parts, not {message!r:.80}.")
     return messages

@@ -6,27 +6,35 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolmason._core.run.progress import ProgressReport
-from toolmason._core.toolbox.exchange import ArgumentsDelta, CallClosed, CallOpened, ModelReply, TextDelta, ThoughtDelta
+from toolmason._core.toolbox.exchange import (
+    ArgumentsDelta,
+    CallClosed,
+    CallOpened,
+    ModelReply,
+    StreamEvent,
+    TextDelta,
+    ThoughtDelta,
+)
 from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.chat.reply import Reply
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(StreamEvent):
     """Start of a tool call."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class CallProgress:
+class CallProgress(StreamEvent):
     """Progress report of a tool."""
 
     progress: ProgressReport
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(StreamEvent):
     """End of a tool call, with its result."""
 
     call: ToolCall
@@ -34,7 +42,7 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFinished:
+class StepFinished(StreamEvent):
     """End of a model turn, including its calls."""
 
     number: int
@@ -43,7 +51,7 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Done(StreamEvent):
     """End of the run. Always the last event."""
 
     reply: Reply

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from toolmason._core.toolbox.exchange import ModelReply, ModelRequest
 from toolmason._core.values.messages import Message
+from toolmason.errors import ConfigError
 
 _PLACEMENT_ATTRIBUTE: Final = "__toolmason_placement__"
 
@@ -87,7 +88,11 @@ class ToolLoop:
 
 
 def order_advisors(advisors: Iterable[Advisor]) -> tuple[Advisor, ...]:
-    """Return the advisors, outermost first, with one tool loop between those before and those inside the loop."""
+    """Return the advisors, outermost first, with one tool loop between those before and those inside the loop.
+
+    Raises:
+        ConfigError: there are several tool loops.
+    """
     loops: list[Advisor] = []
     outer: list[Advisor] = []
     inner: list[Advisor] = []
@@ -96,6 +101,8 @@ def order_advisors(advisors: Iterable[Advisor]) -> tuple[Advisor, ...]:
             loops.append(advisor)
         else:
             (outer if getattr(advisor, _PLACEMENT_ATTRIBUTE, "") == "before_loop" else inner).append(advisor)
+    if len(loops) > 1:
+        raise ConfigError(f"advisors= contains {len(loops)} tool loops, but a chat runs one. Combine them.")
     return (*outer, loops[0] if loops else ToolLoop(), *inner)
 
 

@@ -141,12 +141,15 @@ def _insert_messages(db: sqlite3.Connection, conversation: str, messages: Sequen
 def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return the history, and the new messages without those it already contains (`reply.extended(...)` holds both).
 
-    New results replace the placeholders for missing results at the end of the history.
+    New results, with the conversation or alone, replace the placeholders for missing results at the end of the history.
     """
     known_history = [*history]
     while known_history and known_history[-1].role == "tool" and all(map(is_unavailable, known_history[-1].results)):
         known_history.pop()
     if known_history and known_history[-1].role == "assistant":
+        open_calls = {call.id for call in known_history[-1].calls}
+        if new and any(result.call_id in open_calls for result in new[0].results):
+            return known_history, [*new]
         old_dicts = [message.to_dict() for message in known_history]
         new_dicts = [message.to_dict() for message in new]
         for end in range(len(new_dicts), 0, -1):
@@ -154,6 +157,17 @@ def split_new_messages(history: Sequence[Message], new: Sequence[Message]) -> tu
             if new_dicts[end - overlap : end] == old_dicts[-overlap:]:
                 return known_history, [*new[end:]]
     return [*history], [*new]
+
+
+def complete_last_turn(loaded: Sequence[Message], messages: Sequence[Message]) -> Sequence[Message]:
+    """Return what a memory shows, with the last calls of a conversation and their results if it leaves them out."""
+    if len(messages) < 2 or not messages[-1].results:  # noqa: PLR2004 - calls and results
+        return loaded
+    last_ids = {result.call_id for result in messages[-1].results}
+    if any(call.id in last_ids for message in loaded for call in message.calls):
+        return loaded
+    others = [message for message in loaded if last_ids.isdisjoint(result.call_id for result in message.results)]
+    return repair([*others, *messages[-2:]])
 
 
 def take_window(messages: Sequence[Message], max_messages: int, tokens: int | None) -> list[Message]:

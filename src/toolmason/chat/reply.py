@@ -41,7 +41,7 @@ class Reply:
     """Whole conversation, valid to send again to any provider."""
     finish: RunFinish = "stop"
     calls: tuple[ToolCall, ...] = ()
-    """All calls of the run. With `finish="calls"`, the last ones have not been run."""
+    """All calls of the run. With `finish="calls"`, only those that have not been run."""
     results: tuple[ToolResult, ...] = ()
     """All results of the run, in call order."""
     usage: Usage = Usage()  # noqa: RUF009 - frozen, so one default serves all
@@ -90,6 +90,11 @@ class Reply:
             f"{step.number}. {step.seconds * 1000:.0f} ms  {', '.join(step.calls) or step.text[:60]!r}"
             for step in self.steps
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the reply as JSON data: the text, the usage, and what `save` returns."""
+        usage = {name: getattr(self.usage, name) for name in Usage.__slots__}
+        return {"text": self.text, "usage": usage, **self.save()}
 
     def save(self) -> dict[str, Any]:
         """Return the run as plain JSON data, to resume it later in another process."""

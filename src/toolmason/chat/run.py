@@ -37,8 +37,9 @@ from toolmason.chat.durable.effects import (
 )
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn
-from toolmason.chat.memory import Memory
+from toolmason.chat.memory import Memory, complete_last_turn
 from toolmason.chat.reply import Reply, RunFinish, Step
+from toolmason.chat.tools import RequestTools, merge_definitions
 from toolmason.errors import (
     ApprovalRequired,
     ConfigError,
@@ -68,6 +69,8 @@ class RunPlan:
     conversation: str | None
     emit: Callable[[Event], None] | None
     run_id: str
+    request_tools: RequestTools
+    """Source of the tools, which may change during the run."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -240,7 +243,8 @@ class Run:
             return
         message = reply.message
         await self.record([message])
-        self.calls.extend(message.calls)
+        if message.calls:
+            self.calls = [*message.calls]  # the caller runs these, and must not run the earlier ones again
         if self.finish != "limit":
             self.finish = "calls" if message.calls else "stop"
         if self.plan.emit is not None:
@@ -269,17 +273,21 @@ class Run:
     async def make_next_turn(self, turn: ModelTurn) -> ModelTurn:
         """Return the turn after this one. A forced tool choice applies only once."""
         request = turn.request.with_messages(
-            await self.get_visible_messages(), tool_choice=None, tools=self._get_next_tools(turn.request)
+            await self.get_visible_messages(), tool_choice=None, tools=await self._get_next_tools(turn.request)
         )
         return ModelTurn(request, turn.number + 1, turn.conversation, self)
 
-    def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
-        """Return the tools of the next turn: the same, plus `read_result` once a result is stored."""
-        has_stored_results = len(get_state(self.plan.box).result_store) > 0
-        if not has_stored_results or any(tool.name == READ_RESULT for tool in request.tools):
-            return request.tools
-        reader = [tool.definition for tool in self.plan.box.tools if tool.name == READ_RESULT]
-        return tuple(sorted([*request.tools, *reader], key=lambda tool: tool.name))
+    async def _get_next_tools(self, request: ModelRequest) -> tuple[ToolDefinition, ...]:
+        """Return the tools of the next turn: those that the toolbox has now, and the advisors' own."""
+        box, tools = self.plan.box, request.tools
+        if self.plan.request_tools.has_changed():
+            known = {tool.name: tool.definition for tool in box}
+            await self.plan.request_tools.update(box)
+            tools = merge_definitions(tools, known, {tool.name: tool.definition for tool in box})
+        if len(get_state(box).result_store) == 0 or any(tool.name == READ_RESULT for tool in tools):
+            return tools
+        reader = [tool.definition for tool in box.tools if tool.name == READ_RESULT]
+        return tuple(sorted([*tools, *reader], key=lambda tool: tool.name))
 
     async def get_visible_messages(self, messages: Sequence[Message] | None = None) -> tuple[Message, ...]:
         """Return the messages that the model sees next."""
@@ -287,7 +295,8 @@ class Run:
             visible = self.messages if messages is None else messages
             return (*self.system, *visible) if self.system else tuple(visible)
         assert self.plan.memory is not None  # noqa: S101 - checked by Chat
-        return (*self.system, *await self.plan.memory.load(self.plan.conversation or ""))
+        loaded = await self.plan.memory.load(self.plan.conversation or "")
+        return (*self.system, *complete_last_turn(loaded, self.messages))
 
     async def run_calls(self, number: int, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls concurrently or in order, each once. Every call gets a result."""

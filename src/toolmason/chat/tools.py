@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolmason._core.call.approval import Approver
 from toolmason._core.config.config import Config
 from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
 from toolmason._core.toolbox.exchange import ModelRequest
+from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.options import make_native_tools
-from toolmason._core.toolbox.toolbox import Toolbox, get_state
-from toolmason.errors import ConfigError
+from toolmason._core.toolbox.state import ToolboxState
+from toolmason._core.toolbox.toolbox import RunToolbox, Toolbox, follow, get_state
+from toolmason._core.values.definition import ToolDefinition
+from toolmason.errors import ConfigError, DefinitionError, ToolCallError, UnknownTool
 from toolmason.models.protocol import Model
 from toolmason.providers.codec import Codec
+
+_log = logging.getLogger("toolmason")
 
 
 def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping[str, Any] | None) -> Toolbox:
@@ -34,49 +42,107 @@ def make_toolbox(tools: Any, approver: Approver | None, config: Config | Mapping
 
 
 class RequestTools:
-    """Tools of one request. They run under the policy of the chat's toolbox, as if they had been added to it."""
+    """Tools of one request. They run under the policy of the chat's toolbox, as if they had been added to it.
+
+    A name is that of a tool in the chat's toolbox, or one that its resolvers know.
+    """
 
     def __init__(self, box: Toolbox, tools: Any = None, added: Any = None) -> None:
         self.owned_toolboxes: list[Toolbox] = []
         """Toolboxes created for this request, to be closed with it."""
-        self._chat_toolbox = self.box = box
+        self._chat_toolbox = box
+        self._context: ToolContext[Any] | None = None
+        self._is_selection = tools is not None
         self._names: list[str] = []
-        if tools is not None:
-            self._names = [item for item in _to_sequence(tools) if isinstance(item, str)]
-            # An empty pattern matches no tool.
-            self.box = box.select(*(map(glob.escape, self._names) if self._names else ("",)))
-            if sources := [item for item in _to_sequence(tools) if not isinstance(item, str)]:
-                self.box = self.box | self._wrap_sources(sources)
-        if added is not None:
-            self.box = self.box | self._wrap_sources(added)
+        self._joined: list[Toolbox] = []
+        for given in (tools, added):
+            items = [given] if isinstance(given, Toolbox) else _to_sequence(given)
+            self._names += [item for item in items if isinstance(item, str)]
+            if sources := [item for item in items if not isinstance(item, str)]:
+                self._joined.append(self._wrap_sources(sources))
+        self.box = self._combine()
+        self._version = self._get_version()
 
-    def _wrap_sources(self, sources: Any) -> Toolbox:
-        if isinstance(sources, Toolbox):
-            return sources
-        if len(sequence := _to_sequence(sources)) == 1 and isinstance(sequence[0], Toolbox):
-            return sequence[0]
-        self.owned_toolboxes.append(Toolbox(*sequence))
+    def _wrap_sources(self, sources: Sequence[Any]) -> Toolbox:
+        if len(sources) == 1 and isinstance(sources[0], Toolbox):
+            return sources[0]
+        self.owned_toolboxes.append(Toolbox(*sources))
         return self.owned_toolboxes[-1]
+
+    def _combine(self) -> Toolbox:
+        box = self._chat_toolbox
+        if self._is_selection:
+            # An empty pattern matches no tool.
+            box = box.select(*(map(glob.escape, self._names) if self._names else ("",)))
+        for other in self._joined:
+            box = box | other
+        return box
 
     async def prepare(self, context: ToolContext[Any] | None) -> Toolbox:
         """Return the toolbox, with the server tools available to the context's identity.
 
         Raises:
-            ConfigError: the chat has no tool with a given name.
+            ConfigError: neither the chat's toolbox nor its resolvers have a tool with a given name.
         """
+        self._context = context
+        self.box = self._combine()
         if get_state(self.box).remotes:
             if context is not None:
                 self.box = self.box.with_policy(context=context)
             await self.box.list()
-        if self._names and (missing := [name for name in self._names if name not in self.box]):
-            known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"
-            raise ConfigError(f"tools=[{missing[0]!r}]: no such tool. Available: {known_names}.")
+        for name in self._names:
+            if name not in self.box:
+                self.join(Toolbox(await self._resolve(name)))
+        self._version = self._get_version()
         return self.box
+
+    async def _resolve(self, name: str) -> Tool:
+        state = get_state(self._chat_toolbox)
+        # The application names the tool, so the rule for names that a model makes up does not apply.
+        policy = replace(state.policy, resolution_fallback=True)
+        route = await ToolLookup(replace(state, policy=policy), {}).resolve_route(name)
+        if isinstance(route, UnknownTool):
+            known_names = ", ".join(sorted(each.name for each in self._chat_toolbox)[:20]) or "none"
+            raise ConfigError(f"tools=[{name!r}]: no such tool. Available: {known_names}.")
+        if isinstance(route, ToolCallError):
+            raise route
+        return route.tool
+
+    def join(self, box: Toolbox) -> Toolbox:
+        """Add the tools of a toolbox, and return all of them."""
+        self._joined.append(box)
+        self.box = self.box | box
+        return self.box
+
+    def has_changed(self) -> bool:
+        """Return True if a toolbox or the list of a server has changed since the tools were prepared."""
+        return self._version != self._get_version()
+
+    def _get_version(self) -> list[tuple[ToolboxState, int]]:
+        states = map(get_state, (self._chat_toolbox, *self._joined, self.box))
+        return [(state, state.remotes.version) for state in states]
+
+    async def update(self, run_box: RunToolbox) -> None:
+        """Give a run the tools of now. If they cannot be listed, it keeps the ones it has."""
+        try:
+            follow(run_box, await self.prepare(self._context))
+        except (ToolCallError, DefinitionError, ConfigError) as error:
+            self._version = self._get_version()
+            _log.warning("the tools of a run changed, but cannot be listed: %s", error)
 
     async def aclose(self) -> None:
         """Close the toolboxes created for this request."""
         for box in self.owned_toolboxes:
             await box.aclose()
+
+
+def merge_definitions(
+    tools: Iterable[ToolDefinition], before: Mapping[str, ToolDefinition], now: Mapping[str, ToolDefinition]
+) -> tuple[ToolDefinition, ...]:
+    """Return the tools of a request after a change of the toolbox. Tools that an advisor added or removed stay so."""
+    kept = {tool.name: now.get(tool.name, tool) for tool in tools if tool.name in now or tool.name not in before}
+    added = {name: tool for name, tool in now.items() if name not in before}
+    return tuple(sorted({**kept, **added}.values(), key=lambda tool: tool.name))
 
 
 def refuse_unsupported_native(model: Model, box: Toolbox) -> None:

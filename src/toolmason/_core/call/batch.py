@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -60,14 +60,14 @@ class Batch:
 
     def __init__(
         self,
-        calls: Sequence[ToolCall],
-        results: list[ToolResult],
+        calls: Iterable[ToolCall],
+        results: list[ToolResult] | None,
         max_parallel: int,
         seconds: float | None,
         limit: str = "batch timeout",
     ) -> None:
-        self.calls = calls
-        self.results = results
+        self.calls = tuple(calls)
+        self.results = [] if results is None else results
         """List that receives the results. Complete when the batch ends, even if it was cancelled."""
         self.max_parallel = max_parallel
         self.seconds = seconds

@@ -22,11 +22,21 @@ from toolmason._core.call.deadlines import Deadline, TimeoutRule
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
-from toolmason._core.define.context import ToolContext
+from toolmason._core.define.context import ContextLike, ToolContext, make_context
 from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
-from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, OnError, Retry, RunsOn, Timeout
+from toolmason._core.values.policy import (
+    INHERIT,
+    EngineSettings,
+    Inherit,
+    OnError,
+    Retry,
+    RunsOn,
+    Timeout,
+    check_retry,
+    check_timeout,
+)
 from toolmason._core.values.results import Arguments, ToolResult
 
 
@@ -44,6 +54,26 @@ class CallOptions:
     """Run that the call belongs to."""
     decision: Decision | None = None
     """Decision that resumes the call."""
+
+    @classmethod
+    def parse(
+        cls,
+        context: ContextLike,
+        timeout: Timeout,
+        retry: Retry | Inherit | None,
+        on_progress: OnProgress | None,
+        run: RunState | None,
+    ) -> CallOptions:
+        """Return the options that an application gives, after validating them.
+
+        Raises:
+            DefinitionError: a value has the wrong type or range.
+        """
+        return cls(make_context(context), check_timeout(timeout), check_retry(retry), None, on_progress, run)
+
+    def with_deadline(self, deadline: Deadline | None) -> CallOptions:
+        """Return the options of one call in a batch."""
+        return CallOptions(self.context, self.timeout, self.retry, deadline, self.on_progress, self.run)
 
 
 CallRunner: TypeAlias = Callable[[str, Arguments, CallOptions], Coroutine[Any, Any, ToolResult]]

@@ -16,9 +16,7 @@ from toolmason._core.call.gates import find_repeated_result, record_result
 from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
-from toolmason._core.define.context import ToolContext
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
-from toolmason._core.run.progress import OnProgress
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Inherit, OnError
@@ -98,16 +96,14 @@ class Calls:
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         return result if run is None or key is None else record_result(run, key, result)
 
-    async def run_batch(
-        self, batch: Batch, context: ToolContext[Any] | None, on_progress: OnProgress | None
-    ) -> list[ToolResult]:
-        """Run the calls of a batch. Return one result for each, in call order."""
+    async def run_batch(self, batch: Batch, options: CallOptions) -> list[ToolResult]:
+        """Run the calls of a batch with the same options. Return one result for each, in call order."""
         lookup = self.lookup
         # A tool that was listed when the batch began stays available to it, even if the lists are cleared.
         routes = {call.name: lookup.get_route(call.name) for call in batch.calls}
         may_find_more = bool(self.state.remotes) or lookup.may_use_resolvers
         if may_find_more and any(isinstance(route, UnknownTool) for route in routes.values()):
-            lookup = ToolLookup(self.state.for_identity(context), {})
+            lookup = ToolLookup(self.state.for_identity(options.context), {})
             routes = await self._find_routes(lookup, routes, batch.seconds)
 
         def run_one(call: ToolCall, deadline: Deadline | None) -> Coroutine[Any, Any, ToolResult]:
@@ -115,8 +111,7 @@ class Calls:
             route = routes[call.name] if isinstance(route, UnknownTool) else route
             if isinstance(route, ToolCallError):
                 return self.refuse(call, route)
-            options = CallOptions(context, deadline=deadline, on_progress=on_progress, run=self.state.run)
-            return self.run(route, call, options)
+            return self.run(route, call, options.with_deadline(deadline))
 
         return await batch.run(run_one, [is_barrier(routes[call.name]) for call in batch.calls])
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_json
 
 from toolmason._core.values.definition import ToolDefinition
-from toolmason._core.values.messages import Message
+from toolmason._core.values.messages import Message, dump_call, dump_result
 from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
-from toolmason._core.values.results import ToolCall
+from toolmason._core.values.results import ToolCall, ToolResult
 from toolmason.errors import ConfigError
 
 FinishReason: TypeAlias = Literal["stop", "calls", "length", "refusal", "filter", "pause", "other"]
@@ -226,22 +226,45 @@ class ModelReply:
         return self.message.text
 
 
+class StreamEvent:
+    """Base of the events of a stream."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as JSON data; `type` is the name of its class."""
+        event: Any = self
+        return {"type": type(self).__name__} | {item.name: _dump(getattr(self, item.name)) for item in fields(event)}
+
+
+def _dump(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_dump(item) for item in value]
+    if isinstance(value, ToolResult):
+        return dump_result(value)
+    if isinstance(value, ToolCall):
+        return dump_call(value)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
 @dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(StreamEvent):
     """Fragment of the reply's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtDelta:
+class ThoughtDelta(StreamEvent):
     """Fragment of the model's reasoning, if the provider exposes it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class CallOpened:
+class CallOpened(StreamEvent):
     """Start of a call. Its arguments follow."""
 
     id: str
@@ -249,7 +272,7 @@ class CallOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentsDelta:
+class ArgumentsDelta(StreamEvent):
     """Fragment of a call's arguments."""
 
     id: str
@@ -257,14 +280,14 @@ class ArgumentsDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class CallClosed:
+class CallClosed(StreamEvent):
     """End of a call, with the complete call."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(StreamEvent):
     """End of the stream, with the complete reply. Always the last event."""
 
     reply: ModelReply

@@ -43,7 +43,6 @@ from toolmason._core.values.policy import (
     Retry,
     Strategy,
     Timeout,
-    check_retry,
     check_timeout,
 )
 from toolmason._core.values.provider_tools import AnyNativeTool
@@ -258,9 +257,7 @@ class Toolbox:
         if context is None and on_progress is None and retry is INHERIT and timeout is INHERIT:
             options = self._default_options
         else:
-            options = CallOptions(
-                make_context(context), check_timeout(timeout), check_retry(retry), None, on_progress, self._run
-            )
+            options = CallOptions.parse(context, timeout, retry, on_progress, self._run)
         route = self._routes.get(name)
         if route is None:
             found = self._lookup.get_route(name)
@@ -273,29 +270,27 @@ class Toolbox:
 
     call_sync = blocking(call)
 
-    async def call_all(
+    async def call_all(  # noqa: PLR0913 - one parameter for each option
         self,
         calls: Iterable[ToolCall | tuple[str, Arguments]],
         *,
         strategy: Strategy = Parallel(),  # noqa: B008 - frozen, so one default serves all
         context: ContextLike = None,
         timeout: float | None = None,
+        call_timeout: Timeout = INHERIT,
+        retry: Retry | Inherit | None = INHERIT,
         results: builtins.list[ToolResult] | None = None,
         on_progress: OnProgress | None = None,
     ) -> builtins.list[ToolResult]:
         """Run the calls of one turn. Return one result for each, in call order, whatever fails.
 
-        `timeout` applies to the whole batch. `results`, if given, is filled even if the batch is cancelled: finished
-        calls keep their results, the others get `ToolCancelled`.
+        `timeout` applies to the whole batch, `call_timeout` and `retry` to each call. `results`, if given, is filled
+        even if the batch is cancelled: finished calls keep their results, the others get `ToolCancelled`.
         """
         max_parallel = get_max_parallel(strategy, self._state.policy.max_parallel)
-        batch = Batch(
-            [to_call(call) for call in calls],
-            results if results is not None else [],
-            max_parallel,
-            check_timeout(timeout),
-        )
-        return await self._calls.run_batch(batch, make_context(context), on_progress)
+        batch = Batch(map(to_call, calls), results, max_parallel, check_timeout(timeout))
+        options = CallOptions.parse(context, call_timeout, retry, on_progress, self._run)
+        return await self._calls.run_batch(batch, options)
 
     call_all_sync = blocking(call_all)
 
@@ -492,6 +487,11 @@ class RunToolbox(Toolbox):
         """Cancel the calls of this run. Each still gets a result. Thread-safe."""
         if self._run is not None:
             self._run.cancellation.cancel()
+
+
+def follow(run_box: RunToolbox, box: Toolbox) -> None:
+    """Give a run the tools of a toolbox. What the run has counted and stored stays."""
+    run_box._set_state(box._state.derive(run=run_box._run, owns_store=True), box._routes)  # pyright: ignore[reportPrivateUsage] - same module
 
 
 def get_state(box: Toolbox) -> ToolboxState:

@@ -67,9 +67,7 @@ class Message:
         """Return the message as JSON data."""
         data: dict[str, Any] = {"role": self.role, "content": [dump_part(part) for part in self.content]}
         if self.calls:
-            data["calls"] = [
-                {"id": c.id, "name": c.name, "arguments": _dump_arguments(c.arguments)} for c in self.calls
-            ]
+            data["calls"] = [dump_call(call) for call in self.calls]
         if self.results:
             data["results"] = [dump_result(result) for result in self.results]
         if self.provider_state is not None:
@@ -88,8 +86,11 @@ class Message:
         )
 
 
-def _dump_arguments(arguments: Any) -> Any:
-    return arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
+def dump_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call as JSON data."""
+    arguments: Any = call.arguments
+    arguments = arguments.decode() if isinstance(arguments, bytes) else to_jsonable_python(arguments)
+    return {"id": call.id, "name": call.name, "arguments": arguments}
 
 
 def dump_result(result: ToolResult) -> dict[str, Any]:
