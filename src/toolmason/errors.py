@@ -197,6 +197,8 @@ class ToolCallError(ToolmasonError):
 
     code: ClassVar[str] = "tool_call_error"
     """Stable identifier of this kind of failure."""
+    log_id: str = ""
+    """ID of the failure in the log, if it was logged or redacted."""
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)

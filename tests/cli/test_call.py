@@ -314,3 +314,14 @@ def test_a_toolbox_that_is_named_keeps_its_rule(run, tmp_path):
 
     assert "needs approval" in done.stderr
     assert "WIPED" not in done.stdout
+
+
+def test_a_failure_is_printed_once_and_not_logged_as_well(run, tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "from toolmason import tool\n@tool\ndef bad() -> None:\n    raise ValueError('x')\n"
+    )
+
+    done = run("call", "bad.py", "bad", cwd=tmp_path)
+
+    assert done.stderr.count("ValueError") == 1
+    assert "WARNING" not in done.stderr

@@ -131,7 +131,7 @@ async def test_one_error_object_raised_by_two_tools_names_each_in_its_turn():
 
 
 async def test_redaction_hides_the_exceptions_text_from_the_model_and_puts_it_in_the_log_under_an_id(caplog):
-    with caplog.at_level(logging.ERROR, logger="toolmason"):
+    with caplog.at_level(logging.INFO, logger="toolmason"):
         result = await Toolbox(leak, on_error="redact").call("leak")
 
     form = form_of(result)

@@ -26,7 +26,7 @@ RAISED = OURS | BUILT_IN | OTHERS
 """Calls of these build an error, or a part of one."""
 PARTS = {"ArgumentProblem": 1, "LimitExceeded": 1, "_fail": 2, "reject": 2}
 """What says more than one thing, and which of its arguments tells what is wrong."""
-LOGGED = {"_log.warning", "_log.error"}
+LOGGED = {"_log.warning", "_log.error", "CALL_LOG.warning"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

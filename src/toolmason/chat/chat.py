@@ -25,9 +25,9 @@ from toolmason.chat.durable.effects import Runtime
 from toolmason.chat.events import Done, Event
 from toolmason.chat.loop import Advisor, ModelTurn, chain, order_advisors
 from toolmason.chat.memory import Memory, split_new_messages
-from toolmason.chat.reply import Reply, RunFinish
+from toolmason.chat.reply import Reply, RunFinish, make_limit_error
 from toolmason.chat.resume import ResumedRun, verify_decisions
-from toolmason.chat.run import ExecuteRule, Run, RunPlan, make_limit_error
+from toolmason.chat.run import ExecuteRule, Run, RunPlan
 from toolmason.chat.search import Search, ToolSearch
 from toolmason.chat.tools import RequestTools, make_toolbox, refuse_unsupported_native
 from toolmason.errors import ConfigError

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.call.approval import ApprovalRequest
 from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.values.messages import Message
+from toolmason._core.values.policy import Limits
 from toolmason._core.values.results import ToolCall, ToolResult
-from toolmason.errors import ConfigError
+from toolmason.errors import ConfigError, LimitExceeded, ToolCallError
 
 RunFinish: TypeAlias = Literal["stop", "direct", "calls", "pending", "limit", "cancelled"]
 """Reason a run ended.
@@ -136,3 +137,24 @@ class Reply:
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"This saved run is damaged: {type(error).__name__}: {error}. Save it again.") from error
+
+
+def is_run_limit_error(error: ToolCallError) -> bool:
+    """Return True if a call was refused because of a limit of the whole run."""
+    # Check the code: an error restored from a journal is not a `LimitExceeded`.
+    return error.code == "limit_exceeded" and "for this run" in error.message
+
+
+def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
+    """Return an error that names the limit that ended the run."""
+    errors = [result.error for result in reversed(results) if result.error is not None]
+    limit_error = next(filter(is_run_limit_error, errors), None)
+    if isinstance(limit_error, LimitExceeded):
+        limit = limit_error.limit
+    elif limit_error is not None:
+        limit = f"limit of {limits.calls} calls"
+    elif limits.steps is not None and turns >= limits.steps:
+        limit = f"limit of {limits.steps} steps"
+    else:
+        limit = f"limit of {limits.seconds} seconds"
+    return LimitExceeded("The next turn", limit, "Raise it, or get a partial reply with on_limit='stop'.")

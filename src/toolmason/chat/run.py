@@ -6,6 +6,7 @@ Every turn and every call is an effect that goes through the runtime. Nothing el
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.catalog.catalog import READ_RESULT
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool
+from toolmason._core.run.call_log import CALL_LOG, to_line
 from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.approvals import restore_call
 from toolmason._core.toolbox.exchange import Finished, ModelReply, ModelRequest, Usage
@@ -38,19 +40,18 @@ from toolmason.chat.durable.effects import (
 from toolmason.chat.events import CallFinished, CallProgress, CallStarted, Event, StepFinished
 from toolmason.chat.loop import ModelTurn
 from toolmason.chat.memory import Memory, complete_last_turn
-from toolmason.chat.reply import Reply, RunFinish, Step
+from toolmason.chat.reply import Reply, RunFinish, Step, is_run_limit_error
 from toolmason.chat.tools import RequestTools, merge_definitions
 from toolmason.errors import (
     ApprovalRequired,
     ConfigError,
-    LimitExceeded,
-    ToolCallError,
     ToolCancelled,
     UnknownOutcome,
     UnknownTool,
 )
 from toolmason.models.protocol import Model
 
+_log = logging.getLogger("toolmason")
 ExecuteRule = bool | Callable[[ModelRequest, ModelReply], bool | Awaitable[bool]]
 
 
@@ -159,7 +160,11 @@ class Run:
         self.usage += reply.usage
         message = reply.message
         names = tuple([call.name for call in message.calls])
-        self.steps.append(Step(turn.number, message.text, names, time.perf_counter() - started_at))
+        step = Step(turn.number, message.text, names, time.perf_counter() - started_at)
+        self.steps.append(step)
+        if _log.isEnabledFor(logging.DEBUG):
+            what = f"calls {to_line(', '.join(names))}" if names else "an answer"
+            _log.debug("run %s, turn %d: %s in %.1f ms", self.plan.run_id, turn.number, what, step.seconds * 1000)
         return reply
 
     def _call_model(self, request: ModelRequest) -> Awaitable[ModelReply]:
@@ -396,7 +401,9 @@ class Run:
         offered_names = self.offered_tools[1]
         tool = None if call.name in offered_names else self._find_tool(call.name)
         if tool is not None and tool.name not in offered_names:
-            return ToolResult(call.id, call.name, error=UnknownTool(call.name, sorted(offered_names)), attempts=0)
+            error = UnknownTool(call.name, sorted(offered_names))
+            CALL_LOG.debug("%s [%s] is not offered in this turn", tool.name, to_line(call.id))
+            return ToolResult(call.id, call.name, error=error, attempts=0)
         emit = self.plan.emit
         on_progress = None if emit is None else (lambda report: emit(CallProgress(report)))
         return await self.plan.box.call(call, context=self.plan.context, on_progress=on_progress)
@@ -477,24 +484,3 @@ def is_paused_by_provider(reply: ModelReply) -> bool:
 def make_cancelled_result(call: ToolCall) -> ToolResult:
     """Return the result of a cancelled call."""
     return ToolResult(call.id, call.name, error=ToolCancelled(call.name), attempts=0)
-
-
-def is_run_limit_error(error: ToolCallError) -> bool:
-    """Return True if a call was refused because of a limit of the whole run."""
-    # Check the code: an error restored from a journal is not a `LimitExceeded`.
-    return error.code == "limit_exceeded" and "for this run" in error.message
-
-
-def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:
-    """Return an error that names the limit that ended the run."""
-    errors = [result.error for result in reversed(results) if result.error is not None]
-    limit_error = next(filter(is_run_limit_error, errors), None)
-    if isinstance(limit_error, LimitExceeded):
-        limit = limit_error.limit
-    elif limit_error is not None:
-        limit = f"limit of {limits.calls} calls"
-    elif limits.steps is not None and turns >= limits.steps:
-        limit = f"limit of {limits.steps} steps"
-    else:
-        limit = f"limit of {limits.seconds} seconds"
-    return LimitExceeded("The next turn", limit, "Raise it, or get a partial reply with on_limit='stop'.")

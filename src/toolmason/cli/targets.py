@@ -21,6 +21,7 @@ from toolmason._core.define.tool import Tool
 from toolmason._core.load.manifest import MANIFEST_FILE, LoadedManifest, find_manifest, has_manifest
 from toolmason._core.load.packages import find_module_spec, prepend_to_sys_path
 from toolmason._core.load.plugins import make_instance
+from toolmason._core.run.call_log import CALL_LOG
 from toolmason._core.toolbox.discover import discover
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason.cli.main import NOT_FOUND
@@ -57,10 +58,15 @@ def is_target(word: str) -> bool:
     return ":" in word or "/" in word or word.endswith(".py")
 
 
-def load_toolbox(target: str | None) -> Toolbox:
-    """Load a target, or the installed tools if it is None; exit with "not found" if the target does not exist."""
+def load_toolbox(target: str | None, *, logs_failures: bool = False) -> Toolbox:
+    """Load a target, or the installed tools if it is None; exit with "not found" if the target does not exist.
+
+    Most commands print the failures of tools themselves; one that does not lets them be logged.
+    """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        if not logs_failures:
+            logging.lastResort.addFilter(_is_not_about_a_call)
     config = Config.find()
     config.check()
     if config.experimental:
@@ -83,6 +89,10 @@ def load_toolbox(target: str | None) -> Toolbox:
     if isinstance(found, Toolbox):
         return connect_servers(found)
     return Toolbox(make_instance(found) if isinstance(found, type) else found, config=config)
+
+
+def _is_not_about_a_call(record: logging.LogRecord) -> bool:
+    return record.name != CALL_LOG.name
 
 
 def _find_only_toolbox(module: ModuleType, target: str) -> Toolbox | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from toolmason.errors import RemoteError
 from toolmason.mcp_client.remote_errors import format_reason
 from toolmason.mcp_client.session import UpstreamSession
 
+_log = logging.getLogger("toolmason.mcp")
 _T = TypeVar("_T")
 
 FAILURES_BEFORE_BACKOFF: Final = 3
@@ -91,6 +93,8 @@ class SessionPool:
     ) -> None:
         if old is not None:
             self._close_session(old)
+        _log.debug("server %r: connecting", self.name)
+        started = time.monotonic()
         session = self._make_session(headers)
         close_count = self._close_count
         with self._lock:
@@ -111,6 +115,7 @@ class SessionPool:
             if close_count == self._close_count:
                 self._record_failure(failure)
             self._end_opening(key)
+            _log.debug("server %r: not connected: %s", self.name, failure.reason)
             opening.set_exception(failure)
         except BaseException:
             session.abandon()
@@ -121,6 +126,7 @@ class SessionPool:
             self._failures, self._retry_at = 0, 0.0
             self.record_health(ok=True)
             self._end_opening(key, session)
+            _log.debug("server %r: connected in %.0f ms", self.name, (time.monotonic() - started) * 1000)
             opening.set_result(session)
             for evicted_key in self._find_evictable():
                 self.evict(evicted_key)

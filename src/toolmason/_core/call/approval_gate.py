@@ -25,6 +25,7 @@ from toolmason._core.call.gates import get_effective_arguments
 from toolmason._core.call.limits import to_json_like
 from toolmason._core.call.route import ApprovalStep
 from toolmason._core.define.context import CallState, ToolContext
+from toolmason._core.run.call_log import CALL_LOG, to_line
 from toolmason._core.run.execute import DeadlinePassed, await_with_timeout
 from toolmason._core.values.definition import canonicalize
 from toolmason._core.values.results import ToolCall
@@ -96,6 +97,7 @@ class ApprovalGate:
         if not approvers and not is_pending:
             return None
         request = await self._make_request(call, arguments, context)
+        CALL_LOG.debug("%s [%s] needs approval: request %s", self.route.name, to_line(call.id), request.id)
         for approver in approvers:
             edited = await self._ask(approver, request, arguments)
             if edited is not None:
@@ -110,6 +112,7 @@ class ApprovalGate:
         verdict: ApprovalVerdict = await self._in_time(
             request_verdict(approver, request, self.route.settings), self._get_approval_seconds()
         )
+        CALL_LOG.debug("%s: request %s was answered with %s", request.tool, request.id, type(verdict).__name__)
         if isinstance(verdict, Deny):
             raise ApprovalDenied(self.route.name, verdict.reason)
         if isinstance(verdict, Allow):

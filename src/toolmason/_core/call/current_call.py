@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Hashable, Mapping
 from contextvars import ContextVar, Token
 from logging import DEBUG
@@ -17,15 +16,13 @@ from toolmason._core.call.gates import copy_arguments, count_call, find_repeated
 from toolmason._core.call.limits import fingerprint, make_call_key
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.define.context import CallState
+from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.run.progress import Reporter
 from toolmason._core.run.slots import KeyedLock, Semaphore
 from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import Arguments, Repair, ToolCall, ToolResult, make_call
 from toolmason.errors import LimitExceeded, ToolCancelled, ToolTimeout
-
-_log = logging.getLogger("toolmason")
-
 
 _held: ContextVar[frozenset[Hashable]] = ContextVar("toolmason_held_slots", default=frozenset())
 
@@ -219,6 +216,7 @@ class CurrentCall:
         return await make_failure(
             self.route,
             error,
+            self.call_id,
             has_run=self.attempts > 0,
             seconds=self.seconds,
             deadline=self.deadline,
@@ -239,15 +237,9 @@ class CurrentCall:
         fields["call_id"] = self.call_id
         fields["name"] = self.route.name
         fields["duration"] = perf_counter() - self.started
-        if _log.isEnabledFor(DEBUG):
-            log_call(result)
+        if CALL_LOG.isEnabledFor(DEBUG):
+            log_call(result, self.arguments, has_content=self.route.logs_content)
         run, key = self.run, self.key
         if run is None or key is None:
             return result
         return record_new_result(run, key, result)
-
-
-def log_call(result: ToolResult) -> None:
-    """Log the outcome of a call."""
-    outcome = "ok" if result.error is None else result.error.code
-    _log.debug("%s [%s] %s in %.1f ms", result.name, result.call_id, outcome, result.duration * 1000)

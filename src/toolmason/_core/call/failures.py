@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
+from toolmason._core.run.call_log import get_log_id, log_failure
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
     Cancellation,
@@ -100,11 +100,10 @@ def _get_attached_fields(error: ToolCallError) -> ResultFields:
 
 
 def _redact(error: ToolCallError) -> Mapping[str, Any]:
-    """Return the model's view of an error without its message, which is logged under the same ID."""
+    """Return the model's view of an error without its message. The log has it under the same ID."""
     payload = error.to_model()
     if isinstance(error, ExecutionError | ResultError):
-        error_id = os.urandom(6).hex()
-        _log.error("%s failed [%s]", error.tool, error_id, exc_info=error)
+        error_id = get_log_id(error)
         retry_hint = "Trying again may help." if error.retryable else "Trying again will not help."
         payload["error"]["message"] = (
             f"{error.tool} failed because of an internal error. {retry_hint} Error id: {error_id}."
@@ -121,9 +120,10 @@ class Stop(Exception):
         self.error = error
 
 
-async def make_failure(
+async def make_failure(  # noqa: PLR0913 - what a call knows when it fails
     route: Route,
     error: BaseException,
+    call_id: str,
     *,
     has_run: bool,
     seconds: float | None = None,
@@ -139,6 +139,7 @@ async def make_failure(
         call_error = error.error
     else:
         call_error = _to_call_error(route, error, seconds, deadline, cancellation)
+        log_failure(call_error, call_id)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
@@ -166,9 +167,6 @@ def _to_call_error(
         if deadline is not None and deadline.is_over:
             return deadline.make_error(route.name, retryable=retryable)
         return ToolTimeout(route.name, error.seconds if seconds is None else seconds, retryable=retryable)
-    if not isinstance(error, ToolError | ResultError):
-        # Log only type and location: the message may hold data that must not be logged.
-        _log.info("%s failed: %s%s", route.name, type(error).__name__, _format_location(error))
     return to_call_error(route.name, error)
 
 
@@ -192,13 +190,6 @@ def _truncate_failure(result: ToolResult, route: Route) -> ToolResult:
     payload = error.to_model()
     payload["error"]["message"] = truncate_middle(error.message, max(80, max_chars - 400))
     return replace_result(result, text=to_json(payload).decode())
-
-
-def _format_location(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 def is_being_cancelled() -> bool:

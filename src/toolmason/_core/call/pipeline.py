@@ -6,7 +6,6 @@ Every call gets exactly one result. The runner of a tool is composed once, of th
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import get_running_loop
 from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any, Final, cast
 
 from toolmason._core.call.approval_gate import ApprovalGate
 from toolmason._core.call.call_policy import Middleware, NextCall
-from toolmason._core.call.current_call import CurrentCall, log_call
+from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import make_failure
 from toolmason._core.call.gates import copy_arguments, record_new_result
@@ -26,6 +25,7 @@ from toolmason._core.call.long_results import ResultStore, truncate_result
 from toolmason._core.call.render import NeedsThread, convert
 from toolmason._core.call.route import CallOptions, CallRunner, Route, get_approval_steps
 from toolmason._core.run import eager_task
+from toolmason._core.run.call_log import CALL_LOG, log_call
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
     Attempt,
@@ -41,8 +41,6 @@ from toolmason._core.run.execute import (
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
 from toolmason.errors import Abort, ToolCallError, ToolError, ToolTimeout
-
-_log = logging.getLogger("toolmason")
 
 NO_OPTIONS: Final = CallOptions()
 
@@ -117,15 +115,15 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-            result = await make_failure(route, error, has_run=has_run, cancellation=_get_cancellation(run))
+            result = await make_failure(route, error, call_id, has_run=has_run, cancellation=_get_cancellation(run))
         fields = result.__dict__
         if repairs:
             fields["repairs"] = repairs
         fields["call_id"] = call_id
         fields["name"] = name
         fields["duration"] = perf_counter() - started
-        if _log.isEnabledFor(DEBUG):
-            log_call(result)
+        if CALL_LOG.isEnabledFor(DEBUG):
+            log_call(result, arguments, has_content=route.logs_content)
         return result if run is None or key is None else record_new_result(run, key, result)
 
     return run_plain
@@ -282,7 +280,7 @@ async def _run_attempts(current: CurrentCall, values: Mapping[str, Any]) -> tupl
             pause = retry.wait(state.attempt)
             if current.deadline is not None and monotonic() + pause >= current.deadline.at:
                 raise
-            _log.debug("%s: attempt %d failed: %s", route.name, state.attempt, type(error).__name__)
+            CALL_LOG.debug("%s: attempt %d failed: %s", route.name, state.attempt, type(error).__name__)
             await current.pause(pause)
             state.attempt += 1
             current.start_timer()
@@ -337,13 +335,13 @@ async def _run_hooks_in_time(
     try:
         result: ToolResult = await await_with_timeout(work, seconds, route.name, grace, cancellation)
     except asyncio.CancelledError as error:
-        failed = await make_failure(route, error, has_run=False, cancellation=cancellation)
+        failed = await make_failure(route, error, call.id, has_run=False, cancellation=cancellation)
         return replace_result(failed, call_id=call.id, name=route.name)
     except DeadlinePassed:
         timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware")
         if deadline is not None and deadline.is_over:
             timeout = deadline.make_error(route.name)
-        failed = await make_failure(route, timeout, has_run=False)
+        failed = await make_failure(route, timeout, call.id, has_run=False)
         return replace_result(failed, call_id=call.id, name=route.name)
     return result
 
@@ -368,10 +366,10 @@ async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
             raise  # the call's own policy is to raise, and middleware may raise as well
-        failed = await make_failure(route, error, has_run=True)
+        failed = await make_failure(route, error, call.id, has_run=True)
     else:
         if type(result) is ToolResult:
             return result if result.call_id == call.id else replace_result(result, call_id=call.id)
         type_error = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
-        failed = await make_failure(route, type_error, has_run=True)
+        failed = await make_failure(route, type_error, call.id, has_run=True)
     return replace_result(failed, call_id=call.id, name=route.name)

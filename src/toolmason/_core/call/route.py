@@ -22,7 +22,7 @@ from toolmason._core.call.deadlines import Deadline, TimeoutRule
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
-from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.define.context import ContextLike, ToolContext, logs_content, make_context
 from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
@@ -121,6 +121,8 @@ class Route:
     """Middleware of each toolbox, outermost first. The lists may grow."""
     hooks: Collection[Any]
     """Truthy if there is any middleware. Of one toolbox, the list itself."""
+    logs_content: bool
+    """True if the log may show arguments and results."""
     runner: CallRunner = field(init=False)
     """Runs a call through every step inside the middleware."""
     run_runner: CallRunner = field(init=False)
@@ -139,7 +141,7 @@ class Route:
 def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     """Return the route of a tool, without its runners."""
     options, compiled = tool.options, compile_tool(tool)
-    settings = merge_settings(chain)
+    settings, context = merge_settings(chain), merge_context(chain)
     timeouts = combine_timeouts(options.timeout, chain, settings)
     return Route(
         tool=tool,
@@ -148,7 +150,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         name=tool.name,
         chain=chain,
         settings=settings,
-        context=merge_context(chain),
+        context=context,
         timeouts=timeouts,
         timeout=timeouts.get_seconds(INHERIT),
         retry=choose_retry(tool, chain),
@@ -162,6 +164,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
         hooks=chain[0].state.middleware if len(chain) == 1 else HookLists(policy.state.middleware for policy in chain),
+        logs_content=logs_content(context),
     )
 
 

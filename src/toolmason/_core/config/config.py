@@ -174,7 +174,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def include_content(self) -> bool:
-        """True if arguments and results may be recorded (`tools.include_content`)."""
+        """True if the log of calls shows arguments and results (`tools.include_content`)."""
         return keys.read_tool_flags(self._entries)["include_content"]
 
     @property

@@ -327,6 +327,12 @@ def make_context(value: ContextLike) -> ToolContext[Any] | None:
     return ToolContext(**values)
 
 
+def logs_content(context: ToolContext[Any]) -> bool:
+    """Return True if the configuration lets the log show arguments and results."""
+    config = context._config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
+    return config is not None and config.include_content
+
+
 def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
     """Return the value for an `Inject` parameter.
 

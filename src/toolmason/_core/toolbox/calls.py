@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Coroutine, Iterable
+from logging import DEBUG
 from typing import Any
 
 from toolmason._core.call.batch import Batch, is_barrier
@@ -16,12 +17,14 @@ from toolmason._core.call.gates import find_repeated_result, record_result
 from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
+from toolmason._core.define.context import logs_content
+from toolmason._core.run.call_log import CALL_LOG, log_call, log_failure
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Inherit, OnError
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
-from toolmason.errors import ToolCallError, ToolCancelled, ToolTimeout, UnknownTool
+from toolmason.errors import ExecutionError, ToolCallError, ToolCancelled, ToolTimeout, UnknownTool
 
 
 class Calls:
@@ -85,6 +88,8 @@ class Calls:
                     return repeated
             except ToolCallError as refused:
                 error, key = refused, None
+        if isinstance(error, ExecutionError):
+            log_failure(error, call.id)
         policy = self.state.calls
         on_error: OnError = "message" if isinstance(policy.on_error, Inherit) else policy.on_error
         try:
@@ -94,6 +99,8 @@ class Calls:
                 raise
             failed = make_error_result(error, "redact")
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
+        if CALL_LOG.isEnabledFor(DEBUG):
+            log_call(result, call.arguments, has_content=logs_content(policy.context))
         return result if run is None or key is None else record_result(run, key, result)
 
     async def run_batch(self, batch: Batch, options: CallOptions) -> list[ToolResult]:

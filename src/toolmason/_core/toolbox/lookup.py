@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.content import Content, ResourceLink
 from toolmason._core.values.policy import Inherit
 from toolmason.errors import ExecutionError, ToolCallError, UnknownTool
+
+_log = logging.getLogger("toolmason")
 
 
 class ToolLookup:
@@ -104,6 +107,7 @@ class ToolLookup:
             for resolver in self.state.policy.resolvers:
                 found = await call_user_function(resolver.resolve, name, settings=self.state.policy.settings)
                 tool = None if found is None else self.state.transform(found)
+                _log.debug("%s %s %r", type(resolver).__name__, "has no" if tool is None else "resolved", name)
                 if tool is not None:
                     return self._resolved.setdefault(name, self._make_route(tool))
             listed = self.find(name)

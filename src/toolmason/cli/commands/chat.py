@@ -22,8 +22,7 @@ from toolmason._text import pluralize
 from toolmason.chat.chat import Chat, MessageInput
 from toolmason.chat.events import CallFinished, CallStarted, Done
 from toolmason.chat.memory import WindowMemory
-from toolmason.chat.reply import Reply
-from toolmason.chat.run import make_limit_error
+from toolmason.chat.reply import Reply, make_limit_error
 from toolmason.cli.approval import ask_approval
 from toolmason.cli.main import TOOL_ERROR
 from toolmason.cli.output import escape_controls, is_terminal, print_error, print_json

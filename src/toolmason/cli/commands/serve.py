@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, target: str | None, transport: Literal["stdio
         raise ConfigError(str(missing)) from missing
     # Output of the target while loading is not for the client, and the client's input is not for the target.
     with redirect_standard_streams() if transport == "stdio" else nullcontext():
-        box = load_toolbox(target)
+        box = load_toolbox(target, logs_failures=True)
     if transport == "stdio":
         used_options = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if used_options:

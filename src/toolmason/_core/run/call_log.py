@@ -1,0 +1,99 @@
+"""Write calls and their failures to the log, one line each, with line breaks and control characters escaped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from toolmason._core.values.results import ToolResult
+from toolmason._text import escape_hidden, safe_str
+from toolmason.errors import ToolCallError, ToolCancelled, ToolError
+
+CALL_LOG: Final = logging.getLogger("toolmason.calls")
+"""Logger of calls and their failures."""
+MAX_CONTENT_CHARS: Final = 500
+"""Maximum length of logged arguments, and of a logged result."""
+MAX_MESSAGE_CHARS: Final = 2000
+_SECRET_NAME: Final = re.compile(r"authorization|cookie|credential|token|secret|passw|api_?key|\bkey\b", re.IGNORECASE)
+_MASK: Final = "…"
+
+
+def log_call(result: ToolResult, arguments: Any, *, has_content: bool = False) -> None:
+    """Log the outcome of a call, and with `has_content` its arguments and its result."""
+    outcome = "ok" if result.error is None else result.error.code
+    name, call_id = to_line(result.name), to_line(result.call_id)
+    if has_content:
+        texts = (_show_content(arguments), _show_content(result.text))
+        CALL_LOG.debug("%s [%s] %s in %.1f ms: %s -> %s", name, call_id, outcome, result.duration * 1000, *texts)
+    else:
+        CALL_LOG.debug("%s [%s] %s in %.1f ms", name, call_id, outcome, result.duration * 1000)
+
+
+def log_failure(error: ToolCallError, call_id: str) -> None:
+    """Log that a tool failed, once and with an ID: type and place, then its message, then the stack.
+
+    The message and the stack may hold data of the call, so they have levels of their own.
+    """
+    is_answer = isinstance(error, ToolError)
+    if isinstance(error, ToolCancelled) or not CALL_LOG.isEnabledFor(logging.INFO if is_answer else logging.WARNING):
+        return
+    name, call_id = to_line(error.tool), to_line(call_id)
+    if is_answer:
+        CALL_LOG.info("%s [%s] answered with an error: %s", name, call_id, to_line(error.message))
+        return
+    cause = error.__cause__ or error
+    error_id = get_log_id(error)
+    CALL_LOG.warning("%s [%s] failed, id %s: %s%s", name, call_id, error_id, type(cause).__name__, _get_place(cause))
+    if CALL_LOG.isEnabledFor(logging.INFO):
+        message = error.message if cause is error else safe_str(cause)
+        CALL_LOG.info("%s [%s] failure %s: %s", name, call_id, error_id, to_line(message))
+    if CALL_LOG.isEnabledFor(logging.DEBUG):
+        # Each line is marked, so that a line break in a message cannot forge a record.
+        stack = escape_hidden("".join(traceback.format_exception(cause)).rstrip()).replace("\n", "\n| ")
+        CALL_LOG.debug("%s [%s] failure %s, stack:\n| %s", name, call_id, error_id, stack)
+
+
+def get_log_id(error: ToolCallError) -> str:
+    """Return the ID of a failure in the log."""
+    if not error.log_id:
+        error.log_id = os.urandom(6).hex()
+    return error.log_id
+
+
+def to_line(text: str) -> str:
+    """Return text for one line of a log: shortened, and with line breaks and control characters escaped."""
+    short = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
+    return short if short.isprintable() else escape_hidden(short).replace("\n", "\\n")
+
+
+def _get_place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def _show_content(content: Any) -> str:
+    """Return arguments or a result as one short line, without the values of fields that name a secret."""
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    if isinstance(text, str):
+        try:
+            content = from_json(text)
+        except ValueError:
+            content = text
+    if not isinstance(content, str):
+        text = to_json(_mask(content), serialize_unknown=True).decode()
+    line = to_line(text)
+    return line if len(line) <= MAX_CONTENT_CHARS else f"{line[:MAX_CONTENT_CHARS]}…"
+
+
+def _mask(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {str(key): _MASK if _SECRET_NAME.search(str(key)) else _mask(value) for key, value in content.items()}
+    return [_mask(item) for item in content] if isinstance(content, list | tuple) else content

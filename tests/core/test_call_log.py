@@ -1,0 +1,208 @@
+"""What the log says of calls: one line for each, failures once and with an id, and nothing that forges a record."""
+
+import asyncio
+import contextlib
+import json
+import logging
+
+import pytest
+
+from toolmason import Allow, Chat, McpServer, Toolbox, ToolCall, ToolError, tool
+from toolmason.errors import ToolCallError
+from toolmason.extend import StaticResolver
+from toolmason.models import ScriptedModel
+
+
+@tool
+def echo(text: str) -> str:
+    """Repeat."""
+    return text
+
+
+@tool
+def boom(text: str = "bad\nWARNING forged \x1b[31m") -> str:
+    """Fail."""
+    raise RuntimeError(text)
+
+
+@tool
+def sold_out() -> str:
+    """Say no."""
+    raise ToolError("sold out\nforged")
+
+
+@tool
+async def hang() -> None:
+    """Hang."""
+    await asyncio.Event().wait()
+
+
+def read(caplog, level):
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.DEBUG, "toolmason")
+    return caplog
+
+
+async def in_chat(box, name):
+    await Chat(ScriptedModel([[(name, {})], "x"]), box).send("x")
+
+
+WAYS = {
+    "call": lambda box, name: box.call(name),
+    "call_all": lambda box, name: box.call_all([(name, {})]),
+    "chat": in_chat,
+    "run": lambda box, name: box.run().call(name),
+    "limited": lambda box, name: box.call(name, retry=None),
+}
+
+
+@pytest.mark.row("MA-8", "SP-59")
+@pytest.mark.parametrize("on_error", ["message", "redact"])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_failure_is_logged_once_with_an_id_then_its_message_then_its_stack(log, way, on_error):
+    await way(Toolbox(boom, on_error=on_error), "boom")
+
+    [warning] = read(log, logging.WARNING)
+    [message] = read(log, logging.INFO)
+    [stack] = [line for line in read(log, logging.DEBUG) if "stack:" in line]
+    error_id = warning.partition("id ")[2][:12]
+    assert warning.startswith("boom [")
+    assert f"failed, id {error_id}: RuntimeError at " in warning
+    assert __file__ in warning
+    assert message.endswith(f"failure {error_id}: bad\\nWARNING forged \\u001b[31m")
+    assert error_id in stack
+    assert "in boom" in stack
+    assert all(line.startswith("| ") for line in stack.splitlines()[1:])
+    assert "\x1b" not in log.text
+
+
+async def test_a_redacted_failure_has_the_id_of_the_log(log):
+    result = await Toolbox(boom, on_error="redact").call("boom")
+
+    [warning] = read(log, logging.WARNING)
+    shown = json.loads(result.text)["error"]["id"]
+    assert f"id {shown}:" in warning
+    assert result.error.log_id == shown
+
+
+async def test_a_served_toolbox_logs_a_failure_once(log):
+    async with Toolbox(McpServer.of("s", Toolbox(boom))) as box:
+        await box.call("boom")
+
+    assert len(read(log, logging.WARNING)) == 1
+
+
+async def test_a_time_out_is_a_failure(log):
+    await Toolbox(hang).call("hang", timeout=0.01)
+
+    [warning] = read(log, logging.WARNING)
+    assert "ToolTimeout" in warning
+
+
+@pytest.mark.parametrize("on_error", ["raise", str], ids=["raise", "function"])
+async def test_a_failure_is_logged_whatever_becomes_of_it(log, on_error):
+    with contextlib.suppress(ToolCallError):
+        await Toolbox(boom, on_error=on_error).call("boom")
+
+    assert len(read(log, logging.WARNING)) == 1
+
+
+async def test_an_answer_that_says_no_is_no_failure(log):
+    await Toolbox(sold_out).call(ToolCall("c1", "sold_out"))
+
+    assert read(log, logging.WARNING) == []
+    assert read(log, logging.INFO) == ["sold_out [c1] answered with an error: sold out\\nforged"]
+
+
+async def test_nothing_is_logged_below_the_level(caplog):
+    caplog.set_level(logging.ERROR, "toolmason")
+
+    result = await Toolbox(boom).call("boom")
+
+    assert caplog.text == ""
+    assert result.error.log_id == ""
+
+
+@pytest.mark.row("MA-36", "SP-59")
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_each_call_is_one_line_in_a_chat_as_elsewhere(log, way):
+    @tool
+    def work() -> str:
+        """Work."""
+        return "done"
+
+    await way(Toolbox(work), "work")
+
+    [line] = [line for line in read(log, logging.DEBUG) if line.startswith("work [")]
+    assert "] ok in " in line
+
+
+@pytest.mark.row("SP-59", "SP-40")
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_call_of_an_unknown_tool_is_logged(log, way):
+    await way(Toolbox(echo), "no\npe")
+
+    [line] = [line for line in read(log, logging.DEBUG) if "unknown_tool" in line]
+    assert line.startswith("no\\npe [")
+
+
+@pytest.mark.row("SP-59")
+async def test_resolving_approval_turns_and_connections_are_logged(log):
+    inner = Toolbox(boom)
+    box = Toolbox(
+        McpServer.of("s", inner), resolvers=[StaticResolver(echo)], approve="all", approver=lambda request: Allow()
+    )
+    async with box:
+        await box.call("echo", {"text": "x"})
+        await Chat(ScriptedModel(["hello"]), box).send("x")
+
+    lines = "\n".join(read(log, logging.DEBUG))
+    assert "StaticResolver resolved 'echo'" in lines
+    assert "needs approval: request " in lines
+    assert "was answered with Allow" in lines
+    assert "server 's': connecting" in lines
+    assert "server 's': connected in " in lines
+    assert "turn 1: an answer in " in lines
+
+
+# --- contents --------------------------------------------------------------------------------------
+
+
+@tool
+def login(name: str, password: str, note: str = "") -> dict[str, object]:
+    """Log in."""
+    return {"user": name, "token": "t0p", "seen": [{"api_key": "k3y"}], "note": note}
+
+
+@pytest.mark.row("MA-36")
+@pytest.mark.parametrize("text", [False, True], ids=["mapping", "JSON"])
+async def test_with_the_setting_the_log_has_arguments_and_results_without_secrets(log, text):
+    arguments = {"name": "ada", "password": "hunter2", "note": "a\nb"}
+    box = Toolbox(login, config={"tools": {"include_content": True}})
+
+    await box.call(ToolCall("c1", "login", json.dumps(arguments) if text else arguments))
+
+    [line] = [line for line in read(log, logging.DEBUG) if line.startswith("login [c1] ok")]
+    assert '{"name":"ada","password":"…","note":"a\\nb"} -> ' in line
+    assert '"user":"ada","token":"…"' in line
+    assert "\n" not in line
+    assert not any(secret in log.text for secret in ("hunter2", "t0p", "k3y"))
+
+
+async def test_without_the_setting_it_has_neither(log):
+    await Toolbox(echo).call("echo", {"text": "private"})
+
+    assert "private" not in log.text
+
+
+async def test_logged_contents_are_short(log):
+    box = Toolbox(echo, config={"tools.include_content": "yes"})
+
+    await box.call("echo", {"text": "x" * 5000})
+
+    [line] = [line for line in read(log, logging.DEBUG) if line.startswith("echo [")]
+    assert len(line) < 1200
