@@ -309,3 +309,26 @@ async def test_a_run_keeps_its_tools_if_the_new_ones_clash(caplog):
 
     assert reply.results[1].value == 48
     assert "the tools of a run changed, but cannot be listed: Two tools are named 'mul'" in caplog.text
+
+
+@pytest.mark.row("SP-19", "SP-17")
+async def test_a_tool_of_one_request_is_offered_in_no_other():
+    model = ScriptedModel(["x", "y"])
+    chat = Chat(model, [half])
+
+    await chat.send("x", add_tools=[mul])
+    await chat.send("y")
+
+    assert [[item.name for item in request.tools] for request in model.requests] == [["half", "mul"], ["half"]]
+
+
+@pytest.mark.row("SP-19")
+async def test_a_destructive_tool_that_all_requests_share_waits_for_approval():
+    @tool(destructive=True)
+    def wipe() -> str:
+        """Wipe."""
+        raise AssertionError
+
+    reply = await Chat(ScriptedModel([ask(("wipe", {}))]), [wipe]).send("x")
+
+    assert reply.finish == "pending"
