@@ -20,7 +20,7 @@ CALL_LOG: Final = logging.getLogger("toolmason.calls")
 MAX_CONTENT_CHARS: Final = 500
 """Maximum length of logged arguments, and of a logged result."""
 MAX_MESSAGE_CHARS: Final = 2000
-_SECRET_NAME: Final = re.compile(r"authorization|cookie|credential|token|secret|passw|api_?key|\bkey\b", re.IGNORECASE)
+_MASKED_FIELDS: Final = r"(?i)authorization|cookie|credential|token|secret|passw|api_?key|\bkey\b"  # compiled if needed
 _MASK: Final = "…"
 
 
@@ -95,5 +95,7 @@ def _show_content(content: Any) -> str:
 
 def _mask(content: Any) -> Any:
     if isinstance(content, Mapping):
-        return {str(key): _MASK if _SECRET_NAME.search(str(key)) else _mask(value) for key, value in content.items()}
+        return {
+            str(key): _MASK if re.search(_MASKED_FIELDS, str(key)) else _mask(value) for key, value in content.items()
+        }
     return [_mask(item) for item in content] if isinstance(content, list | tuple) else content
