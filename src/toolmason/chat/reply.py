@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from toolmason._core.call.approval import ApprovalRequest
+from toolmason._core.call.gates import is_own
 from toolmason._core.toolbox.exchange import Usage
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Limits
@@ -141,8 +142,7 @@ class Reply:
 
 def is_run_limit_error(error: ToolCallError) -> bool:
     """Return True if a call was refused because of a limit of the whole run."""
-    # Check the code: an error restored from a journal is not a `LimitExceeded`.
-    return error.code == "limit_exceeded" and "for this run" in error.message
+    return is_own(error, LimitExceeded) and "for this run" in error.message
 
 
 def make_limit_error(limits: Limits, turns: int, results: Sequence[ToolResult]) -> LimitExceeded:

@@ -236,8 +236,8 @@ class CallHandler:
         if isinstance(error, UnknownTool) and result.attempts == 0 and error.name not in self.box:
             raise MCPError(INVALID_PARAMS, str(error))
         if self.redact and (traits is None or not traits.sets_on_error):
-            return make_error_result(make_redacted_result(error, "redact").text)
-        return make_error_result(result.text)
+            return make_error_result(make_redacted_result(error, "redact").text, error)
+        return make_error_result(result.text, error)
 
     async def _ask_approval(self, result: ToolResult, request: Request, progress: OnProgress | None) -> ToolResult:
         """Ask the client's user for approval, if the client supports it. Otherwise the call stays refused."""
@@ -307,7 +307,7 @@ def _encode_raised(request: Request, raised: Abort | ToolCallError) -> dict[str,
         MCPError: the tool aborted the run, or the client lacks a capability.
     """
     if isinstance(raised, ToolCallError):
-        return make_error_result(make_redacted_result(raised, "redact").text)
+        return make_error_result(make_redacted_result(raised, "redact").text, raised)
     if not isinstance(raised, MissingCapability):
         raise MCPError(INTERNAL_ERROR, str(raised) or "The tool stopped the run.") from None
     if not request.modern:

@@ -12,11 +12,13 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from toolmason._core.call.render import to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.tool import Tool, compile_tool, get_root
+from toolmason._core.define.schema_nodes import resolve_root
+from toolmason._core.define.tool import LazyTool, Tool, compile_tool, get_root
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
-from toolmason.errors import ResultError, ToolError
+from toolmason.errors import ResultError, ToolCallError, ToolError
+from toolmason.mcp_client.calls.result_marks import ERROR_META_KEY, WRAPPED_META_KEY, looks_wrapped, make_error_data
 from toolmason.mcp_client.lists.pins import HINT_KEYS
 
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
@@ -58,9 +60,21 @@ def make_tool_entry(tool: Tool) -> dict[str, Any]:
         entry["annotations"] = hints
     if "icons" in options:
         entry["icons"] = list(options["icons"])
-    if meta := options.get("_meta"):
-        entry["_meta"] = dict(meta)
+    meta = dict(options.get("_meta") or {})
+    if looks_wrapped(entry.get("outputSchema")) and not _wraps(tool):
+        meta[WRAPPED_META_KEY] = False
+    if meta:
+        entry["_meta"] = meta
     return entry
+
+
+def _wraps(tool: Tool) -> bool:
+    """Return True if a tool's values are sent as `{"result": value}`, or if that is unknown before it is loaded."""
+    if isinstance(tool, LazyTool):
+        return True
+    compiled = compile_tool(tool)
+    output = compiled.output
+    return compiled.returns is str or (output is not None and resolve_root(output.schema).get("type") != "object")
 
 
 def _make_hints(tool: Tool) -> dict[str, Any]:
@@ -170,7 +184,7 @@ def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolR
     if "structuredContent" in reply and (encoded["isError"] or reply["structuredContent"] == result.structured):
         whole["structuredContent"] = reply["structuredContent"]
     if meta := without_hop_fields(reply).get("_meta"):
-        whole["_meta"] = meta
+        whole["_meta"] = {**meta, **encoded.get("_meta", {})}
     return whole
 
 
@@ -203,9 +217,12 @@ def _join_texts(blocks: Any) -> str | None:
     return "\n".join(part["text"] for part in blocks)
 
 
-def make_error_result(text: str) -> dict[str, Any]:
-    """Return the result of a failed call."""
-    return {"content": [{"type": "text", "text": text}], "isError": True}
+def make_error_result(text: str, error: ToolCallError | None = None) -> dict[str, Any]:
+    """Return the result of a failed call, with the kind of its error for a Toolmason client."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    if error is not None:
+        result["_meta"] = {ERROR_META_KEY: make_error_data(error)}
+    return result
 
 
 def is_json_serializable(value: Any) -> bool:

@@ -13,7 +13,7 @@ from toolmason._core.call.limits import RepeatedCall, RunState, make_max_calls_e
 from toolmason._core.call.route import Route
 from toolmason._core.values.content import Text
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
-from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCancelled
+from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled
 
 _EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _REPEAT_NOTE: Final = (
@@ -51,10 +51,18 @@ def record_result(run: RunState, key: Hashable, result: ToolResult) -> ToolResul
     """Record the result of a call. Return it, with a note if it is the same as the last time."""
     error = result.error
     # A pending call has no result yet. The same call polls a server task that is still running.
-    if error is not None and (error.code == ApprovalRequired.code or getattr(error, "phase", "") == "task"):
+    if error is not None and (is_own(error, ApprovalRequired) or getattr(error, "phase", "") == "task"):
         return result
     is_second = run.record_result(key, result) == 2  # noqa: PLR2004 - the second time
     return _append_note(result, result.call_id, _SECOND_TIME_NOTE) if is_second else result
+
+
+def is_own(error: ToolCallError, kind: type[ToolCallError]) -> bool:
+    """Return True if an error is a decision of this kind by the application itself, and not by a server.
+
+    Compares codes, because an error that is restored from JSON has another type.
+    """
+    return error.code == kind.code and "server" not in error.to_model()["error"]
 
 
 def _append_note(result: ToolResult, call_id: str, note: str) -> ToolResult:

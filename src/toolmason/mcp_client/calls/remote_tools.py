@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mcp_types import CallToolResult
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
 from toolmason._core.arguments.bind import bind_once
+from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.inputs import Inputs
@@ -29,14 +30,18 @@ from toolmason._core.values.content import (
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
-from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result
+from toolmason._core.values.results import Arguments, ResultFields, StructuredFrom, ToolResult, make_result
 from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.output_checks import OutputChecker
+from toolmason.mcp_client.calls.result_marks import (
+    ERROR_META_KEY,
+    marks_wrapped_result,
+    restore_error,
+    wraps_result,
+)
 
 FetchPrompt = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """Function of a prompt name, its arguments and the context that returns the server's response."""
-_REMOTE_ERROR_CODES: Final = ("invalid_arguments", "unknown_tool", "timeout", "tool_error")
-"""Error codes accepted from a server. Approvals and limits are local decisions, so their codes are not accepted."""
 CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
 
 
@@ -74,6 +79,7 @@ class RemoteTool(Tool):
         self._checker = (
             None if self.output_schema is None else OutputChecker(self.output_schema, f"{server}/{entry.name}")
         )
+        self._wraps = wraps_result(self.output_schema, entry.meta)
         self.options = _make_options(entry)
 
     @property
@@ -90,9 +96,7 @@ class RemoteTool(Tool):
     async def invoke(self, arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         result = await self._call(self, arguments, context)
         if result.is_error:
-            content = tuple(map(to_content, result.content))
-            text = "\n".join(map(describe_part, content))
-            raise _make_tool_error(text, content, _get_structured(result), dict(result.meta or {}))
+            raise _make_tool_error(result, self.server)
         # Accept content without the structured data that the schema requires: an image may be the whole result.
         if self._checker is not None and (structured := _get_structured(result)) is not None:
             reason = await self._checker.find_misfit(structured)
@@ -104,48 +108,55 @@ class RemoteTool(Tool):
         content = tuple(map(to_content, result.content))
         text = "\n".join(map(describe_part, content))
         structured = _get_structured(result)
-        has_structured = structured is not None
-        if has_structured and not content:
+        wraps = self._wraps or marks_wrapped_result(result.meta)
+        is_wrapped = wraps and type(structured) is dict and structured.keys() == {"result"}
+        value = structured["result"] if is_wrapped else text if structured is None else structured
+        shape: StructuredFrom = "wrapped json" if is_wrapped else None
+        if structured is not None and not content:
             text = to_json(structured).decode()
             content = (Text(text),)
-        elif has_structured and not matches_structured(text, structured):
+        elif structured is not None and not _repeats_structured(content, text, structured):
             # The model gets both if they differ.
-            text = f"{text}\n{to_json(structured).decode()}"
-        value = structured if has_structured else text
+            text, shape = f"{text}\n{to_json(structured).decode()}", None
         fields: ResultFields = {
             "value": value,
-            "text": text or "(no output)",
-            "content": content or (Text("(no output)"),),
+            "text": text or NO_OUTPUT,
+            "content": content or (Text(NO_OUTPUT),),
             "structured": structured,
+            "structured_from": "wrapped text" if shape is not None and value == text else shape,
         }
         if result.meta:
             fields["meta"] = dict(result.meta)
         return make_result(fields)
 
 
+def _repeats_structured(content: tuple[Content, ...], text: str, structured: Any) -> bool:
+    """Return True if the text says the same as the structured data: as a whole, or one block for each item."""
+    if matches_structured(text, structured) or (text == NO_OUTPUT and structured == {"result": ""}):
+        return True
+    items = structured.get("result") if type(structured) is dict and len(structured) == 1 else structured
+    return (
+        type(items) is list
+        and len(items) == len(content)
+        and all(
+            type(part) is Text and matches_structured(part.text, item)
+            for part, item in zip(content, items, strict=True)
+        )
+    )
+
+
 def _get_structured(result: Any) -> Any:
     return result.structured_content if "structured_content" in result.model_fields_set else None
 
 
-def _parse_own_error(text: str) -> ToolError | None:
-    """Return the error that a Toolmason server encoded as JSON, or None if the text is not such an error."""
-    if not text.startswith('{"error":{"code":'):
-        return None
-    try:
-        payload = from_json(text)["error"]
-        error = ToolError(payload["message"], retryable=payload["retryable"] is True, data=text)
-        code = payload["code"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if code in _REMOTE_ERROR_CODES:
-        error.__dict__["code"] = code  # for this instance only
-    return error if isinstance(payload["message"], str) else None
-
-
-def _make_tool_error(text: str, content: tuple[Content, ...], structured: Any, meta: dict[str, Any]) -> ToolError:
+def _make_tool_error(result: Any, server: str) -> ToolError:
     """Return the error of a failed result, with its non-text content and structured data."""
+    content = tuple(map(to_content, result.content))
+    text = "\n".join(map(describe_part, content))
+    structured, meta = _get_structured(result), dict(result.meta or {})
     data = "" if structured is None else to_json(structured).decode()
-    error = _parse_own_error(text) or ToolError(text or data or "the tool failed without a message")
+    error = restore_error(text, meta, server) or ToolError(text or data or "the tool failed without a message")
+    meta.pop(ERROR_META_KEY, None)
     parts = tuple(part for part in content if not isinstance(part, Text))
     extras = {"content": parts, "structured": structured, "meta": meta}
     error.result_fields = {name: value for name, value in extras.items() if value not in ((), None, {})}

@@ -1,0 +1,217 @@
+"""Carry what MCP has no field for: the kind of an error, and whether a value is wrapped.
+
+Toolmason servers write it into `_meta`. A server must not be able to fake a decision of the application: an approval
+that it reports is not a request that the application can decide, and a limit that it reports never ends a run.
+
+MCP requires structured content to be an object, so servers send other values as `{"result": value}`. The SDK, FastMCP
+and Toolmason all use this form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pydantic_core import from_json
+from typing_extensions import override
+
+from toolmason._text import ArgumentProblem, clip
+from toolmason.errors import (
+    MAX_PROBLEMS_SHOWN,
+    ApprovalDenied,
+    ApprovalRequired,
+    ExecutionError,
+    InvalidArguments,
+    LimitExceeded,
+    RemoteError,
+    ResultError,
+    ToolCallError,
+    ToolError,
+    ToolTimeout,
+    UnknownOutcome,
+    UnknownTool,
+)
+
+ERROR_META_KEY: Final = "toolmason/error"
+"""Key in `_meta` of a failed result for the kind of its error."""
+_CODES_WITHOUT_TYPE: Final = frozenset(
+    kind.code for kind in (ToolError, UnknownTool, UnknownOutcome, RemoteError, ApprovalRequired, ApprovalDenied)
+)
+"""Codes that a server may report, but whose types mean something else in this process."""
+_TEXT_CODES: Final = frozenset({"invalid_arguments", "unknown_tool", "timeout", "tool_error"})
+"""Codes accepted from the text of a result without `_meta`."""
+_MAX_FIELD_LENGTH: Final = 1000
+WRAPPED_META_KEY: Final = "toolmason/wrapped"
+"""Key in `_meta` of a tool whose output schema looks wrapped; False if it is not."""
+_FASTMCP_SCHEMA_KEY: Final = "x-fastmcp-wrap-result"
+_ALLOWED_KEYWORDS: Final = frozenset(
+    {
+        "type",
+        "properties",
+        "required",
+        "title",
+        "description",
+        "additionalProperties",
+        "$defs",
+        "$schema",
+        _FASTMCP_SCHEMA_KEY,
+    }
+)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+class ServerInvalidArguments(InvalidArguments, ToolError):
+    """A server rejected the arguments of a call."""
+
+
+class ServerExecutionError(ExecutionError, ToolError):
+    """A tool of a server raised an exception."""
+
+
+class ServerResultError(ResultError, ToolError):
+    """A server could not send the result of its tool."""
+
+
+class ServerTimeout(ToolTimeout, ToolError):
+    """A tool of a server did not finish within a deadline of the server."""
+
+
+class ServerLimitExceeded(LimitExceeded, ToolError):
+    """A limit of a server is reached. It never ends a run."""
+
+    server: str
+
+    @override
+    def to_model(self) -> dict[str, Any]:
+        return _name_server(super().to_model(), self.server)
+
+
+class ServerRefusal(ToolError):
+    """A server needs an approval that only its own application can give, or did not get it."""
+
+    server: str
+
+    @override
+    def to_model(self) -> dict[str, Any]:
+        return _name_server(super().to_model(), self.server)
+
+
+def _name_server(payload: dict[str, Any], server: str) -> dict[str, Any]:
+    payload["error"]["server"] = server
+    return payload
+
+
+def make_error_data(error: ToolCallError) -> dict[str, Any]:
+    """Return the kind of an error as JSON data. Its message is only in the text, which may be redacted."""
+    data: dict[str, Any] = {"code": error.code, "retryable": error.retryable}
+    if isinstance(error, InvalidArguments):
+        data["parameters"] = [problem.to_dict() for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
+    elif isinstance(error, LimitExceeded):
+        data["limit"] = error.limit
+    elif isinstance(error, ToolTimeout):
+        data |= {"limit": error.limit, "seconds": error.seconds}
+    return data
+
+
+def restore_error(text: str, meta: Mapping[str, Any] | None, server: str) -> ToolError | None:
+    """Return the error that a Toolmason server sent, or None if the result has no such error."""
+    data = (meta or {}).get(ERROR_META_KEY)
+    payload = _parse_payload(text)
+    if not isinstance(data, Mapping):
+        if payload is None or not isinstance(payload.get("retryable"), bool):
+            return None
+        code = payload.get("code")
+        data = {**payload, "code": code if code in _TEXT_CODES else ToolError.code}
+    message = text if payload is None else payload["message"]
+    code = str(data.get("code"))
+    if make := _MAKERS.get(code):
+        error = make(data, server)
+    else:
+        error = ServerRefusal("") if code in (ApprovalRequired.code, ApprovalDenied.code) else ToolError("")
+        if code in _CODES_WITHOUT_TYPE:
+            error.__dict__["code"] = code  # for this instance only
+    error.__dict__["server"] = server
+    ToolCallError.__init__(error, message, retryable=data.get("retryable") is True)
+    error.data = text
+    return error
+
+
+def _parse_payload(text: str) -> Mapping[str, Any] | None:
+    """Return the error that a Toolmason server encoded as JSON, or None if the text is not such an error."""
+    if not text.startswith('{"error":{"code":'):
+        return None
+    try:
+        payload = from_json(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return payload if isinstance(payload, dict) and isinstance(payload.get("message"), str) else None
+
+
+def _make_invalid_arguments(data: Mapping[str, Any], server: str) -> ToolError:
+    del server
+    entries = data.get("parameters")
+    problems = [
+        ArgumentProblem(*(clip(str(entry.get(name, "")), _MAX_FIELD_LENGTH) for name in ArgumentProblem._fields))
+        for entry in (entries if isinstance(entries, list) else ())[:MAX_PROBLEMS_SHOWN]
+        if isinstance(entry, Mapping)
+    ]
+    return _new(ServerInvalidArguments, problems=tuple(problems), raw=None)
+
+
+def _make_limit_exceeded(data: Mapping[str, Any], server: str) -> ToolError:
+    return _new(ServerLimitExceeded, limit=_get_text(data, "limit"), ends_run=False, server=server)
+
+
+def _make_timeout(data: Mapping[str, Any], server: str) -> ToolError:
+    del server
+    seconds = data.get("seconds")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return _new(ServerTimeout, seconds=seconds if is_number else 0.0, limit=_get_text(data, "limit") or "timeout")
+
+
+def _get_text(data: Mapping[str, Any], name: str) -> str:
+    value = data.get(name)
+    return clip(value, _MAX_FIELD_LENGTH) if isinstance(value, str) else ""
+
+
+def _new(kind: type[ToolError], **fields: Any) -> ToolError:
+    """Return an error with these fields, whose message is set later: the server has worded it already."""
+    error = kind.__new__(kind)
+    error.__dict__.update(fields, result_fields={})
+    return error
+
+
+_MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], ToolError]]] = {
+    InvalidArguments.code: _make_invalid_arguments,
+    LimitExceeded.code: _make_limit_exceeded,
+    ToolTimeout.code: _make_timeout,
+    ExecutionError.code: lambda data, server: _new(ServerExecutionError),  # noqa: ARG005 - same signature for every maker
+    ResultError.code: lambda data, server: _new(ServerResultError),  # noqa: ARG005 - as above
+}
+
+
+# --- wrapped values ----------------------------------------------------------------------------
+
+
+def looks_wrapped(schema: Mapping[str, Any] | None) -> bool:
+    """Return True if a schema is an object with the one required property `result`, and says nothing else."""
+    if schema is None or schema.get("type") != "object" or not _ALLOWED_KEYWORDS.issuperset(schema):
+        return False
+    properties = schema.get("properties")
+    return isinstance(properties, Mapping) and list(properties) == ["result"] and schema.get("required") == ["result"]
+
+
+def wraps_result(schema: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> bool:
+    """Return True if a tool with this output schema and `_meta` wraps its values."""
+    mark = (meta or {}).get(WRAPPED_META_KEY)
+    if isinstance(mark, bool):
+        return mark
+    return schema is not None and (schema.get(_FASTMCP_SCHEMA_KEY) is True or looks_wrapped(schema))
+
+
+def marks_wrapped_result(meta: Mapping[str, Any] | None) -> bool:
+    """Return True if FastMCP marked a result as wrapped."""
+    mark = meta.get("fastmcp") if meta else None
+    return isinstance(mark, Mapping) and mark.get("wrap_result") is True
