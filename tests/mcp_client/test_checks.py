@@ -15,9 +15,9 @@ from toolmason.mcp_client.calls.output_checks import (
     BudgetExceeded,
     CheckBudget,
     OutputChecker,
-    _surely_matches,
     find_error,
     make_validator,
+    surely_matches,
 )
 from toolmason.mcp_client.calls.remote_tools import RemoteTool
 
@@ -136,7 +136,7 @@ def objects(inner):
 
 @given(st.recursive(objects(st.just({})), objects, max_leaves=5), VALUES)
 def test_what_is_taken_without_a_validator_would_be_taken_by_one(schema, value):
-    taken = _surely_matches(schema, value, [INLINE_STEPS])
+    taken = surely_matches(schema, value, [INLINE_STEPS])
 
     assert not taken or Draft202012Validator(schema).is_valid(value)
 
@@ -156,7 +156,7 @@ def test_what_is_taken_without_a_validator_would_be_taken_by_one(schema, value):
     ],
 )
 def test_plain_results_need_no_validator(schema, value, taken):
-    assert _surely_matches(schema, value, [INLINE_STEPS]) is taken
+    assert surely_matches(schema, value, [INLINE_STEPS]) is taken
 
 
 @pytest.mark.parametrize("schema", [{"properties": 5}, {"items": [1]}, {"properties": {"a": 5}}, {"required": 5}])

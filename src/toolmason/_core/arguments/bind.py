@@ -334,7 +334,7 @@ def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) 
     """Drop nulls that mean "omitted": optional keys whose type does not admit null."""
     if not isinstance(data, (dict, list)) or not isinstance(schema, dict) or depth > 64:  # noqa: PLR2004 - deeper than any useful schema
         return data
-    schema = resolve(schema, root)
+    schema = _choose_alternative(data, resolve(schema, root), root)
     if isinstance(data, list):
         items = schema.get("items")
         return [drop_nulls(item, items, root, depth + 1) for item in data] if items else data
@@ -344,6 +344,15 @@ def drop_nulls(data: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) 
         for key, value in data.items()
         if value is not None or key in required or key not in properties or _admits_null(properties[key], root)
     }
+
+
+def _choose_alternative(data: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the only alternative of a union that data of this type can match, or the schema itself."""
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if not isinstance(branches, list):
+        return schema
+    fitting = [branch for branch in (resolve(branch, root) for branch in branches) if matches_type(data, branch)]
+    return fitting[0] if len(fitting) == 1 else schema
 
 
 def _admits_null(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:

@@ -38,7 +38,7 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
     if details is not None:
         problems = [_convert_pydantic_error(item, data) for item in details]
     elif isinstance(error, SchemaMismatch):
-        problems = [_convert_jsonschema_error(item) for item in error.errors]
+        problems = sorted(map(_convert_jsonschema_error, error.errors), key=lambda problem: problem.path)
     else:
         problems = [ArgumentProblem("$", clip(str(error), 200), "values that match the schema", describe_value(data))]
     if len(problems) == 1:
@@ -73,6 +73,10 @@ _EXPECTED: Final = {
 }
 
 
+_TYPE_WORDS: Final = {"array": "list", "object": "dictionary"}
+"""Words of pydantic for JSON types."""
+
+
 def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
     kind = item["type"]
     message = item["msg"]
@@ -87,6 +91,15 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
 
 def _convert_jsonschema_error(item: Any) -> ArgumentProblem:
     path = format_path(item.absolute_path)
+    kind, value = item.validator, item.validator_value
+    # The two most frequent problems read as those of a function's types, and a missing key has its own path.
+    if kind == "required":
+        name = next((name for name in value if item.message == f"{name!r} is a required property"), None)
+        if name is not None:
+            return ArgumentProblem(f"{path}.{clip(name)}", "required but missing", "a value", "nothing")
+    if kind == "type" and isinstance(value, str):
+        message = f"input should be a valid {_TYPE_WORDS.get(value, value)}"
+        return ArgumentProblem(path, message, value, describe_value(item.instance))
     expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
     return ArgumentProblem(path, clip(item.message, 200), expected, describe_value(item.instance))
 

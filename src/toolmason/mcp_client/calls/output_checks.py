@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -83,12 +84,22 @@ class CheckBudget:
 _BUDGET: ContextVar[CheckBudget] = ContextVar("toolmason_check")
 
 
+@contextmanager
+def use_budget(budget: CheckBudget) -> Generator[None]:
+    """Let the checks inside spend the steps of a budget."""
+    token = _BUDGET.set(budget)
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
 class OutputChecker:
     """Checker of results against one output schema."""
 
     def __init__(self, schema: dict[str, Any], owner: str) -> None:
         self._schema, self._owner = schema, owner
-        self._is_simple = _is_simple(schema)
+        self._is_simple = is_simple(schema)
         self._validator: Any = None
         """Validator, or None if the schema cannot be checked or `_has_validator` is False."""
         self._has_validator = False
@@ -96,7 +107,7 @@ class OutputChecker:
     async def find_misfit(self, value: Any) -> str | None:
         """Return why a value does not match, or None if it does or if checking it would cost too much."""
         try:
-            if self._is_simple and _surely_matches(self._schema, value, [INLINE_STEPS]):
+            if self._is_simple and surely_matches(self._schema, value, [INLINE_STEPS]):
                 return None
         except (AttributeError, TypeError):  # as in `make_validator`
             self._is_simple = False
@@ -118,14 +129,15 @@ class OutputChecker:
         return find_error(self._validator, value, CheckBudget())
 
 
-def _is_simple(schema: Any) -> bool:
+def is_simple(schema: Any) -> bool:
+    """Return True if a schema has only keywords that `surely_matches` checks."""
     try:
         return all(_SIMPLE_KEYWORDS.issuperset(node) for node in iter_subschemas(schema))
     except (AttributeError, TypeError):  # as in `make_validator`
         return False
 
 
-def _surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
+def surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
     """Return True if a value certainly matches a schema of simple keywords, within the remaining steps.
 
     Most results match and most schemas are simple: this takes a tenth of the validator's time. If it returns False,
@@ -141,10 +153,10 @@ def _surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
         if schema.get("additionalProperties", True) is not True and not properties.keys() >= value.keys():
             return False
         return all(
-            _surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties
+            surely_matches(properties[name], item, steps_left) for name, item in value.items() if name in properties
         )
     if type(value) is list and "items" in schema:
-        return all(_surely_matches(schema["items"], item, steps_left) for item in value)
+        return all(surely_matches(schema["items"], item, steps_left) for item in value)
     return True
 
 
@@ -162,11 +174,8 @@ def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:
     """
     if validator is None or len(to_json(value, fallback=str)) > _MAX_VALUE_BYTES:
         return None
-    token = _BUDGET.set(budget)
-    try:
+    with use_budget(budget):
         error = next(iter(validator.iter_errors(value)), None)
-    finally:
-        _BUDGET.reset(token)
     return None if error is None else clip(f"{error.json_path}: {error.message}", 200)
 
 
@@ -195,7 +204,7 @@ def make_validator(schema_json: bytes) -> Any:
         return None
     keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
     extend_validator: Any = extend
-    counted = {name: _count_steps(name, check) for name, check in keywords.items()}
+    counted = {name: count_steps(name, check) for name, check in keywords.items()}
     return extend_validator(Draft202012Validator, counted)(schema)
 
 
@@ -219,7 +228,9 @@ def _defeats_counting(schema: Any) -> bool:
     return False
 
 
-def _count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+def count_steps(keyword: str, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """Return a check of a keyword that spends the steps of the current budget."""
+
     def check_counted(validator: Any, keyword_value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         budget = _BUDGET.get()
         width = len(instance) if isinstance(instance, dict | list) else 0

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mcp_types import CallToolResult
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from typing_extensions import override
 
 from toolmason._core.arguments.bind import bind_once
@@ -32,6 +32,7 @@ from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
 from toolmason._core.values.results import Arguments, ResultFields, StructuredFrom, ToolResult, make_result
 from toolmason.errors import ToolError
+from toolmason.mcp_client.calls.input_checks import copy_mapping, make_remote_inputs, parse_object
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 from toolmason.mcp_client.calls.result_marks import (
     ERROR_META_KEY,
@@ -43,21 +44,6 @@ from toolmason.mcp_client.calls.result_marks import (
 FetchPrompt = Callable[[str, dict[str, str], ToolContext[Any]], Awaitable[Any]]
 """Function of a prompt name, its arguments and the context that returns the server's response."""
 CallTool = Callable[["RemoteTool", dict[str, Any], ToolContext[Any]], Awaitable[CallToolResult]]
-
-
-def parse_object(text: str | bytes, **kwargs: Any) -> dict[str, Any]:
-    """Parse a JSON object. The server validates its contents."""
-    del kwargs
-    data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
-    if not isinstance(data, dict):
-        raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - validators raise ValueError
-    return data
-
-
-def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return a copy of arguments that were passed as a mapping."""
-    del kwargs
-    return dict(value)
 
 
 class RemoteTool(Tool):
@@ -89,7 +75,7 @@ class RemoteTool(Tool):
 
     @override
     def _compile(self) -> CompiledTool:
-        inputs = Inputs(self.definition.input_schema, parse_object, copy_mapping, extra="allow")
+        inputs = make_remote_inputs(self.definition.input_schema, f"{self.server}/{self.remote_name}")
         return CompiledTool(inputs, self.invoke, renderer=self._render, accepts_extra=True)
 
     @override

@@ -1,0 +1,181 @@
+"""Validate arguments against the server's input schema before they are sent, at a bounded cost.
+
+The server writes the schema, so it must not control the cost: keywords that can be expensive are not checked, and steps
+are counted. Arguments that exceed the budget are sent unchecked; the server validates them in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from time import monotonic
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from toolmason._core.arguments.bind import drop_nulls
+from toolmason._core.define.inputs import Inputs, SchemaMismatch
+from toolmason._core.define.schema_nodes import iter_subschemas, resolve
+from toolmason._core.values.definition import Extra, JsonSchema
+from toolmason.mcp_client.calls.output_checks import (
+    INLINE_STEPS,
+    BudgetExceeded,
+    CheckBudget,
+    count_steps,
+    is_simple,
+    surely_matches,
+    use_budget,
+)
+
+_log = logging.getLogger("toolmason.mcp")
+
+MAX_STEPS: Final = 5_000
+"""Steps of one check, which runs on the event loop."""
+MAX_SECONDS: Final = 0.05
+_MAX_ERRORS: Final = 50
+_MAX_TEXT_BYTES: Final = 256 * 1024
+_MAX_ALTERNATIVES: Final = 5_000
+"""Maximum number of alternatives behind the references and unions of a schema, all together."""
+_REFUSED_KEYWORDS: Final = frozenset(
+    {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "patternProperties"}
+)
+"""Keywords that move references elsewhere, or run regular expressions of the server."""
+_NUMBER_KEYWORDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_COUNT_KEYWORDS: Final = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+_UNION_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf"})
+_LIST_KEYWORDS: Final = _UNION_KEYWORDS | {"required", "enum", "prefixItems"}
+_SCHEMA_KEYWORDS: Final = frozenset({"items", "additionalProperties"})
+_CHECKED_KEYWORDS: Final = (
+    {"type", "properties", "const", "$ref"} | _LIST_KEYWORDS | _SCHEMA_KEYWORDS | _NUMBER_KEYWORDS | _COUNT_KEYWORDS
+)
+_TYPE_NAMES: Final = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+
+
+def parse_object(text: str | bytes, **kwargs: Any) -> dict[str, Any]:
+    """Parse a JSON object."""
+    del kwargs
+    data = from_json(text.encode() if isinstance(text, str) else text, allow_inf_nan=False)
+    if not isinstance(data, dict):
+        raise ValueError("the arguments must be a JSON object")  # noqa: TRY004 - validators raise ValueError
+    return data
+
+
+def copy_mapping(value: Any, **kwargs: Any) -> dict[str, Any]:
+    """Return a copy of arguments that were passed as a mapping."""
+    del kwargs
+    return dict(value)
+
+
+def make_remote_inputs(schema: JsonSchema, owner: str) -> Inputs:
+    """Return the inputs of a remote tool: parse its arguments, and check them as far as that is cheap."""
+    if not all(map(_is_well_formed, iter_subschemas(schema))) or not _is_walkable(schema):
+        _log.info("%s: its arguments are not validated here: its input schema is too complex or not valid", owner)
+        return Inputs({"type": "object", "properties": {}}, parse_object, copy_mapping, extra="allow")
+    checker = InputChecker(schema, owner)
+    extra: Extra = "ignore" if schema.get("additionalProperties") is False else "allow"
+    return Inputs(schema, checker.validate_json, checker.validate_python, extra=extra)
+
+
+class InputChecker:
+    """Checker of arguments against one input schema."""
+
+    def __init__(self, schema: JsonSchema, owner: str) -> None:
+        self._schema, self._owner = schema, owner
+        self._is_simple = is_simple(schema)
+        self._is_checkable = all(map(_REFUSED_KEYWORDS.isdisjoint, iter_subschemas(_without_dialect(schema))))
+        self._validator: Any = None
+
+    def validate_json(self, text: str | bytes, **kwargs: Any) -> dict[str, Any]:
+        """Parse arguments and check them.
+
+        Raises:
+            ValueError: they are not a JSON object, or do not match the schema.
+        """
+        data = parse_object(text, **kwargs)
+        if len(text) <= _MAX_TEXT_BYTES:
+            self._check(data)
+        return data
+
+    def validate_python(self, value: Any, **kwargs: Any) -> dict[str, Any]:
+        """Copy arguments and check them.
+
+        Raises:
+            ValueError: they do not match the schema.
+        """
+        data = copy_mapping(value, **kwargs)
+        self._check(data)
+        return data
+
+    def _check(self, data: dict[str, Any]) -> None:
+        if self._is_simple and surely_matches(self._schema, data, [INLINE_STEPS]):
+            return
+        errors: list[Any] = []
+        if self._is_checkable:
+            try:
+                validator = self._get_validator()  # imports jsonschema the first time, which must not use up the budget
+                with use_budget(CheckBudget(MAX_STEPS, monotonic() + MAX_SECONDS)):
+                    errors = list(islice(validator.iter_errors(data), _MAX_ERRORS))
+            except BudgetExceeded:
+                _log.info("%s: arguments not validated: it would take too long", self._owner)
+            except Exception:  # noqa: BLE001 - a schema that the server wrote may fail in any way, and must not fail the call
+                _log.info("%s: arguments not validated: its input schema is not valid", self._owner)
+                self._is_checkable = False
+        if not errors and drop_nulls(data, self._schema, self._schema) != data:
+            raise SchemaMismatch(())  # the schema could not be checked, but nulls can still be read as "omitted"
+        if errors:
+            raise SchemaMismatch(errors)
+
+    def _get_validator(self) -> Any:
+        if self._validator is None:
+            from jsonschema import Draft202012Validator  # noqa: PLC0415 - only for arguments that are not surely valid
+            from jsonschema.validators import extend  # noqa: PLC0415 - as above
+            from referencing import Registry  # noqa: PLC0415 - as above
+
+            keywords: dict[str, Any] = dict(Draft202012Validator.VALIDATORS)
+            counted = {
+                name: count_steps(name, check) if name in _CHECKED_KEYWORDS else None
+                for name, check in keywords.items()
+            }
+            extend_validator: Any = extend
+            # The empty registry has no function to retrieve a schema from the network.
+            self._validator = extend_validator(Draft202012Validator, counted)(
+                _without_dialect(self._schema), registry=Registry()
+            )
+        return self._validator
+
+
+def _without_dialect(schema: JsonSchema) -> JsonSchema:
+    return {name: value for name, value in schema.items() if name not in ("$schema", "$id")}
+
+
+def _is_walkable(schema: JsonSchema) -> bool:
+    """Return True if the alternatives of all parts of a schema are few, so that repairs cannot run for hours."""
+    remaining = _MAX_ALTERNATIVES
+    for node in iter_subschemas(schema):
+        queue: list[Any] = [node]
+        while queue:
+            remaining -= 1
+            if remaining < 0:
+                return False
+            found = resolve(queue.pop(), schema)
+            for keyword in _UNION_KEYWORDS & found.keys():
+                branches = found[keyword]
+                queue.extend(branches if isinstance(branches, list) else ())
+    return True
+
+
+def _is_well_formed(node: Mapping[str, Any]) -> bool:
+    """Return True if each keyword of a schema has a value of its type. The metaschema takes 0.4 ms for each node."""
+    kinds = node.get("type", [])
+    return (
+        all(isinstance(kind, str) and kind in _TYPE_NAMES for kind in (kinds if isinstance(kinds, list) else [kinds]))
+        and all(isinstance(node[key], list) for key in _LIST_KEYWORDS & node.keys())
+        and all(isinstance(node[key], dict | bool) for key in _SCHEMA_KEYWORDS & node.keys())
+        and all(type(node[key]) in (int, float) for key in _NUMBER_KEYWORDS & node.keys())
+        and all(type(node[key]) is int for key in _COUNT_KEYWORDS & node.keys())
+        and all(isinstance(name, str) for name in node.get("required", ()))
+        and isinstance(node.get("properties", {}), dict)
+        and isinstance(node.get("$ref", ""), str)
+        and node.get("multipleOf", 1) > 0
+    )

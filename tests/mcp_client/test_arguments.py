@@ -1,0 +1,181 @@
+"""Arguments of a remote tool: validated and repaired here, before anything is sent, at a price that no server sets."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, Tool
+from pydantic import BaseModel
+
+from toolmason import McpServer, Toolbox
+from toolmason.chat import Chat
+from toolmason.mcp_client.calls.remote_tools import RemoteTool
+from toolmason.providers import codec
+from toolmason.testing import ScriptedModel
+
+ITEM = {"type": "object", "properties": {"n": {"type": "integer"}, "m": {"type": "string"}}, "required": ["m"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "minLength": 1},
+        "limit": {"type": "integer", "maximum": 10},
+        "kind": {"enum": ["Fast", "Slow"]},
+        "item": {"anyOf": [{"$ref": "#/$defs/Item"}, {"type": "null"}]},
+        "items": {"type": "array", "items": {"$ref": "#/$defs/Item"}},
+        "maybe": {"type": ["string", "null"]},
+    },
+    "required": ["text"],
+    "$defs": {"Item": ITEM},
+}
+
+
+def box_of(schema):
+    """Return a toolbox with a remote tool of this schema, and the list of what is sent to its server."""
+    sent: list[dict[str, Any]] = []
+
+    async def call(tool, arguments, context):
+        sent.append(arguments)
+        return CallToolResult.model_validate({"content": [{"type": "text", "text": "ok"}]}, by_name=False)
+
+    entry = {"name": "t", "inputSchema": schema}
+    return Toolbox(RemoteTool("far", Tool.model_validate(entry, by_name=False), call, entry)), sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problems"),
+    [
+        ({}, {"$.text": "required but missing"}),
+        ({"text": 5}, {"$.text": "input should be a valid string"}),
+        (
+            {"text": "", "limit": 11},
+            {"$.limit": "11 is greater than the maximum of 10", "$.text": "'' should be non-empty"},
+        ),
+        ({"text": "x", "items": [{"m": "a"}, {"n": "b"}]}, {"$.items[1].m": "required but missing"}),
+        ({"text": "x", "kind": "medium"}, {"$.kind": "'medium' is not one of ['Fast', 'Slow']"}),
+    ],
+)
+@pytest.mark.parametrize("as_text", [True, False])
+async def test_wrong_arguments_are_told_and_never_sent(arguments, problems, as_text):
+    box, sent = box_of(SCHEMA)
+    result = await box.call("t", json.dumps(arguments) if as_text else arguments)
+
+    assert result.error.code == "invalid_arguments"
+    found = {problem.path: problem.message for problem in result.error.problems}
+    assert {path: found.get(path) for path in problems} == problems
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"text": "x", "limit": "5"}, {"text": "x", "limit": 5}),
+        ({"text": "x", "kind": "fast"}, {"text": "x", "kind": "Fast"}),
+        ({"text": "x", "items": '[{"m": "a", "n": "2"}]'}, {"text": "x", "items": [{"m": "a", "n": 2}]}),
+    ],
+)
+async def test_near_misses_are_repaired_before_they_are_sent(arguments, expected):
+    box, sent = box_of(SCHEMA)
+    result = await box.call("t", json.dumps(arguments))
+
+    assert (result.ok, sent) == (True, [expected])
+    assert result.repairs
+
+
+@pytest.mark.row("L4-24", "P24")
+@pytest.mark.parametrize("extra", [{}, {"patternProperties": {"^x-": {}}}], ids=["checked", "not checkable"])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"text": "x", "limit": None, "kind": None, "items": None}, {"text": "x"}),
+        ({"text": "x", "item": None, "maybe": None}, {"text": "x", "item": None, "maybe": None}),
+        ({"text": "x", "items": [{"m": "a", "n": None}]}, {"text": "x", "items": [{"m": "a"}]}),
+        ({"text": "x", "item": {"m": "a", "n": None}}, {"text": "x", "item": {"m": "a"}}),
+    ],
+)
+async def test_a_null_that_a_strict_definition_forces_means_left_out(arguments, expected, extra):
+    box, sent = box_of({**SCHEMA, **extra})
+    result = await box.call("t", json.dumps(arguments))
+
+    assert (result.ok, sent) == (True, [expected])
+
+
+class Filter(BaseModel):
+    """A filter."""
+
+    tag: str
+    size: int = 3
+
+
+@pytest.mark.row("L4-24", "P24")
+async def test_nulls_of_a_strict_definition_reach_no_server_whichever_way():
+    server = MCPServer("shop")
+
+    @server.tool()
+    def search(text: str, limit: int = 5, only: Filter | None = None) -> str:
+        """Search."""
+        return f"{text} {limit} {only and only.size}"
+
+    arguments = {"text": "x", "limit": None, "only": {"tag": "a", "size": None}}
+    answer = {
+        "output": [
+            {"type": "function_call", "id": "1", "call_id": "1", "name": "search", "arguments": json.dumps(arguments)}
+        ]
+    }
+    async with Toolbox(McpServer.of("shop", server)) as box:
+        [definition] = box.definitions("openai")
+        called = await box.call("search", json.dumps(arguments))
+        reply = codec("openai").decode(answer, box)
+        decoded = await box.call_all(reply.calls)
+        chatted = await Chat(ScriptedModel([[("search", arguments)], "done"]), box).send("go")
+
+    assert set(definition["parameters"]["required"]) == {"text", "limit", "only"}
+    assert [called.text, decoded[0].text, chatted.results[0].text] == ["x 5 3"] * 3
+
+
+@pytest.mark.parametrize("declared", [None, True, {"type": "string"}])
+async def test_an_undeclared_argument_is_sent_if_the_schema_allows_it(declared):
+    schema = {"type": "object", "properties": {}, **({} if declared is None else {"additionalProperties": declared})}
+    box, sent = box_of(schema)
+    await box.call("t", {"more": "x"})
+
+    assert sent == [{"more": "x"}]
+
+
+async def test_an_undeclared_argument_is_dropped_as_for_a_local_tool():
+    box, sent = box_of({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False})
+    result = await box.call("t", {"a": 1, "more": "x"})
+
+    assert (result.ok, sent) == (True, [{"a": 1}])
+
+
+LOOP = {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#/$defs/loop"}]}
+HOSTILE = {
+    "a circle": {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": {"$ref": "#/$defs/loop"}}},
+    "two circles": {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": LOOP}},
+    "a pattern": {"properties": {"a": {"type": "string", "pattern": "(a+)+$"}}},
+    "patterns of keys": {"patternProperties": {"(a+)+$": {}}, "additionalProperties": False},
+    "branches": {"properties": {"a": {"anyOf": [{"enum": list(range(400))}] * 400}}},
+    "a list": {"properties": {"a": {"type": "array", "items": {"allOf": [{"minimum": 0}] * 500}}}},
+    "another place": {"$id": "http://127.0.0.1:9/x", "properties": {"a": {"$ref": "#/$defs/none"}}},
+    "a nested place": {"properties": {"a": {"$id": "http://127.0.0.1:9/x", "$ref": "#anchor"}}},
+    "no schema": {"properties": {"a": {"type": 5}}},
+    "old bounds": {"properties": {"a": {"minimum": 1, "exclusiveMinimum": True}}},
+    "old items": {"properties": {"a": {"items": [{"type": "string"}]}}},
+    "old required": {"properties": {"a": {"required": True}}},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize(
+    "value", [1, "a" * 40 + "!", [1] * 2000, None, {"x": {"y": True}}], ids=lambda v: type(v).__name__
+)
+async def test_a_hostile_schema_costs_little_and_stops_no_call(case, value):
+    box, _ = box_of({"type": "object", **HOSTILE[case]})
+    await box.call("t", {})
+    started = time.process_time()
+    result = await box.call("t", json.dumps({"a": value}))
+
+    assert time.process_time() - started < 1
+    assert result.ok or result.error.code == "invalid_arguments"
