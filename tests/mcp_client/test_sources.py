@@ -13,10 +13,11 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from adversaries.raw_http import TOOL, served
-from toolmason import McpServer, Toolbox, resource, tool
+from toolmason import McpServer, Tool, Toolbox, resource, tool
 from toolmason._core.remote.gateway import Gateway
 from toolmason._core.toolbox.toolbox import get_state
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError
+from toolmason.extend import StaticResolver
 
 RAW = str(Path(__file__).parents[1] / "adversaries" / "raw_stdio.py")
 
@@ -79,7 +80,7 @@ async def test_l4_2_a_local_tool_shadows_a_servers_and_both_can_be_called(caplog
             again = [tool.name for tool in box.tools]
 
     assert (own.text, remote.text) == ("here x", "x")
-    assert again == ["echo", "raw__echo"]
+    assert again == ["echo"]
     assert caplog.text.count("is shadowed by another tool of that name; call it as raw__echo") == 1
 
 
@@ -120,6 +121,61 @@ async def test_l4_5_promise_5_a_shadowed_name_is_listed_once():
 
     assert names.count("echo") == 1
     assert len(names) == len(set(names)) == 3
+
+
+def named(name, says):
+    @tool(name=name)
+    def answer() -> str:
+        """Answer."""
+        return says
+
+    return answer
+
+
+@pytest.mark.row("L4-5", "P5")
+async def test_a_tool_that_a_local_one_shadows_is_offered_once_and_can_be_called_and_selected():
+    far = Toolbox(named("shared", "far"), named("other", "other"))
+    async with Toolbox(named("shared", "near"), McpServer.of("one", far)) as box:
+        assert [tool.name for tool in await box.list()] == ["other", "shared"]
+        assert [entry["name"] for entry in box.definitions("openai")] == ["other", "shared"]
+        assert "one__shared" in box
+        assert (await box.call("one__shared")).text == "far"
+        assert [result.text for result in await box.call_all([("shared", {}), ("one__shared", {})])] == ["near", "far"]
+        chosen = box.select("one__*")
+        assert [tool.name for tool in chosen.tools] == ["one__shared"]
+        assert (await chosen.call("one__shared")).text == "far"
+        assert [tool.name for tool in box.prefixed("a_").tools] == ["a_other", "a_shared"]
+        assert [tool.name for tool in box.renamed({"shared": "mine"}).tools] == ["mine", "other"]
+        assert [tool.name for tool in box.exclude("shared").tools] == ["one__shared", "other"]
+        outer = Toolbox(box)
+        assert [tool.name for tool in await outer.list()] == ["other", "shared"]
+        assert (await outer.call("one__shared")).text == "far"
+
+
+async def test_a_clash_of_two_servers_and_a_prefix_for_all_hide_nothing():
+    far = Toolbox(named("shared", "far"))
+    async with Toolbox(named("shared", "near"), McpServer.of("one", far), on_conflict="prefix") as box:
+        assert [tool.name for tool in box.tools] == ["one__shared", "shared"]
+
+
+@pytest.mark.row("L4-2")
+async def test_an_exact_name_wins_over_one_of_another_case():
+    async with Toolbox(named("shared", "near"), McpServer.of("far", Toolbox(named("Shared", "far")))) as box:
+        texts = [(await box.call(name)).text for name in ("shared", "Shared")]
+        guessed = await box.call("SHARED")
+        batch = await box.call_all([("Shared", {}), ("shared", {})])
+
+    assert texts == ["near", "far"]
+    assert [result.text for result in batch] == ["far", "near"]
+    assert guessed.error.code == "unknown_tool"
+
+
+@pytest.mark.row("L4-2")
+async def test_an_exact_name_of_a_resolver_wins_over_one_of_another_case():
+    found = Tool.from_function(named("Shared", "resolved"))
+    box = Toolbox(named("shared", "near"), resolvers=[StaticResolver([found])])
+
+    assert [(await box.call(name)).text for name in ("shared", "Shared", "SHARED")] == ["near", "resolved", "near"]
 
 
 async def test_a_clash_can_be_an_error_or_a_prefix():

@@ -12,7 +12,7 @@ from typing import Any
 from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.tool import Tool
+from toolmason._core.define.tool import Tool, get_root
 from toolmason._core.remote.protocol import Health, OnConflict, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError, ToolmasonError, clip
@@ -50,6 +50,7 @@ class Remotes:
         self._logged_errors: dict[str, str] = {}
         self._conflict: DuplicateTool | None = None
         self._tools_cache: tuple[int, dict[str, Tool]] | None = None
+        self._shadowed: dict[str, str] = {}
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
         for source in sources:
@@ -111,12 +112,23 @@ class Remotes:
             return self._tools_cache[1]
         by_name: dict[str, Tool] = {}
         self._conflict = None
+        self._shadowed = {}
         for source in self.sources:
             for tool in source.lists.tools:
                 name = self._name_for(source, tool, by_name)
                 by_name[name] = rename_tool(tool, name)
+                bare_name = name.removeprefix(f"{source.name}__")
+                # A tool of a nested toolbox has its full name already, which must not be one that the server chose.
+                is_qualified = tool.name == bare_name != name or get_root(tool).name == bare_name
+                if self.on_conflict == "shadow" and is_qualified and bare_name in self.names.local_tools:
+                    self._shadowed[name] = bare_name
         self._tools_cache = (self.version, by_name)
         return by_name
+
+    @property
+    def shadowed(self) -> Mapping[str, str]:
+        """Names of the tools that a local tool shadows, each with the name of that tool. They can be called."""
+        return self._shadowed if self.tools else {}
 
     def _name_for(self, source: Remote, tool: Tool, by_name: Mapping[str, Tool]) -> str:
         qualified_name = f"{source.name}__{tool.name}"

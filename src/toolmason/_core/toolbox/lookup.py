@@ -11,7 +11,7 @@ from toolmason._core.call.call_policy import get_chain, merge_context, merge_set
 from toolmason._core.call.long_results import make_result_reader
 from toolmason._core.call.pipeline import compose_runners
 from toolmason._core.call.route import Route, make_route
-from toolmason._core.catalog.catalog import READ_RESULT, Catalog
+from toolmason._core.catalog.catalog import READ_RESULT, Catalog, rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool, load_tool
@@ -45,11 +45,24 @@ class ToolLookup:
         visible = (state.transform(tool) for tool in state.remotes.tools.values())
         return {tool.name: tool for tool in visible if tool is not None}
 
+    @property
+    def listed_remote_tools(self) -> Mapping[str, Tool]:
+        """Known tools of the servers that are listed: without those that a tool of this view shadows."""
+        state, tools = self.state, self.remote_tools
+        hidden: set[str] = set()
+        for name, bare_name in state.remotes.shadowed.items():
+            tool = state.remotes.tools[name]
+            visible, shadow = state.transform(tool), state.transform(rename_tool(tool, bare_name))
+            if visible is not None and shadow is not None and shadow.name in state.catalog.tools:
+                hidden.add(visible.name)
+        return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
+
     def find(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        found = self.state.catalog.find(name)
-        if found is None and self.state.remotes:
-            found = Catalog(dict(self.remote_tools)).find(name)
+        """Return the tool of this name, or else the only one that matches it ignoring case, or None."""
+        catalog = self.state.catalog
+        if self.state.remotes and name not in catalog.tools:
+            catalog = Catalog({**self.remote_tools, **catalog.tools})
+        found = catalog.find(name)
         return self.get_reader(name) if found is None else found
 
     def get_reader(self, name: str = READ_RESULT) -> Tool | None:
@@ -59,14 +72,15 @@ class ToolLookup:
 
     def list_names(self) -> list[str]:
         """Return the names of the tools, sorted."""
-        return sorted([*self.state.catalog.tools, *self.remote_tools])
+        return sorted([*self.state.catalog.tools, *self.listed_remote_tools])
 
     def list_tools(self) -> Sequence[Tool]:
         """Return the tools, sorted by name, without `read_result`."""
         # Cached, so that listing a thousand tools before each turn does not sort them each time.
         version = self.state.remotes.version
         if self._sorted is None or self._sorted[0] != version:
-            tools = [*self.remote_tools.values(), *self.state.catalog.tools.values()]
+            remote_tools = self.listed_remote_tools if self.state.remotes else {}
+            tools = [*remote_tools.values(), *self.state.catalog.tools.values()]
             self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
         return self._sorted[1]
 
@@ -77,7 +91,7 @@ class ToolLookup:
             known = self._resolved.get(name)
         if known is not None:
             return known
-        tool = self.state.catalog.find(name)
+        tool = self.state.catalog.tools.get(name)
         try:
             if tool is None and name == READ_RESULT:
                 # Not kept: a run has a store of its own.
@@ -104,13 +118,14 @@ class ToolLookup:
         if not isinstance(route, UnknownTool) or not self.may_use_resolvers:
             return route
         try:
+            listed = self.find(name)
             for resolver in self.state.policy.resolvers:
                 found = await call_user_function(resolver.resolve, name, settings=self.state.policy.settings)
                 tool = None if found is None else self.state.transform(found)
                 _log.debug("%s %s %r", type(resolver).__name__, "has no" if tool is None else "resolved", name)
-                if tool is not None:
+                # If both match only with case ignored, the listed tool wins.
+                if tool is not None and (listed is None or name in (listed.name, tool.name)):
                     return self._resolved.setdefault(name, self._make_route(tool))
-            listed = self.find(name)
             return route if listed is None else self.routes.setdefault(name, self._make_route(listed))
         except Exception as error:  # noqa: BLE001 - a resolver is user code; its failure must cost one call, not a batch
             return ExecutionError(name, error)
