@@ -52,12 +52,24 @@ def tools():
         return [{**TOOL, "outputSchema": output}]
     if CASE == "tool flood":
         return [{**TOOL, "name": f"t{number}"} for number in range(2001)]
+    if CASE == "tools of a file":
+        with open(sys.argv[2], encoding="utf-8") as file:
+            return [{**TOOL, "name": name} for name in file.read().split()]
     if CASE == "no description":
         return [{"name": "echo", "inputSchema": {"type": "object"}}]
     return [TOOL]
 
 
+def hang_once():
+    """Stop reading for good, unless an earlier process has done it."""
+    if not os.path.exists(sys.argv[2]):
+        open(sys.argv[2], "w").close()
+        time.sleep(3600)
+
+
 def listing(request):
+    if CASE == "hangs in the first list":
+        hang_once()
     cursor = (request.get("params") or {}).get("cursor")
     if CASE == "two pages":
         if cursor is None:
@@ -80,6 +92,8 @@ def call(request):
         open(sys.argv[2], "w").close()
         print("about to die", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
+    if CASE == "hangs in the first call":
+        hang_once()
     if CASE == "never answers":
         return
     if CASE == "bad byte":

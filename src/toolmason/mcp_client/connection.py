@@ -28,13 +28,16 @@ from toolmason.mcp_client.identity import has_identities, make_auth_headers, mak
 from toolmason.mcp_client.lists.fetch_lists import ServerLists, fetch_lists
 from toolmason.mcp_client.lists.identity_view import IdentityView
 from toolmason.mcp_client.lists.list_cache import ListCache
-from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool
+from toolmason.mcp_client.pool import MAX_IDENTITIES, SessionPool, start_task
 from toolmason.mcp_client.remote_errors import find_connection_loss, format_reason, format_reason_with_stderr
 from toolmason.mcp_client.server_options import ServerSpec
 from toolmason.mcp_client.session import UpstreamSession
 
 _log = logging.getLogger("toolmason.mcp")
 _T = TypeVar("_T")
+
+CHECK_DELAY = 0.1
+"""Seconds before the ping after a request without a response: a caller that is cancelled often closes the toolbox."""
 
 
 class Connection:
@@ -53,6 +56,8 @@ class Connection:
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
         self._subscribed_uris: frozenset[str] = frozenset()
+        self.checked_sessions: set[UpstreamSession] = set()
+        """Sessions whose server is pinged because a request had no response."""
 
     # --- toolbox interface -------------------------------------------------------------------------
 
@@ -67,6 +72,7 @@ class Connection:
 
     async def prepare(self, *, revalidate: bool = False) -> None:
         """Connect, and fetch the lists if they are missing or stale. With `revalidate`, also if their TTL is 0."""
+        self._drop_lost_sessions()
         await self.list_cache.get_lists(revalidate=revalidate)
 
     async def refresh(self) -> None:
@@ -168,6 +174,8 @@ class Connection:
             tool.remote_name, arguments, context, meta, self._get_caller(context), self._pending_tasks
         )
         retry_safe = tool.options.repeatable
+        if self.server.cache_ttl:  # otherwise each use of the lists fetches them
+            self.list_cache.refresh_in_background()
         return await self._run("call", request, retry_safe=retry_safe, context=context, tool=tool.remote_name)
 
     def _get_caller(self, context: ToolContext[Any]) -> UpstreamCaller | None:
@@ -198,7 +206,7 @@ class Connection:
         for attempt in (1, 2):
             session = await self.pool.get_session(key, headers)
             try:
-                return await session.run(work)
+                return await self._send(key, session, work)
             except ToolmasonError:
                 raise
             except Exception as error:
@@ -216,8 +224,42 @@ class Connection:
                 if attempt == 1 and can_retry:
                     continue
                 reason = "the session has expired" if loss is None else loss.reason
-                raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=retry_safe) from error
+                raise RemoteError(self.name, phase, reason, tool=tool, stderr=stderr, retryable=can_retry) from error
         raise AssertionError  # pragma: no cover - both attempts return or raise
+
+    async def _send(
+        self, key: str, session: UpstreamSession, work: Callable[[Any, UpstreamSession], Awaitable[_T]]
+    ) -> _T:
+        try:
+            found = await session.run(work)
+        except asyncio.CancelledError:
+            self._check_later(key, session)  # the call has timed out, or its caller is gone
+            raise
+        self.pool.hangs = 0
+        return found
+
+    def _check_later(self, key: str, session: UpstreamSession) -> None:
+        """Ping the server after a request without a response, and close the session if it does not answer."""
+        if session not in self.checked_sessions and session.usable:
+            self.checked_sessions.add(session)
+            start_task(self._check(key, session))
+
+    async def _check(self, key: str, session: UpstreamSession) -> None:
+        seconds = self.server.connect_timeout
+        try:
+            await asyncio.sleep(CHECK_DELAY)
+            if not session.usable:
+                return
+            async with asyncio.timeout(seconds):
+                await session.run(ping)
+        except TimeoutError:
+            _log.warning("server %r does not respond; its session is closed", self.name)
+            self.pool.evict_hung(key, session, f"no response within connect_timeout={seconds:g} s")
+            self._expire()
+        except Exception:  # noqa: BLE001 - a server that answers with an error is alive, and a lost session is closed by its next use
+            return
+        finally:
+            self.checked_sessions.discard(session)
 
     # --- connections and lists ---------------------------------------------------------------------
 
@@ -225,6 +267,9 @@ class Connection:
         return UpstreamSession(self.server, self.handlers, headers, self._on_change)
 
     async def _on_session_open(self, session: UpstreamSession) -> None:
+        # The server may have restarted with other tools. A fetch that opens the session sets the lists afterwards.
+        cache = self._identity_caches.get(make_identity_key(session.headers), self.list_cache)
+        cache.lists.expires_at = 0.0
         if self._subscribed_uris:
             await session.subscribe(self._subscribed_uris)
 
@@ -233,6 +278,11 @@ class Connection:
         if uri is None:
             self._expire()
         self._notify(uri)
+
+    def _drop_lost_sessions(self) -> None:
+        """Close sessions that have ended, and let the lists expire: the server may come back with others."""
+        if self.pool.evict_lost():
+            self._expire()
 
     def _get_caches(self) -> list[ListCache]:
         with self._lock:
@@ -247,6 +297,7 @@ class Connection:
 
         Lists are never shared between identities: a server may offer different tools to each.
         """
+        self._drop_lost_sessions()
         if context is None or context is self.handlers.context or not self._has_identities:
             return self.list_cache
         headers = await make_auth_headers(self.server, context)
@@ -279,6 +330,10 @@ class Connection:
         except TimeoutError:
             # Not retried immediately: that would take as long again.
             reason = f"no response within timeout={seconds:g} s"
+            if seconds == self.server.connect_timeout:
+                reason = f"no response within connect_timeout={seconds:g} s"
+            if session.active_requests == 1:  # no other request waits for a response
+                self.pool.evict_hung(make_identity_key(session.headers), session, reason)
             raise RemoteError(self.name, "list", reason, stderr=session.last_stderr_line, retryable=True) from None
         for tool in lists.tools:
             tool.policies = self._policies

@@ -45,6 +45,8 @@ class SessionPool:
         self._opening: dict[str, concurrent.futures.Future[UpstreamSession]] = {}
         self._lock = threading.Lock()
         self._failures = 0
+        self.hangs = 0
+        """Number of sessions in a row that were closed because the server did not respond."""
         self._retry_at = 0.0
         self._last_error: RemoteError | None = None
         self._close_count = 0
@@ -111,7 +113,7 @@ class SessionPool:
             elif isinstance(error, RemoteError):
                 failure = error
             else:
-                failure = RemoteError(self.name, "connect", format_reason(error))
+                failure = RemoteError(self.name, "connect", format_reason(error), retryable=True)
             if close_count == self._close_count:
                 self._record_failure(failure)
             self._end_opening(key)
@@ -153,6 +155,23 @@ class SessionPool:
         if self._failures >= FAILURES_BEFORE_BACKOFF:
             delay = min(FIRST_RETRY_DELAY * 2 ** (self._failures - FAILURES_BEFORE_BACKOFF), MAX_RETRY_DELAY)
             self._retry_at = time.monotonic() + delay
+
+    def evict_hung(self, key: str, session: UpstreamSession, reason: str) -> None:
+        """Close a session whose server does not respond. From the second time on, wait before the next attempt."""
+        self.evict(key, session)
+        self._last_error = RemoteError(self.name, "connect", reason, stderr=session.last_stderr_line, retryable=True)
+        self.record_health(ok=False)
+        self.hangs += 1
+        if self.hangs > 1:
+            self._retry_at = time.monotonic() + min(FIRST_RETRY_DELAY * 2**self.hangs, MAX_RETRY_DELAY)
+
+    def evict_lost(self) -> bool:
+        """Close the sessions that have ended. Return True if there were any."""
+        with self._lock:
+            lost = [(key, session) for key, session in self.sessions.items() if not session.usable]
+        for key, session in lost:
+            self.evict(key, session)
+        return bool(lost)
 
     def record_health(self, *, ok: bool) -> None:
         """Record whether the server is healthy."""

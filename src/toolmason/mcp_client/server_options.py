@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from typing_extensions import TypedDict
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.values.policy import INHERIT, EngineSettings, Inherit, Timeout
+from toolmason._core.values.policy import INHERIT, Inherit, Timeout
 from toolmason.errors import DefinitionError
 
 AuthCallback: TypeAlias = Callable[[ToolContext[Any]], "str | Mapping[str, str] | Awaitable[Any] | None"]
@@ -82,9 +82,10 @@ class ServerSpec:
     description: str | None = None
 
     @property
-    def list_seconds(self) -> float | None:
-        """Seconds for fetching the lists."""
-        return EngineSettings().call_timeout if isinstance(self.timeout, Inherit) else self.timeout
+    def list_seconds(self) -> float:
+        """Seconds for fetching the lists: `connect_timeout`, or `timeout` if that is shorter."""
+        seconds = self.timeout
+        return self.connect_timeout if isinstance(seconds, Inherit | None) else min(seconds, self.connect_timeout)
 
     def __post_init__(self) -> None:
         for option in ("include", "exclude", "send_context"):

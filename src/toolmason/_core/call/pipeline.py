@@ -40,7 +40,7 @@ from toolmason._core.run.execute import (
 )
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
-from toolmason.errors import Abort, ToolCallError, ToolError, ToolTimeout
+from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout
 
 NO_OPTIONS: Final = CallOptions()
 
@@ -295,6 +295,9 @@ def _should_retry(error: Exception, retry: Retry) -> bool:
         return any(issubclass(TimeoutError, kind) for kind in retry.on)
     if isinstance(error, ToolError):
         return error.retryable
+    # A server that cannot be reached has run nothing. A task that is still running is for the model to wait for.
+    if isinstance(error, RemoteError) and error.retryable and error.phase != "task":
+        return True
     return isinstance(error, retry.on) and not isinstance(error, Abort)
 
 

@@ -69,6 +69,11 @@ class ListCache:
             raise RemoteError(error.server, error.phase, reason, stderr=error.stderr, retryable=error.retryable)
         return await self.fetch()
 
+    def refresh_in_background(self) -> None:
+        """Refetch expired lists without waiting for them."""
+        if not self.lists.is_fresh and self._in_flight is None and not self._is_retrying():
+            start_task(self.get_lists())
+
     async def fetch(self, *, retry_in_background: bool = True) -> ServerLists:
         """Fetch the lists. Concurrent callers share one fetch. With `retry_in_background`, retry a failed fetch.
 
@@ -108,8 +113,8 @@ class ListCache:
             )
             self._clear_in_flight()
             self._has_failed = True
-            limits = (SLOW_FAILURE_SECONDS, self.server.connect_timeout, self.server.list_seconds)
-            was_slow = time.monotonic() - started >= 0.9 * min(seconds for seconds in limits if seconds)
+            slow_seconds = min(SLOW_FAILURE_SECONDS, self.server.list_seconds)
+            was_slow = time.monotonic() - started >= 0.9 * slow_seconds
             self._slow_error = remote_error if was_slow and close_count == self._close_count else None
             if not self.server.serve_stale:
                 self.clear()
