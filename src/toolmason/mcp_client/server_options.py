@@ -58,7 +58,8 @@ class ServerSpec:
     """Toolbox or server object, for a server in memory."""
     required: bool = False
     """True if the toolbox cannot start without this server."""
-    connect_timeout: float = 10.0
+    connect_timeout: float = 30.0
+    """Seconds to connect, to list the tools, and to answer a ping. It does not include the wait for a free core."""
     timeout: Timeout = INHERIT
     """Seconds for one call. The strictest of this and the toolbox's own holds; if neither is set, 60."""
     task_wait: float | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import Context
 from functools import cache
 from importlib import metadata
@@ -35,6 +36,8 @@ CLOSE_TIMEOUT = 5.0
 FIRST_RETRY_DELAY = 0.2
 """Seconds to wait before listening for changes again; each further delay is doubled."""
 MAX_RETRY_DELAY = 30.0
+MAX_SLOT_SECONDS = 5.0
+"""Seconds after which a process that is still starting gives its slot to the next one."""
 
 
 class UpstreamSession:
@@ -80,12 +83,17 @@ class UpstreamSession:
             RemoteError: the connection failed or timed out.
         """
         seconds = self.server.connect_timeout
-        # A fresh context: context variables of the first caller must not leak to later callers.
-        self._task = self.loop.create_task(
-            self._run_connection(), name=f"toolmason-mcp-{self.server.name}", context=Context()
-        )
-        # Not a shield, which would log the error of a connection after its caller is gone.
-        await asyncio.wait((self._ready,), timeout=seconds)
+        async with get_start_slots() if self.server.kind == "stdio" else nullcontext():
+            if self._stop.is_set():
+                raise ConnectionAbortedError("closed while waiting for its start")
+            # A fresh context: context variables of the first caller must not leak to later callers.
+            self._task = self.loop.create_task(
+                self._run_connection(), name=f"toolmason-mcp-{self.server.name}", context=Context()
+            )
+            # Not a shield, which would log the error of a connection after its caller is gone.
+            await asyncio.wait((self._ready,), timeout=min(seconds, MAX_SLOT_SECONDS))
+        if not self._ready.done() and seconds > MAX_SLOT_SECONDS:
+            await asyncio.wait((self._ready,), timeout=seconds - MAX_SLOT_SECONDS)
         if not self._ready.done():
             reason = f"no response within connect_timeout={seconds:g} s"
             raise RemoteError(self.server.name, "connect", reason, stderr=self.last_stderr_line, retryable=True)
@@ -288,6 +296,22 @@ class UpstreamSession:
         self._stop.set()
         if self._task is not None:
             self._task.cancel()
+
+
+_start_slots: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+
+def get_start_slots() -> asyncio.Semaphore:
+    """Return the slots for starting processes on the running loop, as many as there are cores but at least two.
+
+    Many processes that start at once on a small machine all take too long; in turn, each is up in a second or two.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _start_slots:
+        for closed in [other for other in _start_slots if other.is_closed()]:
+            del _start_slots[closed]
+        _start_slots[loop] = asyncio.Semaphore(max(2, os.cpu_count() or 1))
+    return _start_slots[loop]
 
 
 async def _listen_forever(

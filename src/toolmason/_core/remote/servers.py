@@ -7,7 +7,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from toolmason._core.catalog.catalog import rename_tool
 from toolmason._core.catalog.prompts import Prompt
@@ -18,6 +18,10 @@ from toolmason._core.values.content import Content
 from toolmason.errors import DefinitionError, DuplicateTool, RemoteError, ToolmasonError, clip
 
 _log = logging.getLogger("toolmason")
+DEFAULT_START_SECONDS: Final = 30.0
+"""Seconds to wait for a server that sets no limit of its own."""
+EXTRA_SECONDS = 1.0
+"""Seconds to wait beyond the limit of a server, which reports its own failure."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +55,7 @@ class Remotes:
         self._conflict: DuplicateTool | None = None
         self._tools_cache: tuple[int, dict[str, Tool]] | None = None
         self._shadowed: dict[str, str] = {}
+        self._late_tasks: set[asyncio.Future[None]] = set()
         self._listeners: weakref.WeakSet[Any] = weakref.WeakSet()
         self.watchers: list[Watcher] = []
         for source in sources:
@@ -163,10 +168,35 @@ class Remotes:
     async def prepare(self, *, revalidate: bool = False) -> None:
         """Connect to every server and fetch missing or stale lists. Pass `revalidate` to look up an unknown name.
 
+        All servers have the same time, that of the slowest to connect. One that needs longer is added when it is up.
+
         Raises:
             RemoteError: a required server is unavailable.
         """
-        await self._run_on_each("cannot be used", lambda source: source.prepare(revalidate=revalidate))
+        limits = [getattr(source.server, "connect_timeout", DEFAULT_START_SECONDS) for source in self.sources]
+        seconds = max(limits, default=DEFAULT_START_SECONDS) + EXTRA_SECONDS
+
+        async def prepare_in_time(source: Remote) -> None:
+            task = asyncio.ensure_future(source.prepare(revalidate=revalidate))
+            try:
+                await asyncio.wait((task,), timeout=None if source.required else seconds)
+            except BaseException:
+                task.cancel()
+                raise
+            if task.done():
+                return task.result()
+            # It goes on, and retries in the background if it fails.
+            self._late_tasks.add(task)
+            task.add_done_callback(self._end_late_task)
+            reason = f"it is still starting after {seconds:g} s. Its tools are added when it is up"
+            raise RemoteError(source.name, "connect", reason, retryable=True)
+
+        await self._run_on_each("cannot be used", prepare_in_time)
+
+    def _end_late_task(self, task: asyncio.Future[None]) -> None:
+        self._late_tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it: the next use reports it
 
     async def refresh(self) -> None:
         """Refetch every list concurrently. A failure is logged and does not stop the others.
