@@ -6,8 +6,8 @@ from toolmason._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolmason._core.config.mcp_json import ServerSettings
-    from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
     from toolmason._core.remote.protocol import Health
+    from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
     from toolmason.mcp_client.oauth import FileTokens, client_credentials
     from toolmason.mcp_client.source import McpServer
     from toolmason.mcp_server.http.app import asgi_app
@@ -36,7 +36,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "toolmason._core.config.mcp_json": ("ServerSettings",),
-        "toolmason._core.define.mcp_client": ("Client", "Elicit", "Elicited", "Question", "Roots", "Sample"),
+        "toolmason._core.values.mcp_client": ("Client", "Elicit", "Elicited", "Question", "Roots", "Sample"),
         "toolmason._core.remote.protocol": ("Health",),
         "toolmason.mcp_client.oauth": ("FileTokens", "client_credentials"),
         "toolmason.mcp_client.source": ("McpServer",),

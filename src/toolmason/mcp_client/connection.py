@@ -15,9 +15,9 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, GetPromp
 
 from toolmason._core.call.call_policy import CallPolicy
 from toolmason._core.define.context import CLIENT_KEY, ToolContext
-from toolmason._core.define.mcp_client import UpstreamCaller, as_upstream_caller
 from toolmason._core.remote.protocol import Health, Remote, ServerRequestHandlers, Watcher
 from toolmason._core.values.content import Content
+from toolmason._core.values.mcp_client import UpstreamCaller, as_upstream_caller
 from toolmason._core.values.policy import Inherit
 from toolmason.errors import RemoteError, ToolmasonError
 from toolmason.mcp_client.calls.forwarding import send_raw

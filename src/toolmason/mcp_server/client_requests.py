@@ -28,7 +28,7 @@ from mcp_types import (
 )
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from toolmason._core.define.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
+from toolmason._core.values.mcp_client import Client, Elicit, Elicited, Question, Roots, Sample
 from toolmason.errors import Abort, ConfigError, ToolError
 from toolmason.mcp_client.calls.forwarding import CAPABILITY_BY_METHOD, LOG_LEVELS
 

@@ -18,7 +18,7 @@ from toolmason.errors import ConfigError, DefinitionError, clip
 
 if TYPE_CHECKING:  # 15 ms at start-up, needed only with settings or when served
     from toolmason._core.config.config import Config
-    from toolmason._core.define.mcp_client import Client
+    from toolmason._core.values.mcp_client import Client
 
 
 DepsT = TypeVar("DepsT", default=Any)

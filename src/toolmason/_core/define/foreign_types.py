@@ -9,15 +9,20 @@ import sys
 import types
 import typing
 from base64 import b64encode
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import is_dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
+from toolmason._core.define.decorators import MISSING, Param
+from toolmason._core.define.field_metadata import FieldMetadata, get_class_text, read_fields
 from toolmason._core.define.foreign_values import is_attrs, is_struct, to_builtins
 from toolmason.errors import UnsupportedType
 
@@ -78,10 +83,11 @@ class _StructAdapter:
         del source, handler
         msgspec = sys.modules["msgspec"]
         kind = self.kind
+        fields = _StructFields(kind)
 
         def convert(value: Any) -> Any:
             try:
-                return value if isinstance(value, kind) else msgspec.convert(value, kind)
+                return value if isinstance(value, kind) else msgspec.convert(fields.restore(value), kind)
             except msgspec.ValidationError as error:
                 raise ValueError(str(error)) from None
 
@@ -91,9 +97,95 @@ class _StructAdapter:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         # Pydantic follows every `$ref` and resolves only its own, so these stay renamed until `restore_struct_refs`.
-        del schema, handler
-        [root], parts = sys.modules["msgspec"].json.schema_components([self.kind], ref_template="{name}")
+        del schema
+        fields = _StructFields(self.kind)
+        root, parts = fields.root, fields.describe(sets_values=handler.mode == "validation")
         return {**_disguise_refs(root), _STRUCT_PARTS_KEY: {name: _disguise_refs(part) for name, part in parts.items()}}
+
+
+class _StructFields:
+    """The components of a Struct's schema, with the metadata of the fields of each Struct in it."""
+
+    def __init__(self, kind: type) -> None:
+        self.root: dict[str, Any]
+        self.parts: dict[str, dict[str, Any]]
+        [self.root], self.parts = sys.modules["msgspec"].json.schema_components([kind], ref_template="{name}")
+        self.kinds: dict[str, type] = {}
+        self._find_kinds(kind)
+
+    def _find_kinds(self, hint: Any) -> None:
+        if is_struct(hint) and hint.__name__ in self.parts and hint.__name__ not in self.kinds:
+            self.kinds[hint.__name__] = hint
+            for inner in typing.get_type_hints(hint, include_extras=True).values():
+                self._find_kinds(inner)
+        for inner in get_args(hint):
+            self._find_kinds(inner)
+
+    def _iter_fields(self, name: str) -> Iterator[tuple[str, FieldMetadata, bool]]:
+        """Yield the wire name, the metadata, and whether it is required, of each field of a component."""
+        kind: Any = self.kinds.get(name)
+        if kind is None:
+            return
+        metadata = read_fields(kind)
+        required = self.parts[name].get("required", ())
+        for field, wire_name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+            if field in metadata and wire_name in self.parts[name].get("properties", {}):
+                yield wire_name, metadata[field], wire_name in required
+
+    def describe(self, *, sets_values: bool) -> dict[str, Any]:
+        """Return the components as the model sees them; with `sets_values`, with other names and defaults, too."""
+        return {name: self._describe_part(name, part, sets_values=sets_values) for name, part in self.parts.items()}
+
+    def _describe_part(self, name: str, part: dict[str, Any], *, sets_values: bool) -> dict[str, Any]:
+        properties: dict[str, Any] = dict(part.get("properties", {}))
+        required: list[str] = list(part.get("required", ()))
+        for wire_name, metadata, _ in self._iter_fields(name):
+            param = metadata.param if sets_values else Param(examples=metadata.param.examples)
+            derived = properties.pop(wire_name)
+            shown = dict(derived if param.schema is None else param.schema)
+            if metadata.description and (metadata.is_inline or "description" not in shown):
+                shown["description"] = metadata.description
+            if param.examples:
+                shown["examples"] = list(param.examples)
+            if param.default is not MISSING:
+                shown["default"] = param.default
+            label = param.name or wire_name
+            properties[label] = shown
+            if wire_name in required:
+                is_optional = sets_values and (metadata.is_optional or param.default is not MISSING)
+                required = [
+                    label if key == wire_name else key for key in required if key != wire_name or not is_optional
+                ]
+        described = {**part, "properties": properties, "required": required} if "properties" in part else part
+        if "description" in part and name in self.kinds:
+            described["description"] = get_class_text(self.kinds[name])
+        return described
+
+    def restore(self, value: Any) -> Any:
+        """Return arguments with the names and the values that the Structs expect."""
+        return self._restore(value, self.root)
+
+    def _restore(self, value: Any, node: Any) -> Any:
+        if not isinstance(node, dict) or not isinstance(value, dict | list):
+            return value
+        name = node.get("$ref")
+        part = node if name is None else self.parts[name]
+        if isinstance(value, list):
+            return [self._restore(item, part.get("items")) for item in value]
+        branches = [branch for branch in part.get("anyOf", ()) if "$ref" in branch or branch.get("type") == "object"]
+        if len(branches) == 1:
+            return self._restore(value, branches[0])
+        restored = dict(value)
+        for wire_name, metadata, is_required in self._iter_fields(name or ""):
+            label = metadata.param.name or wire_name
+            if label in restored:
+                restored[wire_name] = restored.pop(label)
+            elif metadata.param.default is not MISSING:
+                restored[wire_name] = deepcopy(metadata.param.default)
+            elif is_required and metadata.is_optional:
+                restored[wire_name] = None
+        properties, others = part.get("properties", {}), part.get("additionalProperties")
+        return {key: self._restore(item, properties.get(key, others)) for key, item in restored.items()}
 
 
 _STRUCT_PARTS_KEY = "x-struct-parts"
@@ -183,3 +275,39 @@ def _make_field_types(kind: type, ancestors: tuple[type, ...]) -> Any:
             fields[field.alias] = hint if field.default is attr.NOTHING else NotRequired[hint]
     make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
     return make_typed_dict(kind.__name__, fields)
+
+
+def support_typed_dicts(hint: Any, seen: set[int] | None = None) -> None:
+    """Let pydantic accept each `typing.TypedDict` in a hint on Python 3.11, where it refuses them.
+
+    Such a class gets pydantic's own hook, which generates the schema of an equal `typing_extensions.TypedDict`.
+    """
+    seen = set() if seen is None else seen
+    if id(hint) in seen:
+        return
+    seen.add(id(hint))
+    if typing.is_typeddict(hint):  # False for those of `typing_extensions`
+        hint.__get_pydantic_core_schema__ = _generate_typed_dict_schema
+    if is_typeddict(hint) or is_dataclass(hint):
+        for inner in typing.get_type_hints(hint, include_extras=True).values():
+            support_typed_dicts(inner, seen)
+    for inner in get_args(hint):
+        support_typed_dicts(inner, seen)
+
+
+def _generate_typed_dict_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return handler.generate_schema(_convert_typed_dict(source))
+
+
+@lru_cache(maxsize=256)
+def _convert_typed_dict(kind: Any) -> Any:
+    fields: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        is_explicit = get_origin(hint) in (Required, NotRequired)
+        fields[name] = hint if is_explicit or name in kind.__required_keys__ else NotRequired[hint]
+    make_typed_dict: Any = TypedDict  # the functional form with run-time names, which type checkers do not support
+    converted = make_typed_dict(kind.__name__, fields)
+    for attribute in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
+        if hasattr(kind, attribute):
+            setattr(converted, attribute, getattr(kind, attribute))
+    return converted

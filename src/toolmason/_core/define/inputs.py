@@ -20,6 +20,7 @@ from toolmason._core.define.schema_nodes import (
     TypeSchema,
     admits_nan,
     admits_unbounded_depth,
+    check_schema,
     iter_subschemas,
     resolve_root,
 )
@@ -99,6 +100,11 @@ def compile_inputs(fn: Any, signature: Signature, *, extra: Extra, strict_types:
     if flatten:
         return _compile_flattened(fn, model_parameters, injected, extra=extra, strict_types=strict_types)
     _check_labels(fn, model_parameters)
+    for parameter in model_parameters:
+        if parameter.param.schema is not None:
+            check_schema(
+                parameter.param.schema, f"{describe_location(fn)}: parameter {parameter.name!r}: `Param(schema=...)`"
+            )
     accepts_extra = signature.extra_hint is not MISSING
     fields = {parameter.name: _make_field_spec(parameter) for parameter in model_parameters}
     extra_type = None if signature.extra_hint in (MISSING, Any) else signature.extra_hint
@@ -312,19 +318,10 @@ def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Input
 
 
 class _SchemaChecker:
-    """Validator for a hand-written schema. jsonschema is imported on first use."""
+    """Validator for a hand-written schema."""
 
     def __init__(self, name: str, schema: JsonSchema) -> None:
-        from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
-        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
-
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            raise DefinitionError(
-                f"Tool {name!r}: its input schema is not valid JSON Schema at {error.json_path}: {error.message}"
-            ) from error
-        self.validator: Validator = Draft202012Validator(schema)
+        self.validator: Validator = check_schema(schema, f"Tool {name!r}: its input schema")
 
     def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
         data = text.encode() if isinstance(text, str) else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from inspect import cleandoc
 from typing import Annotated, Any, NotRequired, Required, cast
 
 from pydantic import (
@@ -20,7 +21,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, core_schema, to_json
 from typing_extensions import TypedDict
 
-from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs
+from toolmason._core.define.field_metadata import apply_field_metadata, get_class_text, make_validator
+from toolmason._core.define.foreign_types import adapt_hint, restore_struct_refs, support_typed_dicts
 from toolmason._core.define.schema_nodes import EnumNames, ExtraKeys, FieldSpec, TypeSchema, iter_subschemas
 from toolmason.errors import UnsupportedType
 
@@ -75,16 +77,20 @@ class _SchemaGenerator(GenerateJsonSchema):
         return result
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        self.class_names.add(schema["cls"].__name__)
-        return super().model_schema(schema)
+        return self._add_class(super().model_schema(schema), schema["cls"])
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        self.class_names.add(getattr(schema.get("cls"), "__name__", ""))
-        return super().typed_dict_schema(schema)
+        return self._add_class(super().typed_dict_schema(schema), schema.get("cls"))
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        self.class_names.add(schema["cls"].__name__)
-        return super().dataclass_schema(schema)
+        return self._add_class(super().dataclass_schema(schema), schema["cls"])
+
+    def _add_class(self, result: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+        self.class_names.add(getattr(kind, "__name__", ""))
+        doc = getattr(kind, "__doc__", None)
+        if doc and result.get("description") == cleandoc(doc):
+            result["description"] = get_class_text(kind)  # entries of fields are their descriptions
+        return result
 
     def finish(self, schema: JsonSchemaValue) -> EnumNames:
         """Drop titles that only repeat a class name, and return the member names of each enum in the schema."""
@@ -106,12 +112,13 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
         UnsupportedType: the type has no JSON Schema; the cause explains why.
     """
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(adapt_hint(hint))
+        adapter = _adapt(hint)
+        core = apply_field_metadata(adapter.core_schema, sets_values=mode == "validation")
         generator = _SchemaGenerator(by_alias=True)
-        schema = restore_struct_refs(generator.generate(adapter.core_schema, mode))
+        schema = restore_struct_refs(generator.generate(core, mode))
     except _SCHEMA_ERRORS as error:
         raise UnsupportedType(str(error).split("\n", 1)[0]) from error
-    validator = cast("SchemaValidator", adapter.validator)
+    validator = cast("SchemaValidator", adapter.validator) if core is adapter.core_schema else make_validator(core)
     names = generator.finish(schema)
     if mode == "validation":
         return TypeSchema(schema, validator, adapter.serializer, names, has_decimals=generator.has_decimals)
@@ -124,6 +131,17 @@ def compile_type(hint: Any, mode: JsonSchemaMode = "validation") -> TypeSchema:
         has_aliases="serialization_alias" in core_text,
         writes_nan="ser_json_inf_nan" in core_text,
     )
+
+
+def _adapt(hint: Any) -> TypeAdapter[Any]:
+    adapted = adapt_hint(hint)
+    try:
+        return TypeAdapter(adapted)
+    except PydanticUserError as error:
+        if error.code != "typed-dict-version":
+            raise
+    support_typed_dicts(adapted)
+    return TypeAdapter(adapted)
 
 
 _CONFIG = ConfigDict(allow_inf_nan=False)

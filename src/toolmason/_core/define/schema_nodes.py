@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from pydantic_core import SchemaSerializer, SchemaValidator
 
 from toolmason._core.values.definition import JsonSchema
+from toolmason.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 MAX_REFERENCES: Final = 64
 """Maximum length of a chain of references; no useful schema has a longer one."""
@@ -155,3 +159,24 @@ def admits_nan(schema: JsonSchema) -> bool:
 def admits_number(schema: JsonSchema) -> bool:
     """Return True if the schema accepts a non-integer number anywhere."""
     return any(node.get("type") == "number" for node in iter_subschemas(schema)) or admits_unbounded_depth(schema)
+
+
+def check_schema(schema: Any, subject: str) -> Validator:
+    """Return the validator of a hand-written schema. jsonschema is imported on first use.
+
+    Raises:
+        DefinitionError: it is not valid JSON Schema; the message begins with `subject`.
+    """
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 60 ms that most programs never need
+    from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - as above
+
+    if not isinstance(schema, Mapping):
+        raise DefinitionError(
+            f"{subject} must be a mapping, not {type(schema).__name__}. Parse JSON text with `json.loads(...)` first."
+        )
+    try:
+        Draft202012Validator.check_schema(dict(schema))
+    except SchemaError as error:
+        raise DefinitionError(f"{subject} is not valid JSON Schema at {error.json_path}: {error.message}") from error
+    validator: Validator = Draft202012Validator(dict(schema))
+    return validator

@@ -19,8 +19,8 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import override
 
-from toolmason._core.define.mcp_client import UpstreamCaller
 from toolmason._core.values.definition import canonicalize
+from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import Abort
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]

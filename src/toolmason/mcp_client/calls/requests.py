@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, EmptyResult, PingRequest
 from pydantic import BaseModel
 
 from toolmason._core.define.context import ToolContext
-from toolmason._core.define.mcp_client import UpstreamCaller
+from toolmason._core.values.mcp_client import UpstreamCaller
 from toolmason.errors import RemoteError
 from toolmason.mcp_client.calls.forwarding import forward, make_request_key
 from toolmason.mcp_client.calls.tasks import PendingTasks, TaskPending, TaskResult, wait_for_task

@@ -1,0 +1,322 @@
+"""Metadata on the fields of classes works as on parameters, at every depth."""
+
+import json
+import typing
+from dataclasses import dataclass, field
+from typing import Annotated, NotRequired, Optional, Required
+
+import attrs
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from toolmason import Param, Tool, Toolbox, errors, tool
+from toolmason.errors import DefinitionError
+
+
+@dataclass
+class OrderData:
+    item: Annotated[str, Param(description="Article number", examples=["A-1"])]
+    count: Annotated[int, "How many"]
+    note: Optional[str]  # noqa: UP045 - as the seed writes it
+    gift: Annotated[str | None, Param(required=True)]
+    shop: Annotated[str, Param(name="store", default="main")]
+
+
+class OrderDict(TypedDict):
+    item: Annotated[str, Param(description="Article number", examples=["A-1"])]
+    count: Annotated[int, "How many"]
+    note: str | None
+    gift: Annotated[str | None, Param(required=True)]
+    shop: Annotated[str, Param(name="store", default="main")]
+
+
+class OrderModel(BaseModel):
+    item: Annotated[str, Param(description="Article number", examples=["A-1"])]
+    count: Annotated[int, "How many"]
+    note: str | None
+    gift: Annotated[str | None, Param(required=True)]
+    shop: Annotated[str, Param(name="store", default="main")]
+
+
+@attrs.define
+class OrderAttrs:
+    item: Annotated[str, Param(description="Article number", examples=["A-1"])]
+    count: Annotated[int, "How many"]
+    note: str | None
+    gift: Annotated[str | None, Param(required=True)]
+    shop: Annotated[str, Param(name="store", default="main")]
+
+
+class OrderStruct(msgspec.Struct):
+    item: Annotated[str, Param(description="Article number", examples=["A-1"])]
+    count: Annotated[int, "How many"]
+    note: str | None
+    gift: Annotated[str | None, Param(required=True)]
+    shop: Annotated[str, Param(name="store", default="main")]
+
+
+KINDS = [OrderData, OrderDict, OrderModel, OrderAttrs, OrderStruct]
+ARGUMENTS = {"item": "A-1", "count": 2, "gift": None}
+
+
+def read(order, name):
+    return order[name] if isinstance(order, dict) else getattr(order, name)
+
+
+def taking(kind, hint, **options):
+    """A tool that takes one value of a type, and the list of what it got."""
+    got = []
+
+    def take(order):
+        got.append(order)
+
+    take.__annotations__ = {"order": hint, "return": None}
+    return Tool.from_function(take, name=kind.__name__, **options), got
+
+
+def fields_of(schema, kind):
+    return schema["$defs"][kind.__name__]
+
+
+@pytest.mark.row("SP-11", "SP-27", "SP-28", "CO-21")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("wrap", [False, True], ids=["plain", "in a list"])
+def test_the_schema_of_a_field_says_what_its_metadata_says(kind, wrap):
+    made, _ = taking(kind, list[kind] if wrap else kind)
+
+    shown = fields_of(made.definition.input_schema, kind)
+
+    assert shown["properties"]["item"] == {"type": "string", "description": "Article number", "examples": ["A-1"]}
+    assert shown["properties"]["count"] == {"type": "integer", "description": "How many"}
+    assert shown["properties"]["store"] == {"type": "string", "default": "main"}
+    assert "shop" not in shown["properties"]
+    assert sorted(shown["required"]) == ["count", "gift", "item"]
+
+
+@pytest.mark.row("SP-11", "SP-28", "CO-21")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+async def test_the_values_of_fields_come_by_the_same_rules(kind):
+    made, got = taking(kind, list[kind])
+
+    result = await Toolbox(made).call(made.name, {"order": [{**ARGUMENTS, "store": "east"}, ARGUMENTS]})
+
+    assert result.ok, result.text
+    assert [(read(o, "note"), read(o, "gift"), read(o, "shop")) for o in got[0]] == [
+        (None, None, "east"),
+        (None, None, "main"),
+    ]
+
+
+@pytest.mark.row("SP-11", "SP-15", "CO-2")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+async def test_flattened_fields_keep_their_metadata(kind):
+    made, got = taking(kind, kind, flatten=True)
+
+    result = await Toolbox(made).call(made.name, ARGUMENTS)
+
+    assert result.ok, result.text
+    assert read(got[0], "shop") == "main"
+    assert made.definition.input_schema["properties"]["count"]["description"] == "How many"
+    assert sorted(made.definition.input_schema["required"]) == ["count", "gift", "item"]
+
+
+@pytest.mark.row("SP-28")
+@pytest.mark.parametrize("kind", [*KINDS[:4]], ids=lambda kind: kind.__name__)
+async def test_a_field_that_is_required_by_its_metadata_is_missed_by_its_path(kind):
+    made, _ = taking(kind, kind)
+
+    result = await Toolbox(made).call(made.name, {"order": {"item": "A-1", "count": 2}})
+
+    assert [problem.path for problem in result.error.problems] == ["$.order.gift"]
+
+
+@pytest.mark.row("SP-55")
+async def test_augmenting_fields_keep_their_metadata():
+    @dataclass
+    class Thinking:
+        reason: Annotated[str, Param(description="Why you call it")]
+        doubt: Annotated[str | None, "What may be wrong"]
+
+    heard = []
+
+    def add(a: int) -> int:
+        return a
+
+    box = Toolbox(add).augmented(Thinking, on_arguments=lambda event: heard.append(event.arguments))
+    result = await box.call("add", {"a": 1, "reason": "asked"})
+
+    schema = box["add"].definition.input_schema
+    assert result.value == 1
+    assert heard == [Thinking("asked", None)]
+    assert schema["properties"]["reason"]["description"] == "Why you call it"
+    assert schema["properties"]["doubt"]["description"] == "What may be wrong"
+    assert schema["required"] == ["a", "reason"]
+
+
+@dataclass
+class Documented:
+    """A place.
+
+    Args:
+        town: The name of the town.
+        code: Its postal code.
+    """
+
+    town: str
+    code: Annotated[str, Field(description="Five digits")] = "00000"
+
+
+@pytest.mark.row("SP-27")
+def test_the_docstring_of_a_class_describes_its_fields():
+    made, _ = taking(Documented, Documented)
+
+    shown = fields_of(made.definition.input_schema, Documented)
+
+    assert shown["description"] == "A place."
+    assert shown["properties"]["town"]["description"] == "The name of the town."
+    assert shown["properties"]["code"]["description"] == "Five digits"
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    label: Annotated[str, "What it is"]
+    parent: "Node | None"
+
+
+async def test_a_recursive_model_keeps_its_metadata():
+    made, got = taking(Node, Node)
+
+    result = await Toolbox(made).call("Node", {"order": {"label": "leaf", "parent": {"label": "root"}}})
+
+    assert result.ok, result.text
+    assert got[0].parent == Node(label="root", parent=None)
+    assert fields_of(made.definition.input_schema, Node)["properties"]["label"]["description"] == "What it is"
+
+
+async def test_a_typed_dict_that_says_required_or_not_is_believed():
+    class Choice(TypedDict):
+        must: Required[str | None]
+        may: NotRequired[str | None]
+
+    made, got = taking(Choice, Choice)
+
+    missing = await Toolbox(made).call("Choice", {"order": {}})
+    given = await Toolbox(made).call("Choice", {"order": {"must": None}})
+
+    assert [problem.path for problem in missing.error.problems] == ["$.order.must"]
+    assert given.ok
+    assert got == [{"must": None}]
+
+
+async def test_a_model_with_its_own_constructor_is_left_as_it_is():
+    class Own(BaseModel):
+        n: Annotated[int | None, "A number"]
+
+        def __init__(self, **values):
+            super().__init__(**values)
+
+    made, _ = taking(Own, Own)
+
+    assert fields_of(made.definition.input_schema, Own) == {
+        "type": "object",
+        "properties": {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "A number"}},
+        "required": ["n"],
+    }
+
+
+def test_output_schemas_describe_fields_under_their_own_names():
+    @tool
+    def find() -> OrderData:
+        raise NotImplementedError
+
+    shown = Tool.from_function(find).definition.output_schema
+
+    assert shown["properties"]["item"]["description"] == "Article number"
+    assert set(shown["required"]) == {"item", "count", "note", "gift", "shop"}
+
+
+async def test_a_schema_on_a_field_replaces_the_derived_one():
+    @dataclass
+    class Coded:
+        code: Annotated[str, Param(schema={"type": "string", "pattern": "^[A-Z]+$"})]
+        tags: Annotated[list[str], Param(schema={"type": "array"})] = field(default_factory=list)
+
+    made, _ = taking(Coded, Coded)
+
+    assert fields_of(made.definition.input_schema, Coded)["properties"]["code"] == {
+        "type": "string",
+        "pattern": "^[A-Z]+$",
+    }
+
+
+@pytest.mark.parametrize(
+    ("param", "text"),
+    [
+        pytest.param(Param(required=True, default=1), "is required but has a default", id="required and default"),
+        pytest.param(Param(template=True, default="${x}"), "Only a parameter", id="template"),
+        pytest.param(Param(schema={"type": "strng"}), "not valid JSON Schema at $.type", id="schema"),
+    ],
+)
+def test_metadata_that_conflicts_is_refused_with_the_field(param, text):
+    @dataclass
+    class Broken:
+        size: Annotated[int, param]
+
+    with pytest.raises(DefinitionError, match=r"Field 'size' of '.*Broken'") as caught:
+        taking(Broken, Broken)
+
+    assert text in str(caught.value)
+
+
+@pytest.mark.row("CO-16", "P18")
+def test_a_schema_on_a_parameter_is_checked_when_the_tool_is_defined():
+    def find(code: Annotated[str, Param(schema={"type": "strng"})]) -> str:
+        return code
+
+    with pytest.raises(
+        errors.DefinitionError, match=r"parameter 'code': `Param\(schema=...\)` is not valid JSON Schema"
+    ):
+        Toolbox(find)
+
+
+class Place(typing.TypedDict):
+    """Where."""
+
+    town: Annotated[str, "Its name"]
+    code: NotRequired[int]
+
+
+@dataclass
+class Trip:
+    stops: list[Place]
+
+
+async def test_a_typed_dict_of_the_standard_library_is_an_argument():
+    """Pydantic refuses it on Python 3.11."""
+    made, got = taking(Place, Place)
+
+    result = await Toolbox(made).call("Place", {"order": {"town": "Brno"}})
+
+    assert result.ok, result.text
+    assert got == [{"town": "Brno"}]
+    assert fields_of(made.definition.input_schema, Place) == {
+        "type": "object",
+        "description": "Where.",
+        "properties": {"town": {"type": "string", "description": "Its name"}, "code": {"type": "integer"}},
+        "required": ["town"],
+        "additionalProperties": False,
+    }
+
+
+async def test_such_a_typed_dict_works_inside_a_dataclass_and_as_a_result():
+    def plan(trip: Trip) -> Place:
+        return trip.stops[0]
+
+    box = Toolbox(plan)
+    result = await box.call("plan", {"trip": {"stops": [{"town": "Brno", "code": 1}]}})
+
+    assert json.loads(result.text) == {"town": "Brno", "code": 1}
+    assert box["plan"].definition.output_schema["properties"]["town"]["description"] == "Its name"
