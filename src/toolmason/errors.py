@@ -95,16 +95,16 @@ class DefinitionError(ToolmasonError):
 
 
 class DuplicateTool(DefinitionError):
-    """Two tools in one toolbox have the same name."""
+    """Two tools, prompts or resources in one toolbox have the same name."""
 
-    def __init__(self, name: str, first: str, second: str) -> None:
+    def __init__(self, name: str, first: str, second: str, *, kind: str = "tools") -> None:
         self.name = name
         self.first = first
         """Origin of the tool that was added first."""
         self.second = second
         """Origin of the tool that was refused."""
         super().__init__(
-            f"Two tools are named {name!r}: {first} and {second}. Rename one with `name=`, "
+            f"Two {kind} are named {name!r}: {first} and {second}. Rename one with `name=`, "
             "add a prefix with `.prefixed(...)`, or replace the first with `add(..., replace=True)`."
         )
 
@@ -199,6 +199,8 @@ class ToolCallError(ToolmasonError):
     """Stable identifier of this kind of failure."""
     log_id: str = ""
     """ID of the failure in the log, if it was logged or redacted."""
+    is_of_call = False
+    """True if it was raised for the result of a call, as opposed to raised by a tool."""
 
     def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message)

@@ -133,7 +133,7 @@ async def test_a_code_fence_is_named_as_the_mistake():
     assert "fence" in error.message
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "null", '"text"', "true", '"{\\"n\\": 1}"'], ids=repr)
+@pytest.mark.parametrize("text", ["[]", "5", "[null]", '"text"', "true", '"{\\"n\\": 1}"'], ids=repr)
 async def test_json_that_is_no_object_is_refused(text):
     """reliability.md F21: also an object inside a text; nothing is repaired silently."""
     box, seen = seen_by()

@@ -5,7 +5,7 @@ import pytest
 from providers.judges import by_genai, objections
 from providers.samples import CHATS, get_weather
 from toolmason import Config, RemoteMcp, Toolbox, WebSearch
-from toolmason.errors import ConfigError, DefinitionError, UnsupportedProvider
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool, UnsupportedProvider
 from toolmason.models import ModelRequest
 from toolmason.providers import NativeTool, codec
 
@@ -110,17 +110,56 @@ def test_the_provider_of_a_tool_is_read_as_everywhere():
     assert Toolbox(NativeTool("OpenAI_Chat", {"type": "custom"})).definitions("openai-chat") == [{"type": "custom"}]
 
 
-def test_a_tool_that_is_said_twice_goes_out_once_as_it_was_said_last():
-    code = NativeTool("openai", {"type": "code_interpreter", "container": {"type": "auto"}})
-    other = RemoteMcp("crm", "https://other.example/mcp")
+@pytest.mark.row("MA-31", "P17")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(WebSearch(), WebSearch(city="Brno"), id="searches"),
+        pytest.param(SERVER, RemoteMcp("crm", "https://other.example/mcp"), id="servers"),
+        pytest.param(NativeTool("openai", {"type": "x"}), NativeTool("openai", {"type": "x", "a": 1}), id="others"),
+    ],
+)
+def test_two_of_one_name_are_an_error_that_shows_both(first, second):
+    with pytest.raises(DuplicateTool) as caught:
+        Toolbox(first) | Toolbox(second)
 
-    made = Toolbox(WebSearch(), SERVER, code) | Toolbox(WebSearch(city="Brno"), other, code)
+    assert repr(first) in str(caught.value)
+    assert repr(second) in str(caught.value)
+
+
+def test_one_that_is_given_twice_goes_out_once():
+    code = NativeTool("openai", {"type": "code_interpreter", "container": {"type": "auto"}})
+
+    made = Toolbox(WebSearch(), SERVER, code) | Toolbox(WebSearch(), SERVER, code)
 
     body = codec("openai").encode(ModelRequest("x", made), "m")
     assert [tool["type"] for tool in body["tools"]] == ["web_search", "mcp", "code_interpreter"]
-    assert body["tools"][0]["user_location"]["city"] == "Brno"
-    assert body["tools"][1]["server_url"] == "https://other.example/mcp"
-    assert len(codec("anthropic").encode(ModelRequest("x", made), "m")["mcp_servers"]) == 1
+
+
+def test_one_that_replaces_another_goes_out_alone():
+    made = Toolbox(WebSearch(), SERVER)
+    made.add(RemoteMcp("crm", "https://other.example/mcp"), replace=True)
+
+    assert [item.name for item in made.native] == ["web_search", "crm"]
+    assert made.native[1].url == "https://other.example/mcp"
+
+
+@pytest.mark.row("MA-31")
+def test_a_local_tool_of_the_same_name_is_an_error():
+    def web_search(text: str) -> str:
+        return text
+
+    with pytest.raises(DuplicateTool, match="WebSearch"):
+        Toolbox(WebSearch(), web_search)
+    with pytest.raises(DuplicateTool, match="WebSearch"):
+        Toolbox(web_search, WebSearch())
+
+
+@pytest.mark.row("MA-31")
+def test_code_wins_over_the_configuration():
+    made = Toolbox(WebSearch(city="Brno"), config={"WebSearchTool.type": "default", "WebSearchTool.city": "Praha"})
+
+    assert [item.city for item in made.native] == ["Brno"]
 
 
 def test_a_secret_is_not_shown():

@@ -195,7 +195,7 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
     """Return valid arguments under the model's names, with repairs applied, to show what will run."""
     if isinstance(raw, str | bytes | bytearray | memoryview):
         text = raw if isinstance(raw, str) else str(raw, "utf-8")
-        data = _parse(text, tool) if text.strip() else {}
+        data = {} if text.strip() in ("", "null") else _parse(text, tool)
     else:
         data = dict(raw or {})
     try:
@@ -210,8 +210,8 @@ def normalize_arguments(inputs: Inputs, raw: Arguments, tool: str) -> dict[str, 
 
 
 def _recover(inputs: Inputs, raw: str, tool: str, error: ValueError) -> Bound:
-    if not raw.strip():
-        raw = "{}"  # some models send an empty string for "no arguments"
+    if raw.strip() in ("", "null"):
+        raw = "{}"  # some models send an empty string or null for "no arguments"
         try:
             return inputs.validate_json(raw, strict=True), ()
         except ValueError as empty_error:

@@ -101,6 +101,11 @@ def _convert_jsonschema_error(item: Any) -> ArgumentProblem:
         message = f"input should be a valid {_TYPE_WORDS.get(value, value)}"
         return ArgumentProblem(path, message, value, describe_value(item.instance))
     expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
+    if item.validator == "required":
+        # One error for each missing name, which only the text of the error says.
+        missing = [name for name in item.validator_value if name not in item.instance and repr(name) in item.message]
+        if missing:
+            return ArgumentProblem(f"{path}.{clip(missing[0])}", "required but missing", "a value", "nothing")
     return ArgumentProblem(path, clip(item.message, 200), expected, describe_value(item.instance))
 
 

@@ -7,7 +7,7 @@ import copy
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic_core import to_json
 
@@ -29,7 +29,10 @@ from toolmason._core.values.policy import EngineSettings, OnError
 from toolmason._core.values.results import ResultFields, ToolResult, make_result, replace_result
 from toolmason.errors import (
     Abort,
+    ApprovalDenied,
+    ApprovalRequired,
     ExecutionError,
+    LimitExceeded,
     RemoteError,
     ResultError,
     ToolCallError,
@@ -39,6 +42,10 @@ from toolmason.errors import (
 )
 
 _log = logging.getLogger("toolmason")
+
+
+_ENGINE_ERRORS: Final = (ExecutionError, ResultError, ApprovalDenied, ApprovalRequired, LimitExceeded, ToolCancelled)
+"""Errors that say what the engine did with a call: from a tool they are a failure of the tool."""
 
 
 def to_call_error(tool: str, error: BaseException) -> ToolCallError:
@@ -52,6 +59,9 @@ def to_call_error(tool: str, error: BaseException) -> ToolCallError:
     if isinstance(error, RemoteError):
         error.tool = error.tool or tool
     if isinstance(error, ResultError | ExecutionError | RemoteError) and error.tool == tool:
+        return error
+    if isinstance(error, ToolCallError) and not error.is_of_call and not isinstance(error, _ENGINE_ERRORS):
+        error.tool = error.tool or tool
         return error
     if isinstance(error, asyncio.CancelledError):
         return ExecutionError(tool, RuntimeError("the tool cancelled itself"))
@@ -80,6 +90,7 @@ def make_error_result(error: ToolCallError, on_error: Literal["message", "redact
         ToolCallError: `on_error` is `"raise"`.
     """
     if on_error == "raise":
+        error.is_of_call = True
         raise error
     fields = _get_attached_fields(error)
     fields["error"] = error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import get_running_loop
 from collections.abc import Coroutine, Hashable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from logging import DEBUG
@@ -174,7 +175,11 @@ async def _run_plain_in_thread(
 async def _convert_in_thread(
     route: Route, value: Any, values: Mapping[str, Any], seconds: float | None, cancellation: Cancellation
 ) -> ToolResult:
-    """Convert a return value in a thread, within the time-out of the call."""
+    """Convert a return value in a thread, within the time-out of the call. A future is awaited on the loop."""
+    if isinstance(value, Future):
+        started, grace = perf_counter(), route.settings.cancel_grace
+        value = await await_with_timeout(asyncio.wrap_future(value), seconds, route.name, grace, cancellation)
+        seconds = None if seconds is None else max(0.0, seconds - (perf_counter() - started))
     work = partial(convert, route.tool, value, values)
     try:
         result: ToolResult = await run_in_thread(work, seconds, route.settings, get_running_loop(), cancellation)

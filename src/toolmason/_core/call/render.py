@@ -6,6 +6,7 @@ import inspect
 import math
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, Final, TypeAlias, cast, get_origin
 
@@ -14,9 +15,9 @@ from typing_extensions import is_typeddict
 
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.foreign_values import to_builtins
-from toolmason._core.define.invocation import expand
+from toolmason._core.define.invocation import expand, may_hold_content
 from toolmason._core.define.schema_nodes import TypeSchema, admits_number, resolve_root
-from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, may_hold_content
+from toolmason._core.define.tool import CompiledTool, Tool, compile_tool
 from toolmason._core.values.content import CONTENT_TYPES, Content, Text, describe_part
 from toolmason._core.values.results import (
     ResultFields,
@@ -45,7 +46,10 @@ MAX_ITEMS: Final = 100_000
 
 
 class NeedsThread(Exception):
-    """Converting the return value runs code of the tool: an iterator or a converter. `convert` does it in a thread."""
+    """Converting the return value waits, or runs code of the tool: a future, an iterator or a converter.
+
+    `convert` does it in a thread.
+    """
 
 
 def _read_items(tool: str, value: Iterator[Any]) -> list[Any]:
@@ -87,7 +91,7 @@ def make_renderer(tool: Tool, compiled: CompiledTool) -> Renderer:
                 text = serialize(value).decode()
             except Exception:  # noqa: BLE001 - the full path finds and reports the problem
                 return convert(tool, value, values)
-        elif isinstance(value.value if type(value) is ToolReturn else value, Iterator):
+        elif isinstance(value.value if type(value) is ToolReturn else value, Iterator | Future):
             raise NeedsThread
         else:
             return convert(tool, value, values)
@@ -177,7 +181,8 @@ def _render_text(tool: Tool, value: str, values: Mapping[str, Any]) -> ToolResul
             return None
     text = value
     if compiled.substitutable:
-        text = expand(value, {name: values[name] for name in compiled.substitutable if name in values})
+        names = compiled.substitutable
+        text = expand(value, {shown: values[name] for shown, name in names.items() if name in values})
     check_text(tool, text)
     shape: StructuredFrom = "wrapped text" if tool.definition.output_schema is not None else None
     fields: ResultFields = {"value": value, "text": text or NO_OUTPUT, "structured_from": shape}

@@ -133,7 +133,7 @@ class Route:
     @property
     def plain_function(self) -> Callable[..., Any] | None:
         """Function of the tool, if it can be called directly with the values: no injected values, no retry."""
-        if self.runs_on == "process" or self.retry is not None or self.compiled.on_arguments is not None:
+        if self.runs_on not in ("loop", "thread") or self.retry is not None or self.compiled.on_arguments is not None:
             return None
         return self.compiled.plain_function
 

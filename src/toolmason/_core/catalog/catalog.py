@@ -5,6 +5,7 @@ Lookup is exact, then case-insensitive if only one name matches; it never guesse
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,10 @@ from toolmason._core.catalog.discovery import find_prompts, find_resources, has_
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
-from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_root, make_tool
+from toolmason._core.define.tool import LazyTool, RenamedTool, Tool, get_root, make_tool, prepare_tool
 from toolmason._core.values.definition import Naming, apply_naming
 from toolmason._core.values.policy import CarriedPolicy
-from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool
+from toolmason._core.values.provider_tools import NATIVE_TOOL_TYPES, AnyNativeTool, RemoteMcp, get_native_key
 from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 CatalogItem: TypeAlias = Tool | Prompt | Resource
@@ -59,15 +60,14 @@ class Catalog:
             DuplicateTool: its name is taken; names both origins.
         """
         if isinstance(item, NATIVE_TOOL_TYPES):
-            native_tools = [known for known in self.native if not replace_same or known.name != item.name]
-            self.native = (*native_tools, *([] if item in native_tools else [item]))
+            self._add_native(item, replace_same=replace_same)
             return
         if isinstance(item, Tool):
             self.add_tool(item, replace_same=replace_same)
         elif isinstance(item, Resource):
-            _add_item(self.resources, item.uri, item, replace_same=replace_same)
+            _add_item(self.resources, item.uri, item, "resources", replace_same=replace_same)
         else:
-            _add_item(self.prompts, item.name, item, replace_same=replace_same)
+            _add_item(self.prompts, item.name, item, "prompts", replace_same=replace_same)
 
     def add_tool(self, tool: Tool, *, replace_same: bool = False) -> None:
         """Add a tool.
@@ -75,7 +75,22 @@ class Catalog:
         Raises:
             DuplicateTool: its name is taken; names both origins.
         """
-        _add_item(self.tools, tool.name, tool, replace_same=replace_same)
+        tool = prepare_tool(tool)
+        for native in self.native:
+            _refuse_native_name(tool, native)
+        _add_item(self.tools, tool.name, tool, "tools", replace_same=replace_same)
+
+    def _add_native(self, item: AnyNativeTool, *, replace_same: bool) -> None:
+        known = self.find_native(item)
+        if known is not None and known != item and not replace_same:
+            raise DuplicateTool(item.name, repr(known), repr(item))
+        for tool in self.tools.values():
+            _refuse_native_name(tool, item)
+        self.native = (*(other for other in self.native if other is not known), item)
+
+    def find_native(self, item: AnyNativeTool) -> AnyNativeTool | None:
+        """Return the provider-run tool that has the same name for the same provider, or None."""
+        return next((known for known in self.native if get_native_key(known) == get_native_key(item)), None)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name, or the only one that matches it ignoring case; None if there is neither."""
@@ -124,10 +139,29 @@ class Catalog:
         yield from self.native
 
 
-def _add_item(items: dict[str, Any], key: str, item: CatalogItem, *, replace_same: bool) -> None:
+def _add_item(items: dict[str, Any], key: str, item: CatalogItem, kind: str, *, replace_same: bool) -> None:
     if not replace_same and key in items and not _is_same(items[key], item):
-        raise DuplicateTool(key, items[key].origin, item.origin)
+        raise make_duplicate(key, items[key], item, kind)
     items[key] = item
+
+
+def make_duplicate(name: str, first: CatalogItem, second: CatalogItem, kind: str = "tools") -> DuplicateTool:
+    """Return the error for two items of one name. The same method of two objects is named with its objects."""
+    origins = [first.origin, second.origin]
+    if first.origin == second.origin:
+        origins = [f"{item.origin} of {_describe_owner(item)}" for item in (first, second)]
+    return DuplicateTool(name, *origins, kind=kind)
+
+
+def _describe_owner(item: CatalogItem) -> str:
+    owner = getattr(getattr(item, "fn", None), "__self__", None)
+    return object.__repr__(item if owner is None else owner)
+
+
+def _refuse_native_name(tool: Tool, native: AnyNativeTool) -> None:
+    # A provider sees the name of a server as a label, not as the name of a tool.
+    if not isinstance(native, RemoteMcp) and native.name == tool.name:
+        raise DuplicateTool(tool.name, tool.origin, repr(native))
 
 
 def _is_same(first: CatalogItem, second: CatalogItem) -> bool:
@@ -249,8 +283,42 @@ def _rename_by_convention(tool: Tool, naming: Naming | None) -> Tool:
 
 def resolve_name(name: str, resolvers: Iterable[Resolver]) -> Tool | None:
     """Return the tool from the first resolver that knows the name, or None."""
-    candidates = (resolver.resolve(name) for resolver in resolvers)
+    candidates = (check_resolved(resolver, name, resolver.resolve(name)) for resolver in resolvers)
     return next((tool for tool in candidates if tool is not None), None)
+
+
+def check_resolvers(resolvers: Iterable[Any]) -> None:
+    """Raise if an object is not a resolver.
+
+    Raises:
+        DefinitionError: it has no `resolve(name)`.
+    """
+    for resolver in resolvers:
+        if isinstance(resolver, type) or not callable(getattr(resolver, "resolve", None)):
+            raise DefinitionError(
+                f"resolvers: {resolver!r} is not a resolver. Pass an object with `resolve(name)`, such as "
+                "`StaticResolver(...)`."
+            )
+
+
+def check_resolved(resolver: Any, name: str, found: Any) -> Tool | None:
+    """Return what a resolver found.
+
+    Raises:
+        DefinitionError: it is neither a tool nor None.
+    """
+    if found is None or isinstance(found, Tool):
+        return found
+    if inspect.iscoroutine(found):
+        found.close()
+        raise DefinitionError(
+            f"The resolver {resolver!r} is async; a toolbox asks it in calls, not for the name {name!r} among its "
+            "sources. Pass the tool itself."
+        )
+    raise DefinitionError(
+        f"The resolver {resolver!r} returned {found!r} for {name!r}. Return a Tool, such as "
+        "`Tool.from_function(...)`, or None."
+    )
 
 
 def _resolve_or_raise(name: str, resolvers: Iterable[Resolver]) -> Tool:

@@ -17,7 +17,7 @@ from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.decorators import Declaration, get_declaration
 from toolmason._core.define.signature import unwrap_function
 from toolmason._core.define.tool import FunctionTool, Tool, make_tool
-from toolmason.errors import ConfigError, DefinitionError
+from toolmason.errors import ConfigError, DefinitionError, DuplicateTool
 
 MemberKind: TypeAlias = Literal["tool", "prompt", "resource"]
 _MEMBER_KINDS: Final[tuple[MemberKind, ...]] = ("tool", "prompt", "resource")
@@ -31,12 +31,17 @@ def tools_from(source: Any) -> list[Tool]:
 
     Raises:
         DefinitionError: there are no tools, or a class has instance methods as tools; names them.
+        DuplicateTool: two of them have the same name.
     """
     tools = [make_member_tool(item, declaration) for item, declaration in _iter_members(source, "tool")]
     if not tools:
         raise DefinitionError(
             f"No @tool found on {_describe_source(source)}. Decorate a function or method with `@tool`."
         )
+    by_name: dict[str, Tool] = {}
+    for tool in tools:
+        if (first := by_name.setdefault(tool.name, tool)) is not tool:
+            raise DuplicateTool(tool.name, first.origin, tool.origin)
     return tools
 
 

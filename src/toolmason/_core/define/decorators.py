@@ -61,6 +61,7 @@ class ParamSpec:
 
     name: str
     type: Any = MISSING
+    """A type, or the name of one in JSON Schema, such as `"integer"`."""
     description: str | None = None
     required: bool | None = None
     default: Any = MISSING
@@ -191,16 +192,19 @@ def make_options(keywords: Mapping[str, Any]) -> ToolOptions:
 def make_declaration(keywords: Mapping[str, Any]) -> Declaration:
     """Return the declaration that `@tool(**keywords)` attaches."""
     declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if key in keywords}
-    if declaration_fields.get("name") is not None and not str(declaration_fields["name"]).strip():
-        raise DefinitionError(
-            f"name={declaration_fields['name']!r}: must not be empty. Omit it to use the function's name."
-        )
+    _check_name(declaration_fields.get("name"))
     options = make_options({key: value for key, value in keywords.items() if key not in declaration_fields})
     return Declaration("tool", options=options, **declaration_fields)
 
 
+def _check_name(name: Any) -> None:
+    if name is not None and not str(name).strip():
+        raise DefinitionError(f"name={name!r}: must not be empty. Omit it to use the function's name.")
+
+
 def update_declaration(declaration: Declaration, keywords: Mapping[str, Any]) -> Declaration:
     """Return a declaration with some of its keywords replaced."""
+    _check_name(keywords.get("name"))
     declaration_fields = {key: keywords[key] for key in _NON_OPTION_KEYS if keywords.get(key) is not None}
     new_options = make_options({key: value for key, value in keywords.items() if key not in _NON_OPTION_KEYS})
     option_changes = {key: getattr(new_options, key) for key in keywords if key not in _NON_OPTION_KEYS}

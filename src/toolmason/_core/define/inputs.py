@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 from itertools import islice
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json, to_jsonable_python
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolmason")
 _MAX_ERRORS = 50
+PROJECT_DIR: Final = "project_dir"
+"""Name of the argument that only the application fills."""
 
 
 class SchemaMismatch(ValueError):
@@ -289,11 +291,30 @@ def compile_schema_inputs(name: str, schema: Mapping[str, Any], *, extra: Extra,
     """
     if schema.get("type", "object") != "object":
         raise DefinitionError(f"Tool {name!r}: its input schema has type {schema['type']!r}; it must be 'object'.")
-    full_schema: JsonSchema = {"type": "object", "properties": {}, **schema}
+    full_schema: JsonSchema = {"type": "object", "properties": {}, **hide_project_dir(schema)}
     if extra == "forbid":
         full_schema.setdefault("additionalProperties", False)
     checker = _SchemaChecker(name, full_schema)
-    return Inputs(full_schema, checker.validate_json, checker.validate_python, extra=extra, strict_types=strict_types)
+    injected = frozenset({PROJECT_DIR})
+    return Inputs(
+        full_schema,
+        _drop_injected(checker.validate_json, injected),
+        _drop_injected(checker.validate_python, injected),
+        extra=extra,
+        strict_types=strict_types,
+        injected=injected,
+    )
+
+
+def hide_project_dir(schema: Mapping[str, Any]) -> JsonSchema:
+    """Return a hand-written schema without `project_dir`, which the model must not send."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or PROJECT_DIR not in properties:
+        return dict(schema)
+    hidden = {**schema, "properties": {name: part for name, part in properties.items() if name != PROJECT_DIR}}
+    if isinstance(schema.get("required"), list | tuple):
+        hidden["required"] = [name for name in schema["required"] if name != PROJECT_DIR]
+    return hidden
 
 
 def narrow_inputs(inputs: Inputs, name: str, schema: Mapping[str, Any]) -> Inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import re
@@ -20,13 +21,17 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.decorators import MISSING
 from toolmason._core.define.signature import Parameter, is_safe_to_share, unwrap_function
+from toolmason._core.values.content import CONTENT_TYPES
+from toolmason._core.values.results import ToolReturn
 
 FunctionKind: TypeAlias = Literal["async", "sync"]
+_FUNCTION_TYPES: Final = (Callable, typing.Callable, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 _STREAMS: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 _PLACEHOLDER: Final = r"\$\$\{|\$\{([^{}$:]+)(?::-([^{}]*))?\}"
 
@@ -114,11 +119,40 @@ def _make_template_default(
 def resolve_return_type(hint: Any) -> Any:
     """Return the type of the final value: a list for a stream, the awaited type for an awaitable."""
     origin, args = get_origin(hint), get_args(hint)
-    if origin in (Awaitable, Coroutine) and args:
+    if origin in (Awaitable, Coroutine, Future, asyncio.Future) and args:
         return args[-1]
     if origin in _STREAMS and args:
         return types.GenericAlias(list, (args[0],))
     return hint
+
+
+def returns_content(hint: Any) -> bool:
+    """Return True if a return type names content parts or `ToolReturn`."""
+    if isinstance(hint, type) and (hint in CONTENT_TYPES or hint is ToolReturn):
+        return True
+    return any(returns_content(arg) for arg in get_args(hint))
+
+
+def returns_function(hint: Any) -> bool:
+    """Return True if a return type names a function, which has no JSON form."""
+    if get_origin(hint) is Callable or (is_hashable(hint) and hint in _FUNCTION_TYPES):
+        return True
+    return any(returns_function(arg) for arg in get_args(hint) if not isinstance(arg, list))
+
+
+def may_hold_content(hint: Any) -> bool:
+    """Return True if a list of this type may contain content parts, such as images, beside data."""
+    args = get_args(hint)
+    return not args or Any in args or object in args or returns_content(hint)
+
+
+def is_hashable(value: Any) -> bool:
+    """Return True if a value can be hashed."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def expand(text: str, values: Mapping[str, Any]) -> str:

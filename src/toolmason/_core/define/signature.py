@@ -24,6 +24,15 @@ Injector: TypeAlias = Callable[[ToolContext[Any]], Any]
 """Function that returns the value of an injected parameter."""
 
 _DEFAULT_PARAM: Final = Param()
+_JSON_TYPES: Final[Mapping[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 _IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
 
 
@@ -125,12 +134,17 @@ def read_signature(
                 f"{describe_location(fn)}: `*{raw.name}` cannot be passed by name. Use `{raw.name}: list[...]` instead."
             )
         spec = specs.pop(raw.name, None)
-        hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else spec.type
+        hint = hints.get(raw.name, MISSING) if spec is None or spec.type is MISSING else _get_spec_type(fn, spec)
         if raw.kind is raw.VAR_KEYWORD:
             extra_hint = Any if hint is MISSING else hint
         else:
             parameters.append(make_parameter(fn, raw, hint, spec, documented))
-    if specs:
+    if specs and extra_hint is not MISSING:
+        # The described keywords are all that the function accepts.
+        keywords = [(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY), spec) for name, spec in specs.items()]
+        parameters.extend(make_parameter(fn, raw, _get_spec_type(fn, spec), spec, documented) for raw, spec in keywords)
+        extra_hint = MISSING
+    elif specs:
         raise DefinitionError(
             f"{describe_location(fn)}: `params=` describes {next(iter(specs))!r}, which is not a parameter. "
             "Correct the name, or remove it."
@@ -139,6 +153,18 @@ def read_signature(
     unmatched = [f"{name}: {text}" for name, text in documented.items() if name not in names]
     text = "\n".join([doc.text, *unmatched]).strip() if unmatched else doc.text
     return Signature(tuple(parameters), hints.get("return", MISSING), extra_hint, text)
+
+
+def _get_spec_type(fn: Any, spec: ParamSpec) -> Any:
+    """Return the type of a described parameter, which may be the name of a JSON type."""
+    if not isinstance(spec.type, str):
+        return spec.type
+    if spec.type not in _JSON_TYPES:
+        raise DefinitionError(
+            f"{describe_location(fn)}: parameter {spec.name!r} has the type {spec.type!r}. Pass a Python type, or one "
+            f"of these names: {', '.join(_JSON_TYPES)}."
+        )
+    return _JSON_TYPES[spec.type]
 
 
 def _get_type_hints(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -181,6 +207,11 @@ def make_parameter(
     Raises:
         DefinitionError: it has no type, or its declarations conflict.
     """
+    if hint is MISSING and raw.name == "self" and "." in getattr(fn, "__qualname__", ""):
+        raise DefinitionError(
+            f"{describe_location(fn)}: a method without its object. Pass the method of an instance, such as "
+            f"`{fn.__qualname__.rsplit('.', 2)[-2]}(...).{fn.__name__}`."
+        )
     if hint is MISSING and raw.name != "project_dir":
         raise DefinitionError(
             f"{describe_location(fn)}: parameter {raw.name!r} has no type. Add one, such as `{raw.name}: str` "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from typing_extensions import Unpack, override
 
@@ -23,22 +23,32 @@ from toolmason._core.define.decorators import (
     show_keywords,
     update_declaration,
 )
-from toolmason._core.define.inputs import Inputs, compile_inputs, compile_schema_inputs, narrow_inputs, schema_compiler
+from toolmason._core.define.inputs import (
+    PROJECT_DIR,
+    Inputs,
+    compile_inputs,
+    compile_schema_inputs,
+    hide_project_dir,
+    narrow_inputs,
+    schema_compiler,
+)
 from toolmason._core.define.invocation import (
     FunctionKind,
     get_function_kind,
     is_generator_function,
+    is_hashable,
     make_caller,
     make_defaults,
     resolve_return_type,
+    returns_content,
+    returns_function,
 )
 from toolmason._core.define.schema_nodes import TypeSchema, resolve_root
 from toolmason._core.define.signature import Parameter, Signature, describe_location, get_function_name, read_signature
-from toolmason._core.values.content import CONTENT_TYPES
 from toolmason._core.values.definition import JsonSchema, ToolDefinition, ToolOptions, name_to_words
 from toolmason._core.values.policy import CarriedPolicy
-from toolmason._core.values.results import ToolResult, ToolReturn
-from toolmason.errors import DefinitionError
+from toolmason._core.values.results import ToolResult
+from toolmason.errors import ConfigError, DefinitionError, UnsupportedType
 
 PicklableCall: TypeAlias = tuple[Callable[..., Any], tuple[str, ...], dict[str, Any]]
 """A call for another process: a function, the names it takes by position, and the values."""
@@ -65,8 +75,8 @@ class CompiledTool:
     """Return type, or `MISSING` if unknown."""
     output: TypeSchema | None = None
     """The compiled return type, or None if it has no schema."""
-    substitutable: tuple[str, ...] = ()
-    """Parameters whose values may be expanded in `${...}` of a result; empty if nothing is expanded."""
+    substitutable: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that `${...}` of a result names, by the name there; empty if nothing is expanded."""
     accepts_extra: bool = False
     """True if it accepts arguments that its schema does not declare."""
     on_arguments: Any = None
@@ -121,10 +131,27 @@ class Tool(ABC):
         return self._compile()
 
     def _compile(self) -> CompiledTool:
+        schema = self._get_declared_schema()
         inputs = compile_schema_inputs(
-            self.name, self.definition.input_schema, extra=self.options.extra, strict_types=self.options.strict_types
+            self.name, schema, extra=self.options.extra, strict_types=self.options.strict_types
         )
-        return CompiledTool(inputs, self.invoke)
+        if PROJECT_DIR not in schema.get("properties", ()):
+            return CompiledTool(inputs, self.invoke)
+        is_required = PROJECT_DIR in schema.get("required", ())
+
+        def fill(values: dict[str, Any], context: ToolContext[Any]) -> dict[str, Any]:
+            try:
+                return {**values, PROJECT_DIR: str(context.project_dir)}
+            except ConfigError:
+                if is_required:
+                    raise
+                return values
+
+        return CompiledTool(inputs, self.invoke, fill=fill)
+
+    def _get_declared_schema(self) -> JsonSchema:
+        """Return the schema as the author wrote it, which may name `project_dir`."""
+        return self.definition.input_schema
 
     def _get_root(self) -> Tool:
         return self
@@ -196,16 +223,23 @@ class SchemaTool(_CallableTool):
     ) -> None:
         name = declaration.name or get_function_name(handler)
         output = declaration.output_schema
-        self.definition = ToolDefinition(
+        _check_handler(name, handler)
+        definition = ToolDefinition(
             name,
             declaration.description or name_to_words(name),
-            {"type": "object", **schema},
+            _with_object_type(schema),
             dict(output) if isinstance(output, Mapping) else None,
             declaration.title,
         )
         self.options = declaration.options
         self.fn = handler
+        self.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
+        self._declared_schema = definition.input_schema
         self._compiled = self._compile()  # validates the schema now instead of at the first call
+
+    @override
+    def _get_declared_schema(self) -> JsonSchema:
+        return self._declared_schema
 
     @override
     def _compile(self) -> CompiledTool:
@@ -229,6 +263,10 @@ class FunctionTool(_CallableTool):
         signature = read_signature(fn, declaration.local_names, params)
         self._compiled = compiled = _compile_function(fn, signature, declaration, schema)
         own_name = declaration.name or get_function_name(fn)
+        if own_name == "<lambda>" and declaration.kind == "tool":
+            raise DefinitionError(
+                f"{self.origin}: a lambda has no name. Pass one: `Tool.from_function(..., name=...)`."
+            )
         self.definition = ToolDefinition(
             own_name,
             declaration.description or description or signature.text or name_to_words(own_name),
@@ -327,6 +365,42 @@ def load_tool(tool: Tool) -> Tool:
     return tool._load()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
+def prepare_tool(tool: Tool) -> Tool:
+    """Return a tool as a toolbox publishes it: without `project_dir`, which the application fills.
+
+    Raises:
+        DefinitionError: it has no definition.
+    """
+    definition = getattr(tool, "definition", None)
+    if not isinstance(definition, ToolDefinition):
+        raise DefinitionError(f"{tool.origin} has no definition. Set `definition = ToolDefinition(...)` in the class.")
+    if type(tool)._compile is not Tool._compile or PROJECT_DIR not in definition.input_schema.get("properties", ()):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return tool
+    published = RenamedTool(tool, tool.name)
+    published.definition = replace(definition, input_schema=hide_project_dir(definition.input_schema))
+    return published
+
+
+def _with_object_type(schema: Any) -> Any:
+    # Not a mapping: the definition refuses it with the fix.
+    return {"type": "object", **schema} if isinstance(schema, Mapping) else schema
+
+
+def _check_handler(name: str, handler: Any) -> None:
+    if not callable(handler):
+        raise DefinitionError(f"Tool {name!r}: its handler is {handler!r}. Pass a function of (arguments, context).")
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):
+        return  # some callables of extension modules have none
+    try:
+        signature.bind({}, None)
+    except TypeError as error:
+        raise DefinitionError(
+            f"{describe_location(handler)}: the handler of tool {name!r} cannot take (arguments, context): {error}."
+        ) from None
+
+
 def _compile_function(
     fn: Callable[..., Any], signature: Signature, declaration: Declaration, schema: Mapping[str, Any] | None
 ) -> CompiledTool:
@@ -351,6 +425,11 @@ def _compile_function(
         return values
 
     returns = resolve_return_type(signature.returns)
+    if options.converter is None and returns_function(returns):
+        raise UnsupportedType(
+            f"{describe_location(fn)}: it returns {returns!r}, and a function has no JSON form. Return data, or pass "
+            "`converter=`."
+        )
     return CompiledTool(
         inputs,
         call,
@@ -361,15 +440,21 @@ def _compile_function(
         parameters=parameters,
         returns=returns,
         output=None if options.converter is not None else _compile_return(returns),
-        substitutable=tuple(p.name for p in parameters if p.injector is None) if options.substitute_result else (),
+        substitutable=_get_substitutable(parameters) if options.substitute_result else {},
         accepts_extra=signature.extra_hint is not MISSING,
     )
 
 
+def _get_substitutable(parameters: Sequence[Parameter]) -> dict[str, str]:
+    """Return the names that a result may expand: those of Python and of the schema, and `project_dir`."""
+    expandable = [p for p in parameters if p.injector is None or p.name == PROJECT_DIR]
+    return {name: p.name for p in expandable for name in (p.label, p.name)}
+
+
 def _compile_return(returns: Any) -> TypeSchema | None:
-    if returns in (MISSING, Any, None, type(None), str, list, tuple) or _returns_content(returns):
+    if returns in (MISSING, Any, None, type(None), str, list, tuple) or returns_content(returns):
         return None
-    return schema_compiler().compile_return(returns) if _is_hashable(returns) else None
+    return schema_compiler().compile_return(returns) if is_hashable(returns) else None
 
 
 def _make_output_schema(compiled: CompiledTool, declaration: Declaration) -> JsonSchema | None:
@@ -385,31 +470,11 @@ def _make_output_schema(compiled: CompiledTool, declaration: Declaration) -> Jso
     return schema if schema.get("type") == "object" else _wrap_in_result(schema)
 
 
-def _returns_content(hint: Any) -> bool:
-    if isinstance(hint, type) and (hint in CONTENT_TYPES or hint is ToolReturn):
-        return True
-    return any(_returns_content(arg) for arg in get_args(hint))
-
-
-def may_hold_content(hint: Any) -> bool:
-    """Return True if a list of this type may contain content parts, such as images, beside data."""
-    args = get_args(hint)
-    return not args or Any in args or object in args or _returns_content(hint)
-
-
 def _wrap_in_result(schema: JsonSchema) -> JsonSchema:
     inner = dict(schema)
     defs = inner.pop("$defs", None)
     wrapper: JsonSchema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     return {**wrapper, "$defs": defs} if defs else wrapper
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import MISSING, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -157,6 +158,8 @@ def _dump_option(value: Any) -> Any:
         return {"calls": value.calls, "per": _dump_number(value.per)}
     if isinstance(value, frozenset):
         return sorted(map(str, value))
+    if isinstance(value, Executor):
+        return None  # the loaded tool has it
     if callable(value):
         return {CODE_KEY: _get_qualified_name(value)}
     return "inherit" if value is INHERIT else _dump_number(value)

@@ -9,10 +9,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolmason._core.define.context import CallState, ToolContext
 from toolmason._core.define.invocation import get_function_kind
@@ -102,9 +103,9 @@ async def run_attempt(attempt: Attempt) -> Any:
     loop = asyncio.get_running_loop()
     if attempt.runs_on == "process":
         return await _run_in_process(attempt, loop)
-    if attempt.runs_on == "thread":
+    if attempt.runs_on != "loop":
         started = loop.time()
-        value = await _run_in_thread(attempt, loop)
+        value = await (_run_in_thread if attempt.runs_on == "thread" else _run_in_executor)(attempt, loop)
         if not inspect.isawaitable(value):
             return value
         if attempt.seconds is not None:
@@ -223,6 +224,29 @@ async def _run_in_thread(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> A
         raise abandoned.reason from None
 
 
+async def _run_in_executor(attempt: Attempt, loop: asyncio.AbstractEventLoop) -> Any:
+    """Run a tool in an executor of the application. At the deadline its result is dropped, as that of a thread is."""
+
+    def work() -> tuple[Any, BaseException | None]:
+        try:
+            return attempt.tool.call(attempt.values, attempt.context), None
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises becomes a result
+            return None, error
+
+    executor = cast("Executor", attempt.runs_on)
+    value, error = await _await_on_loop(loop.run_in_executor(executor, copy_context().run, work), attempt)
+    return _return_or_raise(value, error)
+
+
+def _return_or_raise(value: Any, error: BaseException | None) -> Any:
+    if error is None:
+        return value
+    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
+        # In a thread these come from the tool; here they would look like a cancellation of the caller.
+        raise RaisedInThread(error)
+    raise error
+
+
 class ThreadAbandoned(Exception):
     """The result of a thread is no longer awaited: the deadline passed, or the caller was cancelled."""
 
@@ -259,15 +283,10 @@ async def run_in_thread(
     finally:
         if timer is not None:
             timer.cancel()
-    if error is None:
-        return value
     if isinstance(error, DeadlinePassed):
         pool.abandon(job)
         raise ThreadAbandoned(error)
-    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
-        # In a thread these come from the tool; here they would look like a cancellation of the caller.
-        raise RaisedInThread(error)
-    raise error
+    return value if error is None else _return_or_raise(value, error)
 
 
 async def _await_job(job: Job, cancellation: Cancellation) -> tuple[Any, BaseException | None]:
@@ -321,11 +340,7 @@ async def _run_in_worker(payload: bytes, attempt: Attempt, loop: asyncio.Abstrac
         is_reusable = not isinstance(error, WorkerDied | DeadlinePassed)
     finally:
         pool.release(worker, usable=is_reusable)
-    if error is None:
-        return value
-    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
-        raise RaisedInThread(error)
-    raise error
+    return _return_or_raise(value, error)
 
 
 def _expire(future: asyncio.Future[tuple[Any, BaseException | None]], seconds: float) -> None:

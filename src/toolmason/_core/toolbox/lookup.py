@@ -11,7 +11,7 @@ from toolmason._core.call.call_policy import get_chain, merge_context, merge_set
 from toolmason._core.call.long_results import make_result_reader
 from toolmason._core.call.pipeline import compose_runners
 from toolmason._core.call.route import Route, make_route
-from toolmason._core.catalog.catalog import READ_RESULT, Catalog, rename_tool
+from toolmason._core.catalog.catalog import READ_RESULT, Catalog, check_resolved, rename_tool
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import Tool, load_tool
@@ -121,7 +121,8 @@ class ToolLookup:
             listed = self.find(name)
             for resolver in self.state.policy.resolvers:
                 found = await call_user_function(resolver.resolve, name, settings=self.state.policy.settings)
-                tool = None if found is None else self.state.transform(found)
+                resolved = check_resolved(resolver, name, found)
+                tool = None if resolved is None else self.state.transform(resolved)
                 _log.debug("%s %s %r", type(resolver).__name__, "has no" if tool is None else "resolved", name)
                 # If both match only with case ignored, the listed tool wins.
                 if tool is not None and (listed is None or name in (listed.name, tool.name)):

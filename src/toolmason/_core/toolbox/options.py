@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolmason._core.call.approval import ApprovalRule, ApprovalSigner, Approver, parse_key
 from toolmason._core.call.call_policy import CallPolicy, NextCall, SharedState
 from toolmason._core.call.long_results import ResultStore
-from toolmason._core.catalog.catalog import Resolver
+from toolmason._core.catalog.catalog import Resolver, check_resolvers
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.experimental import allow_experimental
 from toolmason._core.remote.protocol import OnConflict, RequestHandler
@@ -82,6 +82,7 @@ class ToolboxPolicy:
     def __post_init__(self) -> None:
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise DefinitionError(f"max_concurrency={self.max_concurrency!r}: must be at least 1.")
+        check_resolvers(self.resolvers)
         check_timeout(self.timeout)
         check_retry(self.retry)
         if not isinstance(self.on_error, Inherit):

@@ -133,8 +133,8 @@ class ToolboxState:
             for item in iter_source_items(source, self.policy.naming, self.policy.resolvers):
                 # Check for Tool first, and once: an isinstance check costs as much as adding the tool.
                 if isinstance(item, Tool):
-                    refuse_builtin_name(item)
                     catalog.add_tool(item, replace_same=replace)
+                    refuse_builtin_name(item)
                 elif not isinstance(item, CatalogItem) and isinstance(item, RemoteSource):
                     servers.append(item.__remote__(self.remotes.handlers))
                 else:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from pydantic_core import from_json
+
+if TYPE_CHECKING:  # 3 ms at start-up
+    from importlib.resources.abc import Traversable
 
 EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 
@@ -21,33 +24,81 @@ class Text:
     text: str
 
 
-class _FromFile:
+class _BinaryPart:
     __slots__ = ()
+    _default_type: ClassVar[str]
+
+    def __init__(self, data: bytes | str | Path, mime_type: str | None = None) -> None:
+        decoded, found_type = _read_data(type(self), self._default_type, data)
+        object.__setattr__(self, "data", decoded)
+        given_type = mime_type or found_type or self._default_type
+        object.__setattr__(self, "mime_type", _MIME_ALIASES.get(given_type, given_type))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Self:
-        """Read a file. The MIME type is derived from the suffix."""
-        import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
+    def from_file(cls, path: str | Path | Traversable, mime_type: str | None = None) -> Self:
+        """Read a file, or a resource of a package: `files("package") / "logo.png"`. The suffix says the MIME type.
 
-        data = Path(path).read_bytes()
-        mime_type = mimetypes.guess_type(str(path))[0]
-        return cls(**{"data": data} if mime_type is None else {"data": data, "mime_type": mime_type})
+        Raises:
+            ValueError: the suffix says no MIME type of this kind, and `mime_type` is not set.
+        """
+        file = Path(path) if isinstance(path, str) else path
+        return cls(file.read_bytes(), mime_type or _guess_type(cls, cls._default_type, file.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Image(_FromFile):
-    """An image in a result or message."""
+def _guess_type(kind: type, default_type: str, name: str) -> str:
+    import mimetypes  # noqa: PLC0415 - 2 ms at start-up, needed only to read files
+
+    found = mimetypes.guess_type(name, strict=False)[0] or ""
+    main_type = default_type.partition("/")[0]
+    if not found.startswith(f"{main_type}/"):
+        raise ValueError(
+            f"{kind.__name__}: the suffix of {name!r} does not say an {main_type} type. Pass `mime_type=`, such as "
+            f"{default_type!r}."
+        )
+    return found
+
+
+def _read_data(kind: type, default_type: str, data: Any) -> tuple[bytes, str | None]:
+    """Return the bytes that a part is made of, and their MIME type if it is known."""
+    if isinstance(data, bytes):
+        return data, None
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data), None
+    if isinstance(data, Path):
+        return data.read_bytes(), _guess_type(kind, default_type, data.name)
+    if not isinstance(data, str):
+        raise TypeError(f"{kind.__name__}: the data is {type(data).__name__}. Pass bytes, base64 text or a Path.")
+    head, _, body = data.partition(",") if data.startswith("data:") else ("", "", data)
+    try:
+        # Not a path and not an address: text may come from outside, and must not read files.
+        return base64.b64decode("".join(body.split()), validate=True), head[5:].partition(";")[0] or None
+    except ValueError:
+        raise ValueError(
+            f"{kind.__name__}: the data {data[:40]!r} is text that is not base64. Pass the bytes, "
+            f"`{kind.__name__}.from_file(path)` for a file, or `ResourceLink(uri)` for an address."
+        ) from None
+
+
+_MIME_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg"}
+"""Names in use for MIME types that providers know by another name."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Image(_BinaryPart):
+    """An image in a result or message. The data is bytes, base64 text, a `data:` URL, or a `Path` to read."""
 
     data: bytes = field(repr=False)
     mime_type: str = "image/png"
+    _default_type: ClassVar[str] = "image/png"
 
 
-@dataclass(frozen=True, slots=True)
-class Audio(_FromFile):
-    """An audio clip in a result or message."""
+@dataclass(frozen=True, slots=True, init=False)
+class Audio(_BinaryPart):
+    """An audio clip in a result or message. The data is as for `Image`."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
+    _default_type: ClassVar[str] = "audio/wav"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -48,6 +51,11 @@ class ToolDefinition:
     def __post_init__(self) -> None:
         if not self.name or not self.name.strip():
             raise DefinitionError(f"A tool needs a name, got {self.name!r}. Pass `name=`.")
+        if not isinstance(self.input_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass JSON text
+            raise DefinitionError(
+                f"Tool {self.name!r}: its input schema must be a mapping, not {type(self.input_schema).__name__}. "
+                "Parse JSON text with `json.loads(...)` first."
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -114,7 +122,8 @@ class ToolOptions:
     extra: Extra = "ignore"
     """Handling of arguments that the schema does not declare."""
     runs_on: RunsOn | None = None
-    """`"loop"`, `"thread"` or `"process"`. `None` runs async tools on the loop and sync tools in a thread."""
+    """`"loop"`, `"thread"`, `"process"`, or an executor of threads. `None` runs async tools on the loop and sync tools
+    in a thread."""
     on_error: OnError | Inherit = INHERIT
     tags: frozenset[str] = frozenset()
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -125,8 +134,8 @@ class ToolOptions:
     def __post_init__(self) -> None:
         if self.extra not in ("ignore", "forbid", "allow"):
             raise DefinitionError(f'extra={self.extra!r}: must be "ignore", "forbid" or "allow".')
-        if self.runs_on not in (None, "loop", "thread", "process"):
-            raise DefinitionError(f'runs_on={self.runs_on!r}: must be "loop", "thread" or "process", or omitted.')
+        check_runs_on(self.runs_on)
+        check_converter(self.converter)
         for name, minimum in (("max_concurrency", 1), ("max_calls", 1), ("max_result_bytes", 256)):
             if (value := getattr(self, name)) is not None and value < minimum:
                 raise DefinitionError(f"{name}={value!r}: must be at least {minimum}, or omitted.")
@@ -157,6 +166,39 @@ class ToolOptions:
     def with_(self, **changes: Any) -> ToolOptions:
         """Return a copy with these fields changed."""
         return replace(self, **changes)
+
+
+def check_runs_on(runs_on: Any) -> None:
+    """Raise if a tool cannot run there.
+
+    Raises:
+        DefinitionError: it is neither a known name nor an executor of threads.
+    """
+    if isinstance(runs_on, Executor):
+        # Its class is loaded on first access, so a program without process pools does not pay for it.
+        pools = sys.modules.get("concurrent.futures.process")
+        if pools is None or not isinstance(runs_on, pools.ProcessPoolExecutor):
+            return
+        raise DefinitionError(f'runs_on={runs_on!r}: its processes cannot be stopped at a deadline. Use "process".')
+    if runs_on not in (None, "loop", "thread", "process"):
+        raise DefinitionError(
+            f'runs_on={runs_on!r}: must be "loop", "thread" or "process", or omitted. An executor works, too.'
+        )
+
+
+def check_converter(converter: Any) -> None:
+    """Raise if a converter cannot be called with a value and its type.
+
+    Raises:
+        DefinitionError: it is a class or async, or cannot be called.
+    """
+    if converter is None:
+        return
+    call = converter if inspect.isroutine(converter) else getattr(type(converter), "__call__", None)  # noqa: B004 - needs the method itself
+    if isinstance(converter, type) or not callable(converter):
+        raise DefinitionError(f"converter={converter!r}: must be a function or an object that can be called.")
+    if inspect.iscoroutinefunction(call):
+        raise DefinitionError(f"converter={converter!r}: must not be async. Await in the tool instead.")
 
 
 def apply_naming(name: str, naming: Naming | None) -> str:

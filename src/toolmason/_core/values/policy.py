@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -50,7 +51,7 @@ def check_timeout(timeout: _T) -> _T:
     return timeout
 
 
-RunsOn: TypeAlias = Literal["loop", "thread", "process"]
+RunsOn: TypeAlias = Literal["loop", "thread", "process"] | Executor
 OnError: TypeAlias = Literal["message", "redact", "raise"] | Callable[[ToolCallError], Any]
 """Error text shown to the model. A function returns a string or a `ToolResult`, or raises."""
 

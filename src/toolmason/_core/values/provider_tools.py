@@ -69,3 +69,8 @@ class NativeTool:
 
 AnyNativeTool: TypeAlias = WebSearch | RemoteMcp | NativeTool
 NATIVE_TOOL_TYPES = (WebSearch, RemoteMcp, NativeTool)
+
+
+def get_native_key(item: AnyNativeTool) -> tuple[str, str, str]:
+    """Return what must differ between two provider-run tools: kind, provider and name."""
+    return type(item).__name__, item.provider if isinstance(item, NativeTool) else "", item.name

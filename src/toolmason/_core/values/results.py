@@ -154,6 +154,7 @@ class ToolResult:
     def unwrap(self) -> Any:
         """Return the value, or raise the error."""
         if self.error is not None:
+            self.error.is_of_call = True
             raise self.error
         return self.value
 
