@@ -6,8 +6,9 @@ from typing import Annotated
 
 import pytest
 
-from toolmason import Config, Image, Message, Param, Text, Toolbox, prompt, resource, tool
+from toolmason import Chat, Config, Image, Message, Param, Text, Toolbox, prompt, resource, tool, tools_from
 from toolmason.errors import ConfigError, DefinitionError, InvalidArguments, ToolTimeout
+from toolmason.testing import ScriptedModel
 
 
 @prompt
@@ -16,10 +17,10 @@ def review(language: str, tone: Annotated[str, "How to say it"] = "kind") -> str
     return f"Review this {language} code. Be {tone}."
 
 
-async def test_a_text_becomes_one_message_of_the_assistant():
+async def test_a_text_becomes_one_message_of_the_user():
     [message] = await Toolbox(review).prompt("review", {"language": "Python"})
 
-    assert message == Message("assistant", "Review this Python code. Be kind.")
+    assert message == Message("user", "Review this Python code. Be kind.")
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
@@ -275,3 +276,54 @@ async def test_a_function_that_hung_gives_its_slot_back(hanging, kind):
     [message] = await asyncio.wait_for(box.prompt("review", {"language": "Python"}), 5)
 
     assert "Python" in message.text
+
+
+@pytest.mark.row("MA-21", "P16")
+async def test_a_chat_starts_from_a_prompt_of_the_default_role():
+    @prompt
+    def summarize(topic: str) -> str:
+        return f"Summarize {topic}."
+
+    model = ScriptedModel(["Tea is a drink."])
+    chat = Chat(model, Toolbox(summarize))
+
+    reply = await chat.send(await chat.box.prompt("summarize", {"topic": "tea"}))
+
+    assert reply.text == "Tea is a drink."
+    assert [message.role for message in model.requests[0].messages] == ["user"]
+
+
+@pytest.mark.row("AJ-16")
+@pytest.mark.parametrize(
+    "decorate", [lambda fn: tool(prompt(fn)), lambda fn: prompt(tool(fn))], ids=["tool outside", "prompt outside"]
+)
+async def test_a_function_is_a_tool_and_a_prompt_if_both_decorate_it(decorate):
+    def say(text: str) -> str:
+        return f"say {text}"
+
+    box = Toolbox(decorate(say))
+
+    assert [item.name for item in box.tools] == [item.name for item in box.prompts] == ["say"]
+    assert (await box.call("say", {"text": "a"})).text == "say a"
+    assert [message.text for message in await box.prompt("say", {"text": "a"})] == ["say a"]
+
+
+@pytest.mark.row("AJ-16")
+def test_a_method_keeps_all_its_roles_and_their_words():
+    class Bundle:
+        @tool(name="run", read_only=True)
+        @prompt(name="ask", role="system")
+        @resource("note://now")
+        def now(self) -> str:
+            return "12:00"
+
+    class Later(Bundle):
+        def now(self) -> str:
+            return "13:00"
+
+    box = Toolbox(Later())
+
+    assert [(item.name, item.options.read_only) for item in box.tools] == [("run", True)]
+    assert [(item.name, item.role) for item in box.prompts] == [("ask", "system")]
+    assert [item.uri for item in box.resources] == ["note://now"]
+    assert [item.name for item in tools_from(Later())] == ["run"]

@@ -250,12 +250,12 @@ async def test_c43_an_empty_context_is_legal():
     assert await value_of(f) == 0
 
 
-async def test_c45_the_role_of_a_prompt_is_assistant_unless_said_otherwise():
+async def test_c45_the_role_of_a_prompt_is_user_unless_said_otherwise():
     @prompt
     def first() -> str:
         return "a"
 
-    @prompt(role="user")
+    @prompt(role="assistant")
     def second() -> str:
         return "b"
 
@@ -266,8 +266,8 @@ async def test_c45_the_role_of_a_prompt_is_assistant_unless_said_otherwise():
     box = Toolbox(first, second, third)
 
     assert [(await box.prompt(name))[0].role for name in ("first", "second", "third")] == [
-        "assistant",
         "user",
+        "assistant",
         "system",
     ]
 

@@ -228,7 +228,7 @@ async def test_promise_16_the_prompts_of_a_bundle_can_be_listed_described_and_re
 
     assert (found.name, found.description) == ("review", "Review code.")
     assert found.input_schema["required"] == ["language"]
-    assert (message.role, message.text) == ("assistant", "Review this Python code. Be kind.")
+    assert (message.role, message.text) == ("user", "Review this Python code. Be kind.")
 
 
 # --- 17: duplicates are detected (MA-31, AJ-15) ------------------------------------------------

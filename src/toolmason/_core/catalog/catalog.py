@@ -225,7 +225,8 @@ def iter_source_items(source: Any, naming: Naming | None, resolvers: Iterable[Re
         for item in source:
             yield from iter_source_items(item, naming, resolvers)
     elif not isinstance(source, type) and (declaration := get_declaration(source)) is not None:
-        yield _make_item(source, declaration, naming)
+        for item_declaration in (declaration, *declaration.others):
+            yield _make_item(source, item_declaration, naming)
     elif isinstance(source, type | ModuleType) or has_members(source):
         yield from _iter_members(source, naming)
     elif callable(source):

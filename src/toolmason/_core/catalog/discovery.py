@@ -90,8 +90,8 @@ def _iter_module_members(module: ModuleType, kind: str) -> Iterator[tuple[Any, D
         if id(item) in seen or isinstance(item, type):
             continue
         seen.add(id(item))
-        declaration = Declaration("tool") if isinstance(item, Tool) else get_declaration(item)
-        if declaration is not None and declaration.kind == kind:
+        declared = Declaration("tool") if isinstance(item, Tool) else get_declaration(item)
+        if declared is not None and (declaration := declared.find(kind)) is not None:
             yield item, declaration
 
 
@@ -100,10 +100,11 @@ def find_declared_members(cls: type, kind: str) -> dict[str, tuple[Any, Declarat
     members: dict[str, tuple[Any, Declaration]] = {}
     for owner in reversed(cls.__mro__):
         for name, item in vars(owner).items():
-            declaration = get_declaration(item)
-            if declaration is not None and declaration.kind == kind:
+            declared = get_declaration(item)
+            declaration = None if declared is None else declared.find(kind)
+            if declaration is not None:
                 members[name] = (item, declaration)
-            elif declaration is not None or not (callable(item) or isinstance(item, staticmethod | classmethod)):
+            elif declared is not None or not (callable(item) or isinstance(item, staticmethod | classmethod)):
                 members.pop(name, None)
             elif name in members:
                 members[name] = (item, members[name][1])

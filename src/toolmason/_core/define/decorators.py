@@ -133,12 +133,18 @@ class Declaration:
     options: ToolOptions = ToolOptions()  # noqa: RUF009 - frozen, so the default can be shared
     flatten: bool | None = None
     output_schema: bool | Mapping[str, Any] = True
-    role: Role = "assistant"
+    role: Role = "user"
     local_names: Mapping[str, Any] | None = None
     """Enclosing local names of a nested function, to resolve its string annotations."""
     uri: str = ""
     """URI or URI template of a resource."""
     mime_type: str | None = None
+    others: tuple[Declaration, ...] = ()
+    """Declarations of other kinds on the same function."""
+
+    def find(self, kind: str) -> Declaration | None:
+        """Return the declaration of this kind on the function, or None."""
+        return next((item for item in (self, *self.others) if item.kind == kind), None)
 
 
 def show_keywords(keywords: type, *defaults: type) -> Callable[[_F], _F]:
@@ -223,7 +229,9 @@ def get_declaration(item: Any) -> Declaration | None:
 
 
 def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
-    declaration = replace(declaration, local_names=_find_local_names(item, frame))
+    declaration = replace(
+        declaration, local_names=_find_local_names(item, frame), others=_find_others(item, declaration)
+    )
     if isinstance(item, type) or not (callable(item) or isinstance(item, staticmethod | classmethod)):
         raise DefinitionError(
             f"@{declaration.kind} requires a function, method or callable, not {item!r}. "
@@ -237,6 +245,15 @@ def _attach(item: _F, declaration: Declaration, frame: types.FrameType) -> _F:
             "Use `Tool.from_function(...)` instead."
         ) from error
     return item
+
+
+def _find_others(item: Any, declaration: Declaration) -> tuple[Declaration, ...]:
+    """Return the declarations that a function has from other decorators, as of `@tool` over `@prompt`."""
+    known = get_declaration(item)
+    if known is None or "excluded" in (known.kind, declaration.kind):
+        return ()
+    known_kinds = (replace(known, others=()), *known.others)
+    return tuple(other for other in known_kinds if other.kind != declaration.kind)
 
 
 def _find_local_names(item: Any, frame: types.FrameType) -> Mapping[str, Any] | None:
@@ -295,11 +312,9 @@ tool: Final = _ToolDecorator()
 def prompt(fn: _F, /) -> _F: ...
 @overload
 def prompt(
-    fn: None = None, /, *, name: str | None = None, description: str | None = None, role: Role = "assistant"
+    fn: None = None, /, *, name: str | None = None, description: str | None = None, role: Role = "user"
 ) -> Callable[[_F], _F]: ...
-def prompt(
-    fn: Any = None, /, *, name: str | None = None, description: str | None = None, role: Role = "assistant"
-) -> Any:
+def prompt(fn: Any = None, /, *, name: str | None = None, description: str | None = None, role: Role = "user") -> Any:
     """Make a typed function a prompt: it returns a string, a `Message`, or a list of them.
 
     `role` is the role of a returned string.

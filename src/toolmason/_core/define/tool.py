@@ -172,7 +172,9 @@ class Tool(ABC):
 
         `input_schema` replaces the schema derived from the signature; `params` describes parameters by name.
         """
-        declaration = update_declaration(get_declaration(fn) or Declaration("tool"), keywords)
+        declared = get_declaration(fn)
+        declaration = (declared and declared.find("tool")) or declared or Declaration("tool")
+        declaration = update_declaration(declaration, keywords)
         return FunctionTool(fn, declaration, schema=input_schema, params=params)
 
     @staticmethod
@@ -485,7 +487,8 @@ def make_tool(item: Any, declaration: Declaration | None = None) -> Tool:
     """
     if isinstance(item, Tool):
         return item
-    effective_declaration = declaration or get_declaration(item) or Declaration("tool")
+    declared = declaration or get_declaration(item) or Declaration("tool")
+    effective_declaration = declared.find("tool") or declared
     if effective_declaration.kind == "prompt":
         raise DefinitionError(f"{describe_location(item)} is a prompt, not a tool. Pass it to a toolbox.")
     return FunctionTool(item, effective_declaration)

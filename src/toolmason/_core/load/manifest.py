@@ -232,7 +232,7 @@ class LoadedManifest:
 
     def _make_lazy_prompt(self, entry: ManifestEntry, origin: str) -> Prompt:
         data, place = entry.data, self.manifest.place
-        role: Any = data.get("role", "assistant")
+        role: Any = data.get("role", "user")
         if role not in ("user", "assistant", "system"):
             raise ConfigError(
                 f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."

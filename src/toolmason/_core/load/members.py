@@ -91,8 +91,9 @@ def iter_module_members(module: ModuleType) -> Iterator[Member]:
             yield Member(name, "tool" if isinstance(item, Tool) else "prompt", item, Declaration("tool"))
         elif (declaration := get_declaration(item)) is not None:
             # A manifest lists what models see; resources are loaded with their module.
-            if declaration.kind in ("tool", "prompt"):
-                yield Member(name, "tool" if declaration.kind == "tool" else "prompt", item, declaration)
+            for found in (declaration, *declaration.others):
+                if found.kind in ("tool", "prompt"):
+                    yield Member(name, "tool" if found.kind == "tool" else "prompt", item, found)
         else:
             yield from _iter_methods(name, item)
 
