@@ -56,12 +56,14 @@ class RequestTools:
         self._names: list[str] = []
         self._joined: list[Toolbox] = []
         for given in (tools, added):
+            if given is None:
+                continue
             items = [given] if isinstance(given, Toolbox) else _to_sequence(given)
             self._names += [item for item in items if isinstance(item, str)]
             if sources := [item for item in items if not isinstance(item, str)]:
                 self._joined.append(self._wrap_sources(sources))
-        self.box = self._combine()
-        self._version = self._get_version()
+        self.box = box
+        self._version: list[tuple[ToolboxState, int]] = []
 
     def _wrap_sources(self, sources: Sequence[Any]) -> Toolbox:
         if len(sources) == 1 and isinstance(sources[0], Toolbox):
@@ -85,15 +87,17 @@ class RequestTools:
             ConfigError: neither the chat's toolbox nor its resolvers have a tool with a given name.
         """
         self._context = context
-        self.box = self._combine()
-        if get_state(self.box).remotes:
+        self.box = self._combine() if self._is_selection or self._joined else self._chat_toolbox
+        state = get_state(self.box)
+        if state.remotes:
             if context is not None:
                 self.box = self.box.with_policy(context=context)
             await self.box.list()
         for name in self._names:
             if name not in self.box:
                 self.join(Toolbox(await self._resolve(name)))
-        self._version = self._get_version()
+        is_plain = self.box is self._chat_toolbox
+        self._version = [(state, state.remotes.version)] if is_plain else self._get_version()
         return self.box
 
     async def _resolve(self, name: str) -> Tool:
@@ -116,7 +120,10 @@ class RequestTools:
 
     def has_changed(self) -> bool:
         """Return True if a toolbox or the list of a server has changed since the tools were prepared."""
-        return self._version != self._get_version()
+        state = get_state(self._chat_toolbox)
+        if self._version[0] != (state, state.remotes.version):
+            return True
+        return self.box is not self._chat_toolbox and self._version != self._get_version()
 
     def _get_version(self) -> list[tuple[ToolboxState, int]]:
         states = map(get_state, (self._chat_toolbox, *self._joined, self.box))

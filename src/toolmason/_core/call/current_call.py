@@ -11,7 +11,7 @@ from typing import Any
 
 from toolmason._core.arguments.bind import Bound
 from toolmason._core.call.deadlines import get_earlier
-from toolmason._core.call.failures import Stop, make_failure
+from toolmason._core.call.failures import FailedCall, Stop, make_failure
 from toolmason._core.call.gates import copy_arguments, count_call, find_repeated_result, record_new_result
 from toolmason._core.call.limits import fingerprint, make_call_key
 from toolmason._core.call.route import CallOptions, Route
@@ -213,15 +213,8 @@ class CurrentCall:
         """Return the result for a failure, without the fields of the call. Re-raise what must propagate."""
         if not self.attempts and isinstance(error, LimitExceeded) and (error.retryable or self.bound is None):
             self.key = None  # the call may succeed later, or is refused as a repeat
-        return await make_failure(
-            self.route,
-            error,
-            self.call_id,
-            has_run=self.attempts > 0,
-            seconds=self.seconds,
-            deadline=self.deadline,
-            cancellation=self.cancellation,
-        )
+        failed = FailedCall(self.call_id, self.attempts > 0, self.cancellation, self.seconds, self.deadline)
+        return await make_failure(self.route, error, failed)
 
     def finish(self, result: ToolResult) -> ToolResult:
         """Return the result with the fields of the call, and record it in the run."""

@@ -7,6 +7,7 @@ import copy
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic_core import to_json
@@ -131,17 +132,22 @@ class Stop(Exception):
         self.error = error
 
 
-async def make_failure(  # noqa: PLR0913 - what a call knows when it fails
-    route: Route,
-    error: BaseException,
-    call_id: str,
-    *,
-    has_run: bool,
-    seconds: float | None = None,
-    deadline: Deadline | None = None,
-    cancellation: Cancellation = NEVER_CANCELLED,
-) -> ToolResult:
+@dataclass(frozen=True, slots=True, eq=False)
+class FailedCall:
+    """Facts about a call that failed."""
+
+    call_id: str
+    has_run: bool
+    """True if the tool or middleware has started."""
+    cancellation: Cancellation = NEVER_CANCELLED
+    seconds: float | None = None
+    """Time-out of an attempt, if it is not that of the error."""
+    deadline: Deadline | None = None
+
+
+async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
     """Return the result for a failure, without the fields of its call. Re-raise what must propagate."""
+    has_run = failed.has_run
     if not has_run and isinstance(error, ToolCallError):
         # Drop the traceback: it only shows engine code, and keeping its frames alive doubles the cost of a refusal.
         error.__traceback__ = error.__context__ = None
@@ -149,8 +155,8 @@ async def make_failure(  # noqa: PLR0913 - what a call knows when it fails
     elif isinstance(error, Stop):
         call_error = error.error
     else:
-        call_error = _to_call_error(route, error, seconds, deadline, cancellation)
-        log_failure(call_error, call_id)
+        call_error = _to_call_error(route, error, failed)
+        log_failure(call_error, failed.call_id)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:
@@ -160,21 +166,15 @@ async def make_failure(  # noqa: PLR0913 - what a call knows when it fails
     return _truncate_failure(result, route)
 
 
-def _to_call_error(
-    route: Route,
-    error: BaseException,
-    seconds: float | None,
-    deadline: Deadline | None,
-    cancellation: Cancellation,
-) -> ToolCallError:
+def _to_call_error(route: Route, error: BaseException, failed: FailedCall) -> ToolCallError:
     if isinstance(error, RaisedInThread):
         error = error.error
-    elif isinstance(error, asyncio.CancelledError) and cancellation.cancelled and not is_being_cancelled():
+    elif isinstance(error, asyncio.CancelledError) and failed.cancellation.cancelled and not is_being_cancelled():
         return ToolCancelled(route.name)
     elif _must_propagate(error, route):
         raise error
     if isinstance(error, DeadlinePassed):
-        retryable = route.tool.options.repeatable
+        retryable, deadline, seconds = route.tool.options.repeatable, failed.deadline, failed.seconds
         if deadline is not None and deadline.is_over:
             return deadline.make_error(route.name, retryable=retryable)
         return ToolTimeout(route.name, error.seconds if seconds is None else seconds, retryable=retryable)

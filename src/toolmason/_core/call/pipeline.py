@@ -19,7 +19,7 @@ from toolmason._core.call.approval_gate import ApprovalGate
 from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
-from toolmason._core.call.failures import make_failure
+from toolmason._core.call.failures import FailedCall, make_failure
 from toolmason._core.call.gates import copy_arguments, record_new_result
 from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, truncate_result
@@ -116,7 +116,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-            result = await make_failure(route, error, call_id, has_run=has_run, cancellation=_get_cancellation(run))
+            result = await make_failure(route, error, FailedCall(call_id, has_run, _get_cancellation(run)))
         fields = result.__dict__
         if repairs:
             fields["repairs"] = repairs
@@ -343,13 +343,13 @@ async def _run_hooks_in_time(
     try:
         result: ToolResult = await await_with_timeout(work, seconds, route.name, grace, cancellation)
     except asyncio.CancelledError as error:
-        failed = await make_failure(route, error, call.id, has_run=False, cancellation=cancellation)
+        failed = await make_failure(route, error, FailedCall(call.id, has_run=False, cancellation=cancellation))
         return replace_result(failed, call_id=call.id, name=route.name)
     except DeadlinePassed:
         timeout = ToolTimeout(route.name, seconds or 0.0, limit="timeout, in middleware")
         if deadline is not None and deadline.is_over:
             timeout = deadline.make_error(route.name)
-        failed = await make_failure(route, timeout, call.id, has_run=False)
+        failed = await make_failure(route, timeout, FailedCall(call.id, has_run=False))
         return replace_result(failed, call_id=call.id, name=route.name)
     return result
 
@@ -374,10 +374,10 @@ async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
             raise  # the call's own policy is to raise, and middleware may raise as well
-        failed = await make_failure(route, error, call.id, has_run=True)
+        failed = await make_failure(route, error, FailedCall(call.id, has_run=True))
     else:
         if type(result) is ToolResult:
             return result if result.call_id == call.id else replace_result(result, call_id=call.id)
         type_error = TypeError(f"a middleware returned {type(result).__name__}, not a ToolResult")
-        failed = await make_failure(route, type_error, call.id, has_run=True)
+        failed = await make_failure(route, type_error, FailedCall(call.id, has_run=True))
     return replace_result(failed, call_id=call.id, name=route.name)

@@ -69,7 +69,11 @@ class CallOptions:
         Raises:
             DefinitionError: a value has the wrong type or range.
         """
-        return cls(make_context(context), check_timeout(timeout), check_retry(retry), None, on_progress, run)
+        if timeout is not INHERIT:
+            check_timeout(timeout)
+        if retry is not INHERIT:
+            check_retry(retry)
+        return cls(make_context(context), timeout, retry, None, on_progress, run)
 
     def with_deadline(self, deadline: Deadline | None) -> CallOptions:
         """Return the options of one call in a batch."""
