@@ -197,7 +197,7 @@ async def test_the_context_is_found_by_its_type_in_any_position():
         return ctx.tool_name, n
 
     @tool
-    async def last(n: int, the_context: ToolContext[Deps]) -> tuple:
+    async def last(n: int, the_context: ToolContext[Deps | None]) -> tuple:
         return the_context.tool_name, n
 
     @tool

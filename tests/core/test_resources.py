@@ -86,7 +86,7 @@ def test_resources_are_listed_without_templates_and_survive_views():
     box = Toolbox(settings, profile, look)
 
     assert [link.uri for link in box.resources] == ["config://app"]
-    assert [item.uri for item in get_state(box.select("nothing")).catalog.resources.values()] == [
+    assert [item.uri for item in get_state(box.select("nothing*")).catalog.resources.values()] == [
         "config://app",
         "user://{id}/profile",
     ]

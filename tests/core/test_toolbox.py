@@ -330,7 +330,7 @@ def box() -> Toolbox:
         ((), {"destructive": True}, ["delete_station"]),
         (("get_*",), {"tags": {"weather"}, "read_only": True}, ["get_weather"]),
         ((), {}, ["delete_station", "get_time", "get_weather"]),
-        (("nothing",), {}, []),
+        (("nothing*",), {}, []),
     ],
     ids=[
         "pattern",

@@ -71,11 +71,12 @@ def test_a_dry_run_works_from_code_that_is_not_async(box):
     assert box.approvals.dry_run_sync("look").arguments == {}
 
 
-async def test_a_dry_run_of_what_does_not_fit_raises(box):
-    with pytest.raises(InvalidArguments):
-        await box.approvals.dry_run("remove", {"times": "many"})
-    with pytest.raises(UnknownTool):
-        await box.approvals.dry_run("remov")
+async def test_a_dry_run_of_what_does_not_fit_returns_the_error_of_the_call(box):
+    unfit = await box.approvals.dry_run("remove", {"times": "many"})
+    unknown = await box.approvals.dry_run("remov")
+
+    assert (unfit.name, type(unfit.error)) == ("remove", InvalidArguments)
+    assert (unknown.name, type(unknown.error)) == ("remov", UnknownTool)
 
 
 async def test_a_dry_run_that_agrees_with_the_call_uses_up_nothing():

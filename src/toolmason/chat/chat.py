@@ -78,6 +78,7 @@ class Chat:
         search: Search | str | None = None,
     ) -> None:
         self.model: Model = make_model(model) if isinstance(model, str) else model
+        _check_model(self.model, system)
         self.box = make_toolbox(tools, approver, config)
         refuse_unsupported_native(self.model, self.box)
         self.limits = get_state(self.box).policy.limits if limits is None else limits
@@ -384,6 +385,13 @@ class _PreparedRun:
 
 def _drop_system(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if message.role != "system"]
+
+
+def _check_model(model: Any, system: Any) -> None:
+    if isinstance(model, type) or not callable(getattr(model, "respond", None)):
+        raise ConfigError(f"Chat({model!r}): this is not a model. Pass a name, or one model, such as `model(...)`.")
+    if system is not None and not isinstance(system, str):
+        raise ConfigError(f"system={system!r}: must be a string. Use an advisor for one that depends on the request.")
 
 
 def _refuse_path(option: str, given: Any, class_name: str) -> None:

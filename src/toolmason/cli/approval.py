@@ -14,7 +14,6 @@ from toolmason._core.toolbox.approval_text import format_arguments
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._text import escape_hidden
 from toolmason.cli.output import print_error
-from toolmason.errors import ToolCallError
 
 
 def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | None:
@@ -36,8 +35,11 @@ def ask_approval(box: Toolbox, request: ApprovalRequest) -> ApprovalVerdict | No
         try:
             edited = _edit_arguments(arguments)
             plan = box.approvals.dry_run_sync(request.tool, edited)
-        except (TypeError, ValueError, ToolCallError) as error:
+        except (TypeError, ValueError) as error:
             print_error(str(error))
+            continue
+        if plan.error is not None:
+            print_error(str(plan.error))
             continue
         arguments, preview = dict(plan.arguments), plan.preview
 

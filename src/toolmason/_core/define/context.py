@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, cast, get_origin
 
 from typing_extensions import TypeVar
 
@@ -333,7 +334,39 @@ def logs_content(context: ToolContext[Any]) -> bool:
     return config is not None and config.include_content
 
 
+_ACCEPTED_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
+    dict: (Mapping,),
+    list: (Sequence,),
+    tuple: (Sequence,),
+    set: (AbstractSet,),
+    frozenset: (AbstractSet,),
+    str: (str,),
+    bytes: (bytes, bytearray),
+    int: (int,),
+    float: (int, float),
+    bool: (bool,),
+}
+"""Types of values for parameters of plain data. Other types are not checked, so that a test may inject a substitute."""
+
+
 def find_dependency(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
+    """Return the value for an `Inject` parameter.
+
+    Raises:
+        ConfigError: no value was found, or it is not the plain data that the parameter needs.
+    """
+    value = _find_value(context, marker, name, expected_type)
+    origin = get_origin(expected_type) or expected_type
+    accepted = _ACCEPTED_TYPES.get(origin) if isinstance(origin, type) else None
+    if accepted is not None and value is not None and not isinstance(value, accepted):
+        raise ConfigError(
+            f"Parameter {name!r} is injected as {origin.__name__}, but its value is {type(value).__name__}. "
+            f"Pass a value of this type under {marker.key or name!r}."
+        )
+    return value
+
+
+def _find_value(context: ToolContext[Any], marker: Inject, name: str, expected_type: Any) -> Any:
     """Return the value for an `Inject` parameter.
 
     With a key: the context value of that name, else that key or attribute of `deps`. Without one: `deps` itself if

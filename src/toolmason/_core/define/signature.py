@@ -301,12 +301,29 @@ def _find_injector(name: str, hint: Any) -> Injector | None:
             return lambda context, marker=marker: find_dependency(context, marker, name, bare_type)  # type: ignore[misc]
     kind = get_origin(bare_type) or bare_type
     if isinstance(kind, type) and issubclass(kind, ToolContext):
-        return lambda context: context
+        return _make_context_injector(name, bare_type)
     if _is_config(kind):
         return lambda context: context.config
     if kind is ToolCall:
         return lambda context: context.call
     return None
+
+
+def _make_context_injector(name: str, hint: Any) -> Injector:
+    """Return an injector of the context. `ToolContext[Db]` requires `deps`."""
+    [deps_type] = get_args(hint) or (Any,)
+    if deps_type is Any or deps_type is object or isinstance(deps_type, typing.TypeVar) or admits_none(deps_type):
+        return lambda context: context
+
+    def inject(context: ToolContext[Any]) -> Any:
+        if context.deps is None:
+            raise ConfigError(
+                f"Parameter {name!r} is a context with deps of type {getattr(deps_type, '__name__', deps_type)}, and "
+                "there are none. Pass `context=ToolContext(deps=...)`."
+            )
+        return context
+
+    return inject
 
 
 def _is_config(kind: Any) -> bool:

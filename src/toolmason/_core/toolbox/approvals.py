@@ -42,6 +42,8 @@ class DryRun:
     """Text from the tool's `preview` function that describes the effect of the call."""
     needs_approval: bool = False
     """True if the call needs a decision first."""
+    error: ToolCallError | None = None
+    """Reason why the call would not run: the tool is unknown, or the arguments are invalid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -99,18 +101,17 @@ class Approvals:
     resume_sync = blocking(resume)
 
     async def dry_run(self, name: str, arguments: Arguments = None, *, context: ContextLike = None) -> DryRun:
-        """Return the effect that a call would have, without running it.
-
-        Raises:
-            ToolCallError: the tool is unknown, or the arguments are invalid.
-        """
+        """Return the effect that a call would have, without running it; with `error` if it would not run."""
         route = self._calls.lookup.get_route(name)
         if isinstance(route, ToolCallError):
             options = CallOptions(make_context(context), run=self._state.run)
             route = await self._calls.find_unlisted(name, options, route)
         if isinstance(route, ToolCallError):
-            raise route
-        _, repairs = route.bind(arguments)
+            return DryRun(name, {}, error=route)
+        try:
+            _, repairs = route.bind(arguments)
+        except ToolCallError as error:
+            return DryRun(route.name, {}, error=error)
         effective_arguments = get_effective_arguments(route, arguments)
         call = ToolCall("dry_run", route.name, effective_arguments)
         call_context = route.context.merge(make_context(context)).for_call(CallState(call))

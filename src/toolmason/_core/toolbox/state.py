@@ -180,7 +180,13 @@ class ToolboxState:
         return self.derive(catalog=self.catalog.filter(keep, keep_native), transform=transform, uses_resolvers=False)
 
     def select(self, patterns: Sequence[str], tags: Iterable[str], effects: Mapping[str, bool | None]) -> ToolboxState:
-        """Return the state of a view with the tools that match."""
+        """Return the state of a view with the tools that match.
+
+        Raises:
+            DefinitionError: a pattern is not a string, or is a name that no tool has.
+        """
+        self._check_patterns("select", patterns)
+        self._check_names(patterns)
         wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
         wanted_effects = {name: value for name, value in effects.items() if value is not None}
 
@@ -195,12 +201,34 @@ class ToolboxState:
 
     def exclude(self, patterns: Sequence[str], tags: Iterable[str]) -> ToolboxState:
         """Return the state of a view without the tools that match."""
+        self._check_patterns("exclude", patterns)
         unwanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
 
         def is_kept(name: str) -> bool:
             return not any(fnmatchcase(name, pattern) for pattern in patterns)
 
         return self.filter(lambda tool: is_kept(tool.name) and not (unwanted_tags & tool.options.tags), is_kept)
+
+    def _check_patterns(self, view: str, patterns: Sequence[Any]) -> None:
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise DefinitionError(
+                    f"{view}({pattern!r}): a pattern is a string, such as 'get_*'. For other rules, pass the tools: "
+                    "`Toolbox(*(tool for tool in box.tools if ...))`."
+                )
+
+    def _check_names(self, patterns: Sequence[str]) -> None:
+        """Refuse a name without wildcards that no tool has. With servers, accept any: their tools may not be known."""
+        known = {*self.catalog.tools, *(item.name for item in self.catalog.native)}
+        for name in () if self.remotes else patterns:
+            if name and name not in known and not any(sign in name for sign in "*?["):
+                from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for a misspelt name
+
+                matches = get_close_matches(name[:128], sorted(known), n=3)
+                hint = (
+                    f"Did you mean {' or '.join(map(repr, matches))}?" if matches else "Print `box.tools` to list them."
+                )
+                raise DefinitionError(f"select({name!r}): no such tool. {hint}")
 
     def rename(self, rename: Callable[[str], str]) -> ToolboxState:
         """Return the state of a view with renamed tools."""

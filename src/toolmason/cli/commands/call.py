@@ -95,13 +95,12 @@ def _resume_with_decision(box: Toolbox, result: ToolResult, options: dict[str, A
 
 
 def _show_plan(box: Toolbox, name: str, values: dict[str, Any], *, as_json: bool) -> None:
-    try:
-        plan = box.approvals.dry_run_sync(name, values)
-    except InvalidArguments as error:
-        print_error(str(error))
-        raise click.exceptions.Exit(USAGE) from None
+    plan = box.approvals.dry_run_sync(name, values)
+    if plan.error is not None:
+        print_error(str(plan.error))
+        raise click.exceptions.Exit(USAGE)
     if as_json:
-        print_json({**to_jsonable_python(plan), "dry_run": True})
+        print_json({**to_jsonable_python(plan, exclude={"error"}), "dry_run": True})
     else:
         print_text("\n".join(_format_plan(plan)))
 
