@@ -50,7 +50,7 @@ def test_a_package_without_a_manifest_drifts(make_package):
             ("find", "output $.result[]: type changed from string to integer"),
             id="output",
         ),
-        pytest.param("@prompt", "@prompt(role='user')", ("greet", "prompt changed"), id="prompt"),
+        pytest.param("@prompt", "@prompt(role='assistant')", ("greet", "prompt changed"), id="prompt"),
         pytest.param("def greet", "def welcome", ("greet", "prompt removed"), id="prompt removed"),
         pytest.param("def greet", "def welcome", ("welcome", "prompt added"), id="prompt added"),
         pytest.param("from toolmason", "# a word\nfrom toolmason", ("shop.orders", "source changed"), id="source"),

@@ -335,18 +335,6 @@ def test_a_type_without_a_schema_has_its_own_error():
         Toolbox(unsupported)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes typing.TypedDict from 3.12 on")
-def test_a_typed_dict_of_the_standard_library_is_refused_with_the_one_to_use():
-    class Old(typing.TypedDict):
-        a: int
-
-    def take(value: Old):
-        pass
-
-    with pytest.raises(DefinitionError, match=r"typing_extensions\.TypedDict"):
-        Toolbox(take)
-
-
 @dataclass
 class Bag:
     items: list[int] = field(default_factory=list)
