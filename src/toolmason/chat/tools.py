@@ -77,7 +77,9 @@ class RequestTools:
             # An empty pattern matches no tool.
             box = box.select(*(map(glob.escape, self._names) if self._names else ("",)))
         for other in self._joined:
-            box = box | other
+            # A provider-run tool of the request replaces that of the chat, which may come from the settings.
+            taken = {item.name for item in box.native}.intersection(item.name for item in other.native)
+            box = (box.exclude(*map(glob.escape, taken)) if taken else box) | other
         return box
 
     async def prepare(self, context: ToolContext[Any] | None) -> Toolbox:
