@@ -74,8 +74,10 @@ class RequestTools:
     def _combine(self) -> Toolbox:
         box = self._chat_toolbox
         if self._is_selection:
+            # A server may have a tool that is not listed yet; the resolvers may know the others.
+            known = [name for name in self._names if name in box or get_state(box).remotes]
             # An empty pattern matches no tool.
-            box = box.select(*(map(glob.escape, self._names) if self._names else ("",)))
+            box = box.select(*(map(glob.escape, known) if known else ("",)))
         for other in self._joined:
             # A provider-run tool of the request replaces that of the chat, which may come from the settings.
             taken = {item.name for item in box.native}.intersection(item.name for item in other.native)
