@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import keyword
 import re
@@ -37,11 +38,21 @@ def duplicate_pairs(folder: Path) -> list[str]:
     return sorted(found.values())
 
 
+def _import_lines(source: str) -> set[int]:
+    """Return the numbers of the lines that import, with those of an import in brackets."""
+    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom))
+    return {number for node in nodes for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+
+
 def _shapes(path: Path) -> Iterator[tuple[str, int]]:
     """Yield each line of code with its number; names, texts and numbers are replaced by one mark."""
     lines: dict[int, list[str]] = defaultdict(list)
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+    source = path.read_text("utf-8")
+    imports = _import_lines(source)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            continue
+        if token.start[0] in imports:
             continue
         if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
             lines[token.start[0]].append("n")
@@ -55,7 +66,7 @@ def _shapes(path: Path) -> Iterator[tuple[str, int]]:
             lines[token.start[0]].append(token.string)
     for number in sorted(lines):
         shape = " ".join(lines[number])
-        if shape and not re.match(r"(from|import) |[\W]*$|s : s ,$", shape):  # imports, brackets, tables of texts
+        if shape and not re.match(r"[\W]*$|s : s ,$", shape):  # brackets, tables of texts
             yield shape, number
 
 
