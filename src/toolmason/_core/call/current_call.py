@@ -213,7 +213,15 @@ class CurrentCall:
         """Return the result for a failure, without the fields of the call. Re-raise what must propagate."""
         if not self.attempts and isinstance(error, LimitExceeded) and (error.retryable or self.bound is None):
             self.key = None  # the call may succeed later, or is refused as a repeat
-        failed = FailedCall(self.call_id, self.attempts > 0, self.cancellation, self.seconds, self.deadline)
+        failed = FailedCall(
+            self.call_id,
+            self.attempts > 0,
+            self.cancellation,
+            self.seconds,
+            self.deadline,
+            self.arguments,
+            self.options.context,
+        )
         return await make_failure(self.route, error, failed)
 
     def finish(self, result: ToolResult) -> ToolResult:

@@ -16,6 +16,7 @@ from toolmason._core.call.deadlines import Deadline
 from toolmason._core.call.long_results import truncate_middle
 from toolmason._core.call.render import NO_OUTPUT
 from toolmason._core.call.route import Route
+from toolmason._core.define.context import ToolContext
 from toolmason._core.run.call_log import get_log_id, log_failure
 from toolmason._core.run.execute import (
     NEVER_CANCELLED,
@@ -27,7 +28,7 @@ from toolmason._core.run.execute import (
 )
 from toolmason._core.values.content import Text
 from toolmason._core.values.policy import EngineSettings, OnError
-from toolmason._core.values.results import ResultFields, ToolResult, make_result, replace_result
+from toolmason._core.values.results import Arguments, ResultFields, ToolResult, make_result, replace_result
 from toolmason.errors import (
     Abort,
     ApprovalDenied,
@@ -143,6 +144,9 @@ class FailedCall:
     seconds: float | None = None
     """Time-out of an attempt, if it is not that of the error."""
     deadline: Deadline | None = None
+    arguments: Arguments = None
+    context: ToolContext[Any] | None = None
+    """Context of the call itself, if it has one."""
 
 
 async def make_failure(route: Route, error: BaseException, failed: FailedCall) -> ToolResult:
@@ -156,7 +160,7 @@ async def make_failure(route: Route, error: BaseException, failed: FailedCall) -
         call_error = error.error
     else:
         call_error = _to_call_error(route, error, failed)
-        log_failure(call_error, failed.call_id)
+        log_failure(call_error, failed.call_id, failed.arguments, route.context, failed.context)
     if callable(route.on_error):
         result = await _apply_error_function(route, call_error)
     else:

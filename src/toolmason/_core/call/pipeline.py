@@ -116,7 +116,8 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
             if tool_options.return_direct:
                 result.__dict__["return_direct"] = True
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the call still needs a result
-            result = await make_failure(route, error, FailedCall(call_id, has_run, _get_cancellation(run)))
+            failed = FailedCall(call_id, has_run, _get_cancellation(run), arguments=arguments, context=options.context)
+            result = await make_failure(route, error, failed)
         fields = result.__dict__
         if repairs:
             fields["repairs"] = repairs
@@ -374,7 +375,7 @@ async def _run_hook(hook: Middleware, call_next: NextCall, call: ToolCall, route
     except BaseException as error:
         if route.on_error == "raise" and isinstance(error, ToolCallError):
             raise  # the call's own policy is to raise, and middleware may raise as well
-        failed = await make_failure(route, error, FailedCall(call.id, has_run=True))
+        failed = await make_failure(route, error, FailedCall(call.id, has_run=True, arguments=call.arguments))
     else:
         if type(result) is ToolResult:
             return result if result.call_id == call.id else replace_result(result, call_id=call.id)

@@ -89,7 +89,7 @@ class Calls:
             except ToolCallError as refused:
                 error, key = refused, None
         if isinstance(error, ExecutionError):
-            log_failure(error, call.id)
+            log_failure(error, call.id, call.arguments, self.state.calls.context)
         policy = self.state.calls
         on_error: OnError = "message" if isinstance(policy.on_error, Inherit) else policy.on_error
         try:
