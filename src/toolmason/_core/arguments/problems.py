@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
-from toolmason._core.arguments.repair import get_json_type
 from toolmason._core.define.inputs import CombinedMismatch, SchemaMismatch
+from toolmason._core.define.schema_nodes import get_json_type
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from toolmason._core.define.schema_nodes import EnumNames, resolve
+from toolmason._core.define.schema_nodes import EnumNames, get_json_type, resolve
 from toolmason._core.values.results import Repair
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")
@@ -148,16 +148,6 @@ def matches_type(value: Any, schema: Mapping[str, Any]) -> bool:
     return kind in wanted or (kind == "integer" and "number" in wanted)
 
 
-_JSON_TYPES: Final = {
-    type(None): "null",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-}
-
-
 def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Return True if an object has the fixed values of an alternative, such as a discriminator."""
     fixed_properties = (
@@ -166,11 +156,6 @@ def _discriminators_match(value: Mapping[str, Any], schema: Mapping[str, Any]) -
         if isinstance(part, dict) and not part.keys().isdisjoint(("const", "enum"))
     )
     return all(key not in value or matches_type(value[key], part) for key, part in fixed_properties)
-
-
-def get_json_type(value: Any) -> str:
-    """Return the JSON Schema type of a JSON value."""
-    return _JSON_TYPES.get(type(value), "object")
 
 
 def parse_exact_number(text: str, *, whole: bool) -> Any:

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 MAX_REFERENCES: Final = 64
 """Maximum length of a chain of references; no useful schema has a longer one."""
+JSON_TYPES: Final[Mapping[str, type]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+"""Python type of each JSON Schema type, as JSON is parsed. A number may also be an int."""
+_TYPE_NAMES: Final = {kind: name for name, kind in JSON_TYPES.items()}
 ExtraKeys: TypeAlias = Literal["ignore", "forbid", "allow"]
 EnumNames: TypeAlias = dict[int, dict[str, Any]]
 """Member names to values of each enum, keyed by the id of its schema node, so that a model may send either."""
@@ -51,6 +62,11 @@ class FieldSpec:
     """`description`, `examples` and `default`, as shown in the schema."""
     schema: Mapping[str, Any] | None = None
     """Schema that replaces the one derived from the type."""
+
+
+def get_json_type(value: Any) -> str:
+    """Return the JSON Schema type of a JSON value."""
+    return _TYPE_NAMES.get(type(value), "object")
 
 
 def resolve_pointer(root: Any, ref: Any) -> Any:

@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 from toolmason._core.define.context import Inject, ProjectDir, ToolContext, find_dependency
 from toolmason._core.define.decorators import MISSING, Param, ParamSpec
 from toolmason._core.define.docstrings import parse_docstring
+from toolmason._core.define.schema_nodes import JSON_TYPES
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, DefinitionError
 
@@ -24,15 +25,6 @@ Injector: TypeAlias = Callable[[ToolContext[Any]], Any]
 """Function that returns the value of an injected parameter."""
 
 _DEFAULT_PARAM: Final = Param()
-_JSON_TYPES: Final[Mapping[str, Any]] = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "null": type(None),
-}
 _IMMUTABLE_TYPES: Final = (type(None), bool, int, float, complex, str, bytes, Path, types.FunctionType, type)
 
 
@@ -159,12 +151,12 @@ def _get_spec_type(fn: Any, spec: ParamSpec) -> Any:
     """Return the type of a described parameter, which may be the name of a JSON type."""
     if not isinstance(spec.type, str):
         return spec.type
-    if spec.type not in _JSON_TYPES:
+    if spec.type not in JSON_TYPES:
         raise DefinitionError(
             f"{describe_location(fn)}: parameter {spec.name!r} has the type {spec.type!r}. Pass a Python type, or one "
-            f"of these names: {', '.join(_JSON_TYPES)}."
+            f"of these names: {', '.join(JSON_TYPES)}."
         )
-    return _JSON_TYPES[spec.type]
+    return JSON_TYPES[spec.type]
 
 
 def _get_type_hints(fn: Any, local_names: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import to_json
 
+from toolmason._core.define.schema_nodes import JSON_TYPES, get_json_type
 from toolmason._core.values.definition import canonicalize
 from toolmason.build.compare.branches import Node, SchemaTree, describe
 from toolmason.errors import DefinitionError
@@ -208,8 +209,7 @@ class _Comparison:
 # --- rules for one keyword ---------------------------------------------------------------------
 
 
-_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-_ALL_TYPES: Final = frozenset({*_JSON_TYPES.values(), "null"})
+_ALL_TYPES: Final = frozenset(JSON_TYPES)
 
 
 def _compare_types(old: Node, new: Node) -> Iterator[Difference]:
@@ -234,7 +234,7 @@ def _get_types(node: Node) -> frozenset[str]:
     if isinstance(kind, str):
         return frozenset({kind, "integer"} if kind == "number" else {kind})
     if isinstance(values, list):
-        return frozenset(_JSON_TYPES.get(type(value), "null") for value in values)
+        return frozenset(get_json_type(value) for value in values)
     return _ALL_TYPES
 
 

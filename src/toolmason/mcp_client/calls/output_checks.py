@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from toolmason._core.define.schema_nodes import iter_subschemas
+from toolmason._core.define.schema_nodes import JSON_TYPES, iter_subschemas
 from toolmason.errors import clip
 
 _log = logging.getLogger("toolmason.mcp")
@@ -45,15 +45,6 @@ _COMPARISON_KEYWORDS: Final = frozenset({"enum", "const", "required", "dependent
 _SIMPLE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default", "format"}
 )
-_PYTHON_TYPES: Final = {
-    "string": str,
-    "integer": int,
-    "boolean": bool,
-    "object": dict,
-    "array": list,
-    "null": type(None),
-}
-"""Python type that JSON is parsed to, by JSON Schema type; `number` has two."""
 _MAX_VALUE_BYTES: Final = 256 * 1024
 _MAX_SCHEMA_NODES: Final = 300
 _MAX_LIST_LENGTH: Final = 64
@@ -163,7 +154,7 @@ def surely_matches(schema: Any, value: Any, steps_left: list[int]) -> bool:
 def _has_type(type_name: Any, value: Any) -> bool:
     if type_name == "number":
         return type(value) is int or type(value) is float
-    return type_name is None or (isinstance(type_name, str) and type(value) is _PYTHON_TYPES.get(type_name))
+    return type_name is None or (isinstance(type_name, str) and type(value) is JSON_TYPES.get(type_name))
 
 
 def find_error(validator: Any, value: Any, budget: CheckBudget) -> str | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolmason._core.define.schema_nodes import resolve_pointer
+from toolmason._core.define.schema_nodes import get_json_type, resolve_pointer
 from toolmason.providers.aliases import make_key_alias
 from toolmason.providers.schema.dialects import Dialect
 from toolmason.providers.schema.losses import Loss
@@ -25,15 +25,6 @@ from toolmason.providers.schema.merge import (
 from toolmason.providers.schema.sentences import ANNOTATION_KEYWORDS, UNENFORCED_KEYWORDS, add_sentences, make_sentence
 
 _LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
-_JSON_TYPES: Final[tuple[tuple[type, str], ...]] = (
-    (bool, "boolean"),
-    (str, "string"),
-    (int, "integer"),
-    (float, "number"),
-    (type(None), "null"),
-    (dict, "object"),
-    (list, "array"),
-)
 _ANY_SCALAR: Final = ["string", "number", "boolean", "null"]
 _STRUCTURE_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "patternProperties", "items", "prefixItems", "enum"}
@@ -243,7 +234,7 @@ class SchemaNarrower:
         if "items" in schema or "prefixItems" in schema:
             return "array"
         values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-        names = list(dict.fromkeys(name for value in values for kind, name in _JSON_TYPES if type(value) is kind))
+        names = list(dict.fromkeys(get_json_type(value) for value in values))
         if not names:
             return None
         return names[0] if len(names) == 1 else names
