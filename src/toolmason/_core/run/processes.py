@@ -141,7 +141,10 @@ class ProcessPool:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[Worker]]] = deque()
         """Callers that wait for a process to start."""
         self._starting = 0
-        """Number of processes that are starting."""
+        """Number of processes that are starting for callers in `_waiting`."""
+        self._alive = 0
+        """Number of processes that have started, idle or in use."""
+        self._limit = limit
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -166,11 +169,13 @@ class ProcessPool:
             if self._pid != os.getpid():
                 # A forked child does not own its parent's processes.
                 self._idle = []
+                self._alive = 0
                 self._pid = os.getpid()
             while self._idle:
                 worker = self._idle.pop()
                 if worker.process.is_alive():
                     return worker
+                self._alive -= 1
                 worker.kill()
         return None
 
@@ -189,8 +194,7 @@ class ProcessPool:
             return await ready
         except asyncio.CancelledError:
             if ready.done() and not ready.cancelled() and ready.exception() is None:
-                with self._lock:
-                    self._idle.append(ready.result())  # the process was ready just as the caller was cancelled
+                self._hand_over(ready.result(), None)  # the process was ready just as the caller was cancelled
             raise
 
     def _start_in_thread(self) -> None:
@@ -200,6 +204,9 @@ class ProcessPool:
             worker = Worker()
         except Exception as failure:  # noqa: BLE001 - reported to the caller
             error = failure
+        with self._lock:
+            self._starting -= 1
+            self._alive += worker is not None
         self._hand_over(worker, error)
 
     def _hand_over(self, worker: Worker | None, error: Exception | None) -> None:
@@ -209,24 +216,30 @@ class ProcessPool:
                 while self._waiting and self._waiting[0][1].done():
                     self._waiting.popleft()
                 if not self._waiting:
-                    self._starting -= 1
-                    if worker is not None:
-                        self._idle.append(worker)
-                    return
+                    break
                 loop, ready = self._waiting.popleft()
             try:
                 loop.call_soon_threadsafe(self._settle, ready, worker, error)
             except RuntimeError:
                 continue  # the loop is closed, and its caller with it
             return
+        if worker is not None:
+            self._keep(worker)
+
+    def _keep(self, worker: Worker) -> None:
+        """Keep a process that nobody waits for, unless there are enough of them."""
+        with self._lock:
+            if is_kept := self._alive <= self._limit:
+                self._idle.append(worker)
+            else:
+                self._alive -= 1
+        if not is_kept:
+            worker.kill()
 
     def _settle(self, ready: asyncio.Future[Worker], worker: Worker | None, error: Exception | None) -> None:
         if ready.done():
             self._hand_over(worker, error)
-            return
-        with self._lock:
-            self._starting -= 1
-        if worker is None:
+        elif worker is None:
             ready.set_exception(error or WorkerDied(None))
         else:
             ready.set_result(worker)
@@ -237,6 +250,8 @@ class ProcessPool:
             with self._lock:
                 self._idle.append(worker)
         else:
+            with self._lock:
+                self._alive -= 1
             worker.kill()
         self._semaphore.release()
 
