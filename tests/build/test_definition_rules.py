@@ -500,6 +500,7 @@ def test_flatten_needs_one_parameter(folder, parameters, words):
     folder.agrees(f"{HEAD}from m import M\n@tool({words})\ndef act({parameters}): 'Do.'\n")
 
 
+@pytest.mark.row("CO-12")
 @pytest.mark.parametrize(
     ("words", "name", "found"),
     [("", "read_result", True), ("name='Read_Result'", "act", True), ("overrides_builtin=True", "read_result", False)],

@@ -33,6 +33,7 @@ def sum_of(*pairs):
     return [("add", {"a": a, "b": b}) for a, b in pairs]
 
 
+@pytest.mark.row("SP-41", "SP-1", "MA-28")
 async def test_sp_41_the_loop_runs_until_the_model_answers_without_calls():
     model = ScriptedModel([sum_of((1, 2), (3, 4)), sum_of((3, 7)), "10"])
 
@@ -62,6 +63,7 @@ async def test_what_the_model_sees_are_the_offered_tools_and_everything_said():
     assert [message.role for message in second.messages] == ["system", "user", "assistant", "tool"]
 
 
+@pytest.mark.row("P11", "SP-17", "SP-18")
 async def test_promise_11_tools_replace_and_add_tools_append():
     @tool
     def other() -> str:
@@ -86,6 +88,7 @@ async def test_tools_can_be_named():
     assert [t.name for t in model.requests[0].tools] == ["add"]
 
 
+@pytest.mark.row("SP-36")
 async def test_sp_36_context_merges_key_by_key_and_the_call_wins():
     seen = {}
 
@@ -121,6 +124,7 @@ async def test_c22_only_what_was_offered_can_run_and_the_rest_is_answered():
     assert reply.text == "sorry"
 
 
+@pytest.mark.row("SP-33")
 async def test_sp_33_direct_results_end_the_run_where_all_are_direct():
     model = ScriptedModel([[("direct", {"text": "a"}), ("direct", {"text": "b"})]])
 
@@ -129,6 +133,7 @@ async def test_sp_33_direct_results_end_the_run_where_all_are_direct():
     assert (reply.finish, reply.text) == ("direct", "a\nb")
 
 
+@pytest.mark.row("SP-33")
 async def test_sp_33_one_that_is_not_direct_sends_all_back_to_the_model():
     model = ScriptedModel([[("direct", {"text": "a"}), *sum_of((1, 2))], "done"])
 
@@ -137,6 +142,7 @@ async def test_sp_33_one_that_is_not_direct_sends_all_back_to_the_model():
     assert (reply.finish, reply.text) == ("stop", "done")
 
 
+@pytest.mark.row("P8")
 async def test_promise_8_a_direct_tool_that_fails_goes_back_to_the_model():
     model = ScriptedModel([[("direct", {"text": "fail"})], "it failed"])
 
@@ -145,6 +151,7 @@ async def test_promise_8_a_direct_tool_that_fails_goes_back_to_the_model():
     assert (reply.finish, reply.text) == ("stop", "it failed")
 
 
+@pytest.mark.row("P10")
 async def test_promise_10_bad_json_is_told_to_the_model():
     model = ScriptedModel([[ToolCall("c1", "add", '{"a": 1, "b": ')], sum_of((1, 2)), "3"])
 
@@ -154,6 +161,7 @@ async def test_promise_10_bad_json_is_told_to_the_model():
     assert reply.text == "3"
 
 
+@pytest.mark.row("SP-49")
 async def test_sp_49_calls_can_be_left_to_the_caller():
     model = ScriptedModel([sum_of((1, 2)), "3"])
     box = Toolbox(add)
@@ -176,6 +184,7 @@ async def test_one_step_at_a_time():
     assert (reply.finish, [call.name for call in reply.calls]) == ("calls", ["add"])
 
 
+@pytest.mark.row("SP-42")
 async def test_sp_42_a_predicate_decides_what_is_executed():
     model = ScriptedModel([sum_of((1, 2)), sum_of((100, 1))])
 
@@ -187,6 +196,7 @@ async def test_sp_42_a_predicate_decides_what_is_executed():
     assert (reply.finish, len(reply.results)) == ("calls", 1)
 
 
+@pytest.mark.row("SP-43")
 async def test_sp_43_advisors_stand_around_the_loop_or_inside_it():
     seen = []
 
@@ -208,6 +218,7 @@ async def test_sp_43_advisors_stand_around_the_loop_or_inside_it():
     assert seen == ["before", "inside 1", "inside 2", "after"]
 
 
+@pytest.mark.row("SP-47")
 async def test_sp_47_the_loop_can_be_looked_into():
     seen = []
 
@@ -250,6 +261,7 @@ async def test_an_advisor_may_answer_by_itself():
     assert model.requests == []
 
 
+@pytest.mark.row("P7")
 async def test_promise_7_with_history_off_the_memory_keeps_what_the_user_said():
     model = ScriptedModel([sum_of((1, 2)), "3"])
 

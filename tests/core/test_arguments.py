@@ -15,6 +15,7 @@ from toolmason.extend import EngineSettings
 # --- every problem at once ---------------------------------------------------------------------
 
 
+@pytest.mark.row("L4-17")
 async def test_every_problem_is_told_at_once_with_its_path_and_the_tool_is_not_run():
     ran = []
 
@@ -36,6 +37,7 @@ async def test_every_problem_is_told_at_once_with_its_path_and_the_tool_is_not_r
     assert ran == []
 
 
+@pytest.mark.row("L4-17")
 async def test_a_problem_says_what_was_expected_and_what_came():
     error = await refused(Toolbox(take), "take", '{"whole": "many", "flag": 1, "words": 5}')
 

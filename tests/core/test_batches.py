@@ -28,6 +28,7 @@ async def test_an_empty_batch_has_no_results():
     assert await Toolbox(double).call_all([]) == []
 
 
+@pytest.mark.row("L4-23")
 async def test_results_come_in_call_order_whichever_ends_first():
     gates = [asyncio.Event() for _ in range(4)]
 
@@ -113,6 +114,7 @@ async def test_calls_with_the_same_id_are_each_run_and_answered():
     assert sorted(ran) == [0, 1, 2, 3]
 
 
+@pytest.mark.row("L4-15")
 async def test_a_batch_takes_any_iterable_of_calls_and_pairs():
     calls = (call for call in [ToolCall("a", "double", {"n": 1}), ("double", '{"n": 2}')])
 
@@ -190,6 +192,7 @@ async def test_sync_tools_run_side_by_side():
     assert [result.value for result in results] == ["met"] * 5
 
 
+@pytest.mark.row("L4-23")
 @pytest.mark.parametrize(
     ("strategy", "options", "width"),
     [
@@ -229,6 +232,7 @@ async def test_no_more_calls_run_at_once_than_the_strategy_and_the_toolbox_allow
     assert [result.value for result in results] == list(range(70))
 
 
+@pytest.mark.row("L4-23")
 async def test_a_sequential_batch_runs_in_call_order():
     ran = []
 

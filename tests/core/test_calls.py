@@ -39,6 +39,7 @@ async def test_a_result_says_which_call_it_answers_and_what_came_of_it():
     assert result.return_direct is False
 
 
+@pytest.mark.row("L4-15")
 @pytest.mark.parametrize(
     "arguments",
     ['{"n": 21}', b'{"n": 21}', {"n": 21}],
@@ -97,6 +98,7 @@ async def test_a_result_cannot_be_changed():
 # --- names -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-30")
 async def test_a_misspelt_tool_is_answered_with_the_nearest_name():
     box = Toolbox(double, shout)
 
@@ -179,6 +181,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.row("L4-14")
 @pytest.mark.parametrize("timeout", [60, None], ids=["with a timeout", "without"])
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 async def test_whatever_an_async_tool_raises_becomes_a_result(failure, timeout):
@@ -206,6 +209,7 @@ async def test_whatever_an_async_tool_raises_before_its_first_wait_becomes_a_res
     assert isinstance(result.error, ExecutionError)
 
 
+@pytest.mark.row("L4-14")
 @pytest.mark.parametrize("runs_on", ["thread", "loop"])
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 async def test_whatever_a_sync_tool_raises_becomes_a_result(failure, runs_on):
@@ -403,6 +407,7 @@ async def test_the_failure_of_an_inner_call_is_not_taken_for_a_mistake_of_the_mo
 # --- policy ------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("L4-19")
 @pytest.mark.parametrize(
     ("setting", "of_box", "of_tool", "of_call", "expected"),
     [

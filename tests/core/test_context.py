@@ -37,6 +37,7 @@ def test_a_context_is_a_mapping_of_its_values():
     assert ctx.deps is None
 
 
+@pytest.mark.row("SP-35")
 def test_a_context_is_frozen():
     ctx = ToolContext(deps=1, tenant="acme")
 
@@ -58,6 +59,7 @@ def test_a_context_outside_a_call_says_so(fact):
         getattr(ToolContext(), fact)
 
 
+@pytest.mark.row("SP-36")
 async def test_defaults_of_the_toolbox_and_values_of_the_call_merge_key_by_key_and_the_call_wins():
     @tool
     async def see(ctx: ToolContext) -> dict:
@@ -100,6 +102,7 @@ async def test_calls_side_by_side_have_each_their_own_context():
     assert [result.value for result in results] == [(n, f"c{n}") for n in range(20)]
 
 
+@pytest.mark.row("SP-25", "SP-35")
 async def test_nothing_of_the_context_is_in_the_definition():
     @tool
     async def see(
@@ -191,6 +194,7 @@ async def test_progress_can_be_awaited_or_simply_called():
 # --- injected parameters -----------------------------------------------------------------------
 
 
+@pytest.mark.row("CO-25", "SP-25")
 async def test_the_context_is_found_by_its_type_in_any_position():
     @tool
     async def first(ctx: ToolContext, n: int) -> tuple:
@@ -218,6 +222,7 @@ async def test_the_context_is_found_by_its_type_in_any_position():
         assert (await box.call(name, {"n": 1})).value == (name, 1)
 
 
+@pytest.mark.row("MA-18")
 async def test_the_configuration_is_injected_by_its_type():
     @tool
     async def prefix(config: Config) -> str:
@@ -227,6 +232,7 @@ async def test_the_configuration_is_injected_by_its_type():
     assert (await Toolbox(prefix, config=Config({"example.prefix": "##"})).call("prefix")).value == "##"
 
 
+@pytest.mark.row("MA-15")
 async def test_the_project_directory_is_injected_by_name_or_mark_as_a_path_or_a_text(tmp_path):
     @tool
     async def where(
@@ -251,6 +257,7 @@ async def test_the_project_directory_is_absolute(tmp_path, monkeypatch):
     assert result.value == str(tmp_path / "sub")
 
 
+@pytest.mark.row("CO-25")
 async def test_the_call_itself_can_be_injected():
     seen = []
 
@@ -386,6 +393,7 @@ async def test_a_default_stands_in_for_a_project_directory_that_is_not_set():
 # --- a model that sends what it must not -------------------------------------------------------
 
 
+@pytest.mark.row("SP-25")
 @pytest.mark.parametrize("extra", ["ignore", "forbid"])
 async def test_a_model_that_sends_an_injected_parameter_is_ignored_with_a_warning(caplog, tmp_path, extra):
     @tool(extra=extra)

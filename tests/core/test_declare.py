@@ -33,6 +33,7 @@ def value_of(fn: Any, arguments: Any = None, **words: Any) -> Any:
 # --- the decorator -----------------------------------------------------------------------------
 
 
+@pytest.mark.row("CO-7")
 def test_a_decorated_function_is_the_same_object():
     def plain(n: int) -> int:
         return n
@@ -49,6 +50,7 @@ def test_a_decorated_function_can_be_pickled_and_keeps_its_tool():
     assert value_of(arrived, {"a": 2}) == 3
 
 
+@pytest.mark.row("SP-5")
 def test_the_options_are_on_the_tool():
     found = Toolbox(add)["add"]
 
@@ -90,6 +92,7 @@ def test_a_builtin_that_takes_no_attributes_is_refused_with_the_way_out():
         tool(len)
 
 
+@pytest.mark.row("SP-15", "SP-21")
 def test_callables_partials_and_lambdas_are_tools_too():
     class Greeter:
         def __init__(self, word: str) -> None:
@@ -236,6 +239,7 @@ def test_the_first_given_description_of_a_parameter_wins():
     assert [properties[name].get("description") for name in "abcde"] == ["param", "bare", "field", "docstring", None]
 
 
+@pytest.mark.row("AJ-2", "SP-8")
 def test_the_description_is_given_or_the_docstring_or_the_name_in_words():
     @tool(description="Given.")
     def given() -> None:
@@ -321,6 +325,7 @@ def test_a_field_may_be_the_default():
     assert Toolbox(f).call_sync("f", {"n": -1}).error.code == "invalid_arguments"
 
 
+@pytest.mark.row("MA-10", "AJ-3", "CO-5")
 def test_param_says_more_about_a_parameter():
     def f(n: Annotated[int, Param(name="number", examples=[1, 2], description="how many")]) -> int:
         return n
@@ -351,6 +356,7 @@ def greet(
     return line
 
 
+@pytest.mark.row("MA-23")
 def test_placeholders_are_filled_from_earlier_parameters_left_to_right():
     assert value_of(greet, {"name": "Ada"}) == "Hello Ada!"
     assert value_of(greet, {"name": "Ada", "greeting": "Hi"}) == "Hi!"
@@ -363,6 +369,7 @@ def test_text_that_a_model_supplied_is_never_expanded(text):
     assert value_of(greet, {"name": "Ada", "line": text}) == text
 
 
+@pytest.mark.row("MA-23")
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
@@ -438,6 +445,7 @@ class Order(pydantic.BaseModel):
     count: int = 1
 
 
+@pytest.mark.row("CO-2")
 def test_flatten_makes_the_fields_of_a_model_the_arguments():
     @tool(flatten=True)
     def order(what: Order, ctx: ToolContext) -> str:
@@ -465,6 +473,7 @@ def test_flatten_needs_exactly_one_model(kind):
 # --- the low level -----------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-13", "SP-14")
 def test_from_function_needs_no_decorator_and_takes_every_option():
     def f(n: int) -> int:
         """Do it."""
@@ -486,6 +495,7 @@ def test_from_function_adds_to_what_the_decorator_said():
     assert found.definition.title == "Adder"
 
 
+@pytest.mark.row("MA-22")
 def test_from_function_describes_parameters_by_name():
     def legacy(n, unit="C"):
         return f"{n} {unit}"
@@ -524,6 +534,7 @@ def test_the_schema_given_to_from_function_is_shown_and_enforced():
     assert isinstance(box.call_sync("anything", {"n": 0}).error, InvalidArguments)
 
 
+@pytest.mark.row("MA-5", "CO-1")
 def test_from_schema_takes_sync_and_async_handlers():
     async def waits(arguments: dict, context: ToolContext) -> str:
         return f"{context.tool_name} {arguments}"

@@ -47,6 +47,7 @@ def names(source) -> list[str]:
 # --- bundles -----------------------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-2", "SP-12", "CO-8")
 def test_the_tools_of_an_object_come_in_the_order_they_are_written():
     assert names(Base()) == ["find", "remove_it", "static", "of_class", "later"]
 
@@ -70,6 +71,7 @@ async def test_the_methods_of_an_object_are_bound_to_it():
     assert "self" not in box["step"].definition.input_schema["properties"]
 
 
+@pytest.mark.row("CO-8", "SP-9")
 def test_a_class_gives_its_static_and_class_methods():
     class Free:
         @staticmethod
@@ -107,6 +109,7 @@ def test_the_decorators_may_stand_in_either_order():
     assert box.call_sync("of_class").value == "Free"
 
 
+@pytest.mark.row("CO-8")
 def test_a_class_with_instance_methods_is_refused_with_their_names():
     with pytest.raises(DefinitionError, match=r"find, remove, later") as caught:
         tools_from(Base)
@@ -122,6 +125,7 @@ def test_a_source_without_tools_is_an_error_that_names_it(source):
         tools_from(source)
 
 
+@pytest.mark.row("SP-9")
 def test_underscore_names_count_where_they_are_decorated():
     class Bundle:
         @tool
@@ -135,6 +139,7 @@ def test_underscore_names_count_where_they_are_decorated():
 # --- inheritance -------------------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-2", "CO-19")
 def test_inherited_tools_are_found():
     class Child(Base):
         @tool
@@ -143,6 +148,7 @@ def test_inherited_tools_are_found():
     assert set(names(Child())) == {"find", "remove_it", "static", "of_class", "later", "own"}
 
 
+@pytest.mark.row("CO-19")
 async def test_an_override_replaces_the_tool_and_keeps_its_metadata():
     class Child(Base):
         def find(self, text: str, limit: int = 1) -> str:
@@ -175,6 +181,7 @@ def test_an_override_that_is_decorated_again_has_only_its_own_metadata():
     assert found.description == "Find it the child's way."
 
 
+@pytest.mark.row("CO-19")
 def test_an_excluded_override_drops_the_tool():
     class Child(Base):
         @tool.exclude

@@ -56,6 +56,7 @@ def form_of(result: ToolResult) -> dict:
 # --- the form that the model reads -------------------------------------------------------------
 
 
+@pytest.mark.row("L4-18")
 async def test_the_form_for_the_model_is_json_with_code_message_tool_and_whether_a_retry_helps():
     result = await Toolbox(leak).call("leak")
 
@@ -91,6 +92,7 @@ async def test_the_form_of_bad_arguments_names_each_parameter():
     assert "x" in problem["got"]
 
 
+@pytest.mark.row("L4-14")
 async def test_the_cause_of_a_failure_is_kept_for_the_application():
     result = await Toolbox(leak).call("leak")
 
@@ -175,6 +177,7 @@ async def test_redaction_hides_the_content_parts_too():
     assert "hunter2" not in repr(result)
 
 
+@pytest.mark.row("SP-52")
 @pytest.mark.parametrize(
     ("name", "arguments", "kind"),
     [
@@ -206,6 +209,7 @@ async def test_raise_raises_out_of_a_batch_and_fills_its_results():
     assert results[0].value == 2
 
 
+@pytest.mark.row("SP-51")
 async def test_a_function_gives_the_words_for_a_failure():
     seen = []
 
@@ -231,6 +235,7 @@ async def test_a_function_may_turn_a_failure_into_a_result():
     assert (result.ok, result.value, result.text) == (True, 7, "seven")
 
 
+@pytest.mark.row("SP-51")
 async def test_a_function_may_raise():
     class Stop(Exception):
         pass
@@ -347,6 +352,7 @@ def test_what_a_result_carries_is_told_apart_from_what_stops_a_run():
     assert issubclass(ToolError, ToolCallError)
 
 
+@pytest.mark.row("L4-16")
 def test_the_codes_differ():
     kinds = [UnknownTool, InvalidArguments, ToolError, ExecutionError, ToolTimeout, ToolCancelled, ResultError]
 

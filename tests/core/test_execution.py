@@ -29,6 +29,7 @@ async def settle() -> None:
 # --- where -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("CO-11")
 async def test_a_sync_tool_runs_in_a_thread_and_an_async_one_on_the_loop():
     @tool
     def blocks() -> int:
@@ -68,6 +69,7 @@ async def test_the_loop_goes_on_while_a_sync_tool_blocks():
     assert (await call).value is True
 
 
+@pytest.mark.row("CO-9")
 @pytest.mark.parametrize("runs_on", ["thread", "loop"])
 async def test_an_awaitable_that_a_sync_tool_returns_is_awaited(runs_on):
     async def later() -> str:
@@ -183,6 +185,7 @@ async def test_an_error_raised_while_cleaning_up_does_not_replace_the_timeout():
     assert isinstance(result.error, ToolTimeout)
 
 
+@pytest.mark.row("AJ-6", "L4-21")
 async def test_a_sync_tool_is_abandoned_at_its_deadline_and_later_calls_work():
     release = threading.Event()
 

@@ -40,6 +40,7 @@ class Engine:
         self.size = size
 
 
+@pytest.mark.row("CO-18")
 def test_use_without_leave_is_refused_with_the_way_to_allow_it():
     with pytest.raises(ExperimentalError, match=r"double is experimental.*allow_experimental\(\)") as caught:
         double(2)

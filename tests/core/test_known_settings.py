@@ -28,6 +28,7 @@ def server(number: int) -> dict[str, str]:
     return {"name": f"s{number}", "url": f"https://host/{number}"}
 
 
+@pytest.mark.row("MA-35")
 def test_groups_are_read_in_number_order():
     """MA-35: MCP, MCP_1, MCP_2 …; by number, not by text."""
     found = config(MCP_10=server(10), MCP_2=server(2), MCP=server(0), MCP_1=server(1)).servers
@@ -121,6 +122,7 @@ def test_keys_of_the_application_are_its_own():
 # --- the other keys ----------------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-33")
 def test_web_search_is_on_where_its_type_is_set():
     """MA-33."""
     assert config().web_search is None
@@ -129,6 +131,7 @@ def test_web_search_is_on_where_its_type_is_set():
     assert full.web_search == WebSearchSettings("default", "Brno", "CZ", "JM")
 
 
+@pytest.mark.row("MA-33")
 def test_a_place_without_a_type_is_refused():
     with pytest.raises(ConfigError, match=r"'WebSearchTool\.city' is set in code.*WebSearchTool\.type"):
         config(WebSearchTool={"city": "Brno"}).web_search  # noqa: B018 - reading it is the act

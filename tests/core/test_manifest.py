@@ -19,6 +19,7 @@ from toolmason.errors import ConfigError, StaleManifest
 # --- listing ---------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-22", "CO-14")
 def test_tools_and_prompts_are_listed_without_importing_a_module(shop):
     box = Toolbox.from_manifest("shop")
 

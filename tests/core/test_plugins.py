@@ -31,6 +31,7 @@ def test_nothing_is_installed_and_nothing_is_found():
     assert (names(box), box.problems) == ([], ())
 
 
+@pytest.mark.row("MA-3")
 def test_an_entry_point_names_a_module_a_class_a_function_or_a_toolbox(with_installed):
     with_installed("alpha-tools", "beta-tools")
 
@@ -211,6 +212,7 @@ def test_two_distributions_with_one_tool_name_are_a_clash_that_names_both(with_i
 # --- what a plugin is for ----------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-4")
 @pytest.mark.parametrize(
     ("application", "expected"),
     [
@@ -252,6 +254,7 @@ def scanned():
         yield
 
 
+@pytest.mark.row("AJ-1")
 @pytest.mark.usefixtures("scanned")
 def test_a_scan_takes_decorated_objects_of_every_module_and_nothing_else():
     box = scan("shelf")

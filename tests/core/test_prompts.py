@@ -23,6 +23,7 @@ async def test_a_text_becomes_one_message_of_the_user():
     assert message == Message("user", "Review this Python code. Be kind.")
 
 
+@pytest.mark.row("MA-19", "MA-20")
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
 async def test_the_role_of_a_text_can_be_chosen(role):
     @prompt(role=role)
@@ -34,6 +35,7 @@ async def test_the_role_of_a_text_can_be_chosen(role):
     assert message.role == role
 
 
+@pytest.mark.row("MA-20")
 def test_a_role_that_does_not_exist_is_refused():
     with pytest.raises(DefinitionError, match="role"):
         prompt(role="robot")(lambda: "Hello")
@@ -106,6 +108,7 @@ def test_a_prompt_is_described_as_a_tool_is():
     assert "review" in repr(found)
 
 
+@pytest.mark.row("MA-19")
 def test_a_prompt_may_be_given_a_name_and_a_description():
     @prompt(name="hi", description="Say hi.")
     def hello() -> str:

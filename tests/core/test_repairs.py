@@ -9,6 +9,7 @@ from core.takers import Colour, Item, refused, seen_by, take
 from toolmason import Toolbox, tool
 
 
+@pytest.mark.row("MA-17", "SP-29")
 @pytest.mark.parametrize(
     ("name", "sent", "taken"),
     [
@@ -59,6 +60,7 @@ async def test_what_a_model_clearly_meant_is_taken_and_recorded(name, sent, take
     assert repair.rule
 
 
+@pytest.mark.row("SP-29")
 @pytest.mark.parametrize(
     ("name", "sent"),
     [

@@ -143,6 +143,7 @@ def test_many_threads_load_once(with_installed):
 # --- in a toolbox ------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-16")
 async def test_a_name_is_a_source_and_the_order_of_the_resolvers_decides():
     """SP-16, C23: the order is the list you pass."""
     first, second = StaticResolver(made("a", "first")), StaticResolver(made("a", "second"), made("b", "second"))

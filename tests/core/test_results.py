@@ -183,6 +183,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.row("MA-7", "CO-9")
 @pytest.mark.parametrize(("value", "returns", "text"), TEXTS.values(), ids=TEXTS)
 async def test_a_value_reads_as_this_text(value, returns, text):
     result = await result_of(value, returns)
@@ -261,6 +262,7 @@ async def test_an_async_generator_that_a_plain_function_returns_is_a_text_or_a_r
 PNG = b"\x89PNG\r\n"
 
 
+@pytest.mark.row("AJ-11")
 async def test_an_image_file_is_a_part_of_its_type(tmp_path):
     (tmp_path / "chart.jpeg").write_bytes(PNG)
 
@@ -290,6 +292,7 @@ async def test_a_part_stays_a_part_and_has_a_text_for_readers_of_text(part, note
     assert result.text == note
 
 
+@pytest.mark.row("AJ-8")
 async def test_a_list_of_text_contents_and_values_is_a_result_of_several_parts():
     result = await result_of(["chart:", Image(PNG), {"a": 1}])
 
@@ -510,6 +513,7 @@ CONVERTED = {
 }
 
 
+@pytest.mark.row("SP-31")
 @pytest.mark.parametrize(("converter", "value", "text"), CONVERTED.values(), ids=CONVERTED)
 async def test_a_converter_decides_what_the_model_reads(converter, value, text):
     result = await result_of(value, converter=converter)

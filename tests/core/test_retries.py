@@ -74,6 +74,7 @@ async def test_a_retry_on_the_tool_itself_means_what_it_says():
     assert (flaky.runs, result.attempts) == (3, 3)
 
 
+@pytest.mark.row("L4-19", "L4-20")
 async def test_a_retry_on_the_call_means_what_it_says():
     flaky = Flaky(1)
 
@@ -155,6 +156,7 @@ async def test_bad_arguments_are_not_tried_again():
     assert ran == []
 
 
+@pytest.mark.row("L4-21")
 async def test_each_attempt_is_under_the_timeout_and_a_timeout_is_tried_again():
     runs = []
 
@@ -269,6 +271,7 @@ async def test_a_call_cancelled_between_attempts_is_not_tried_again():
 # --- the arithmetic ----------------------------------------------------------------------------
 
 
+@pytest.mark.row("L4-20")
 def test_the_wait_grows_by_its_factor():
     retry = Retry(delay=0.5, factor=3.0, jitter=False)
 

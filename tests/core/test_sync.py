@@ -25,11 +25,13 @@ def triple(n: int) -> int:
 box = Toolbox(double, triple)
 
 
+@pytest.mark.row("L4-22")
 def test_it_works_with_no_loop():
     assert box.call_sync("double", {"n": 2}).unwrap() == 4
     assert box.call_sync("triple", {"n": 2}).unwrap() == 6
 
 
+@pytest.mark.row("L4-22")
 async def test_it_works_inside_a_running_loop():
     assert box.call_sync("double", {"n": 2}).unwrap() == 4
     assert box.call_sync("triple", {"n": 2}).unwrap() == 6

@@ -115,6 +115,7 @@ def test_what_is_no_source_is_refused_with_what_one_can_be(source):
         Toolbox(source)
 
 
+@pytest.mark.row("L4-27")
 def test_a_toolbox_knows_what_it_holds():
     box = Toolbox(get_weather, get_time, name="shop")
 
@@ -140,6 +141,7 @@ def test_a_keyword_that_a_toolbox_does_not_know_is_refused():
 # --- duplicates --------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-6", "MA-31")
 def test_two_tools_of_one_name_are_refused_with_both_origins():
     def first() -> None: ...
     def second() -> None: ...
@@ -221,6 +223,7 @@ def test_a_source_that_clashes_adds_nothing():
 # --- look-up -----------------------------------------------------------------------------------
 
 
+@pytest.mark.row("MA-28")
 async def test_look_up_is_exact_then_by_a_unique_match_that_ignores_case():
     box = Toolbox(made("getUser", "camel"), made("getuser", "lower"), made("Delete", "delete"))
 
@@ -239,6 +242,7 @@ async def test_a_name_that_could_mean_two_tools_is_unknown():
     assert await box.resolve("GETUSER") is None
 
 
+@pytest.mark.row("L4-27")
 async def test_resolve_gives_the_tool_that_a_call_would_run():
     box = Toolbox(get_weather)
 
@@ -250,6 +254,7 @@ async def test_resolve_gives_the_tool_that_a_call_would_run():
 # --- names -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("CO-3", "CO-4")
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -489,6 +494,7 @@ class Computed(Echo):
         return ToolDefinition("echo", "Say it again.", {"properties": {"text": {"type": "string"}}})
 
 
+@pytest.mark.row("SP-2")
 @pytest.mark.parametrize("kind", [Echo, Computed], ids=["attribute", "property"])
 async def test_a_tool_of_your_own_class_works_under_its_name_and_another(kind):
     box = Toolbox(kind())
@@ -507,6 +513,7 @@ async def test_the_arguments_of_a_tool_of_your_own_class_are_checked():
 # --- resolvers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-54")
 async def test_own_tools_come_before_resolvers_and_resolvers_in_their_order():
     first, second = Shelf(made("b", "first")), Shelf(made("b", "second"), made("c", "second"))
     box = Toolbox(made("a", "own"), resolvers=[first, second])

@@ -228,6 +228,7 @@ TYPES = {
 }
 
 
+@pytest.mark.row("MA-16", "SP-24", "CO-21")
 @pytest.mark.parametrize(("hint", "schema", "sent", "value"), TYPES.values(), ids=TYPES)
 def test_a_type_becomes_this_schema(hint, schema, sent, value):
     box = taking(hint)
@@ -238,6 +239,7 @@ def test_a_type_becomes_this_schema(hint, schema, sent, value):
     Draft202012Validator.check_schema(schema_of(box))
 
 
+@pytest.mark.row("SP-9")
 @pytest.mark.parametrize(("hint", "schema", "sent", "value"), TYPES.values(), ids=TYPES)
 async def test_a_value_arrives_with_this_type(hint, schema, sent, value):
     found = await arriving(hint, sent)
@@ -321,6 +323,7 @@ async def test_enums_with_equal_values_keep_their_own_names():
 # --- nested: descriptions, constraints, examples ------------------------------------------------
 
 
+@pytest.mark.row("SP-27")
 def test_descriptions_constraints_and_examples_are_kept_at_every_depth():
     schema = schema_of(taking(list[Item]))
 

@@ -18,6 +18,7 @@ async def called(result):
             return await box.call("echo", {"text": "x"})
 
 
+@pytest.mark.row("AJ-10")
 @pytest.mark.parametrize(
     ("block", "part"),
     [

@@ -58,6 +58,7 @@ def local(text: str) -> str:
     return f"local {text}"
 
 
+@pytest.mark.row("L4-1")
 async def test_l4_1_one_toolbox_holds_local_tools_and_those_of_servers():
     async with Toolbox(local, McpServer.of("shop", shop()), raw()) as box:
         names = [tool.name for tool in box.tools]
@@ -67,6 +68,7 @@ async def test_l4_1_one_toolbox_holds_local_tools_and_those_of_servers():
     assert [result.text for result in prices] == ["3.0", "local a", "b"]
 
 
+@pytest.mark.row("L4-2")
 async def test_l4_2_a_local_tool_shadows_a_servers_and_both_can_be_called(caplog):
     @tool
     def echo(text: str) -> str:
@@ -84,6 +86,7 @@ async def test_l4_2_a_local_tool_shadows_a_servers_and_both_can_be_called(caplog
     assert caplog.text.count("is shadowed by another tool of that name; call it as raw__echo") == 1
 
 
+@pytest.mark.row("L4-3", "P1")
 async def test_l4_3_promise_1_a_failing_local_tool_does_not_reach_the_server(tmp_path):
     log = tmp_path / "log"
 
@@ -99,6 +102,7 @@ async def test_l4_3_promise_1_a_failing_local_tool_does_not_reach_the_server(tmp
     assert "tools/call" not in log.read_text()
 
 
+@pytest.mark.row("L4-3", "P1")
 async def test_l4_3_promise_1_a_failing_tool_of_a_server_runs_once(tmp_path):
     log = tmp_path / "log"
     async with Toolbox(raw("says no", env={"RAW_LOG": str(log)})) as box:
@@ -108,6 +112,7 @@ async def test_l4_3_promise_1_a_failing_tool_of_a_server_runs_once(tmp_path):
     assert log.read_text().count("tools/call") == 1
 
 
+@pytest.mark.row("L4-4")
 async def test_l4_4_of_two_servers_the_first_keeps_the_name():
     async with Toolbox(raw(name="one"), raw(name="two")) as box:
         names = [tool.name for tool in box.tools]
@@ -115,6 +120,7 @@ async def test_l4_4_of_two_servers_the_first_keeps_the_name():
     assert names == ["echo", "two__echo"]
 
 
+@pytest.mark.row("L4-5", "P5")
 async def test_l4_5_promise_5_a_shadowed_name_is_listed_once():
     async with Toolbox(raw(name="one"), raw(name="two"), raw(name="three")) as box:
         names = [tool.name for tool in box.tools]
@@ -190,6 +196,7 @@ async def test_a_clash_can_be_an_error_or_a_prefix():
         assert [tool.name for tool in box.tools] == ["one__echo"]
 
 
+@pytest.mark.row("L4-6")
 async def test_l4_6_a_list_is_fetched_again_when_it_is_stale(tmp_path, monkeypatch):
     log, clock = tmp_path / "log", SimpleNamespace(now=100.0)
     monkeypatch.setattr("toolmason.mcp_client.lists.fetch_lists.time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -214,6 +221,7 @@ async def test_the_servers_own_hint_goes_over_ours():
     assert server.seen.count("tools/list") == 1
 
 
+@pytest.mark.row("L4-7")
 async def test_l4_7_a_cleared_list_is_fetched_at_the_next_need(tmp_path):
     log = tmp_path / "log"
     async with Toolbox(raw(env={"RAW_LOG": str(log)})) as box:
@@ -226,6 +234,7 @@ async def test_l4_7_a_cleared_list_is_fetched_at_the_next_need(tmp_path):
     assert log.read_text().count("tools/list") == 2
 
 
+@pytest.mark.row("L4-8")
 async def test_l4_8_a_refresh_goes_on_where_one_server_fails(caplog):
     with served("plain") as server:
         box = Toolbox(McpServer.http("gone", server.url), raw())
@@ -250,6 +259,7 @@ async def test_a_stale_list_can_be_kept_where_that_is_asked_for():
     assert names == ["echo", "look"]
 
 
+@pytest.mark.row("L4-9")
 async def test_l4_9_servers_connect_at_once_or_at_the_first_need(tmp_path):
     log = tmp_path / "log"
     box = Toolbox(raw(env={"RAW_LOG": str(log)}), eager=False)
@@ -260,6 +270,7 @@ async def test_l4_9_servers_connect_at_once_or_at_the_first_need(tmp_path):
     assert result.text == "x"
 
 
+@pytest.mark.row("L4-10")
 async def test_l4_10_a_lookup_never_raises_for_a_server():
     box = Toolbox(local, raw("dies at once"))
 
@@ -269,6 +280,7 @@ async def test_l4_10_a_lookup_never_raises_for_a_server():
     await box.aclose()
 
 
+@pytest.mark.row("L4-11", "P2")
 async def test_l4_11_promise_2_an_unreachable_server_is_not_cached_as_empty():
     with served("plain") as server:
         port = server.server_address[1]
@@ -282,6 +294,7 @@ async def test_l4_11_promise_2_an_unreachable_server_is_not_cached_as_empty():
     assert after is not None
 
 
+@pytest.mark.row("L4-12", "P3")
 async def test_l4_12_promise_3_health_is_live(tmp_path):
     with served("plain") as server:
         box = Toolbox(McpServer.http("web", server.url), raw())
@@ -295,6 +308,7 @@ async def test_l4_12_promise_3_health_is_live(tmp_path):
     assert ill["web"].error
 
 
+@pytest.mark.row("L4-13", "P4")
 async def test_l4_13_promise_4_after_close_the_next_lookup_connects_again(tmp_path):
     log = tmp_path / "log"
     box = Toolbox(local, raw(env={"RAW_LOG": str(log)}))
@@ -341,6 +355,7 @@ async def test_a_new_connection_renews_the_subscriptions_of_the_old_one():
     await box.aclose()
 
 
+@pytest.mark.row("P6", "L4-32")
 async def test_promise_6_nested_schemas_survive_a_missing_description_is_tolerated_is_error_is_honoured():
     schema = {
         "type": "object",

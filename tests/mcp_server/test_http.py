@@ -23,6 +23,7 @@ def test_every_result_says_its_type_and_whose_it_is(server: Running):
     assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shelf"
 
 
+@pytest.mark.row("AJ-10", "AJ-8")
 def test_every_kind_of_content_goes_over_the_wire(server: Running):
     kinds = [(part["type"], *sorted(part)) for part in server.call("everything")["content"]]
 

@@ -68,6 +68,7 @@ async def test_an_error_of_the_sdk_is_ours(kind):
     assert (caught.value.status, caught.value.retryable) == (429, True)
 
 
+@pytest.mark.row("L4-28")
 async def test_azure_has_the_deployment_in_the_address():
     import openai
 

@@ -111,6 +111,7 @@ def test_what_has_no_fields_cannot_augment(model):
         Toolbox(get_weather).augmented(model)
 
 
+@pytest.mark.row("SP-56")
 def test_a_field_with_the_name_of_a_parameter_is_refused():
     class Clash(BaseModel):
         city: str
@@ -143,6 +144,7 @@ async def test_an_extra_field_never_fills_an_injected_parameter(keep, tmp_path):
 # --- the callback --------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-55", "SP-57")
 @pytest.mark.parametrize("model", [Thinking, ThinkingClass], ids=["BaseModel", "dataclass"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_the_callback_gets_the_typed_extra_the_definition_and_the_raw_arguments(model, kind):
@@ -185,6 +187,7 @@ async def test_raw_is_the_json_text_where_that_came():
     assert told[0].arguments == Thinking(thought="x")
 
 
+@pytest.mark.row("SP-57")
 async def test_the_callback_is_told_before_the_tool_runs():
     log = []
 
@@ -306,6 +309,7 @@ async def test_a_tool_that_forbids_other_arguments_still_takes_the_extra_ones():
 # --- what is kept --------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-56")
 async def test_keep_passes_the_extra_fields_on_to_a_tool_that_takes_them():
     @tool
     def takes(a: int, **others: Any) -> dict[str, Any]:
@@ -324,6 +328,7 @@ async def test_keep_does_no_harm_to_a_tool_that_does_not_take_them():
     assert result.unwrap() == "sunny in Prague"
 
 
+@pytest.mark.row("P9", "SP-56")
 async def test_promise_9_an_augmented_return_direct_tool_stays_return_direct():
     """seeds.md §3b, promise 9 (SP-56)."""
 
@@ -339,6 +344,7 @@ async def test_promise_9_an_augmented_return_direct_tool_stays_return_direct():
     assert (await box.call("answer")).return_direct is True
 
 
+@pytest.mark.row("SP-56")
 def test_every_option_of_the_tool_survives():
     @tool(destructive=True, timeout=3, max_calls=2, lock="path", approval=True, tags=["x"], meta={"k": 1})
     def write(path: str) -> None:

@@ -75,6 +75,7 @@ def test_the_name_of_a_provider_is_read_without_regard_to_case(name):
     assert box().definitions(name)
 
 
+@pytest.mark.row("L4-25", "L4-26")
 @pytest.mark.parametrize("name", ["mistral", "", None, 3])
 def test_an_unknown_provider_is_an_error_that_names_the_known_ones(name):
     with pytest.raises(UnsupportedProvider) as caught:

@@ -16,6 +16,7 @@ def encoded(provider, *tools):
     return codec(provider).encode(ModelRequest("x", Toolbox(get_weather, *tools)), "m")
 
 
+@pytest.mark.row("MA-32")
 @pytest.mark.parametrize(
     ("provider", "search", "expected"),
     [
@@ -62,6 +63,7 @@ def test_a_provider_without_such_a_tool_is_an_error(provider, tool, words):
         Toolbox(tool).definitions(provider)
 
 
+@pytest.mark.row("MA-34")
 def test_openai_is_told_of_an_mcp_server_in_its_words():
     body = encoded("openai", SERVER)
 

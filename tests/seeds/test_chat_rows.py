@@ -42,6 +42,7 @@ def show(text: str) -> str:
 ADDING = [("add", {"a": 1, "b": 2})]
 
 
+@pytest.mark.row("SP-34")
 async def test_sp_34_an_error_of_a_direct_tool_is_told_to_the_model_and_not_to_the_user():
     model = ScriptedModel([[("show", {"text": "yes"}), ("show", {"text": "fail"})], "One of them failed."])
 
@@ -51,6 +52,7 @@ async def test_sp_34_an_error_of_a_direct_tool_is_told_to_the_model_and_not_to_t
     assert [result.ok for result in model.requests[1].messages[-1].results] == [True, False]
 
 
+@pytest.mark.row("SP-35")
 async def test_sp_35_a_model_never_sees_the_context():
     @tool
     def who(ctx: ToolContext) -> str:
@@ -66,6 +68,7 @@ async def test_sp_35_a_model_never_sees_the_context():
     assert model.requests[0].tools[0].input_schema["properties"] == {}
 
 
+@pytest.mark.row("SP-37")
 async def test_sp_37_a_tool_that_asks_for_a_context_gets_an_empty_one_where_there_is_none():
     """C43: the seed's code ends the whole run instead."""
 
@@ -79,6 +82,7 @@ async def test_sp_37_a_tool_that_asks_for_a_context_gets_an_empty_one_where_ther
     assert reply.results[0].text == "nobody"
 
 
+@pytest.mark.row("SP-38")
 async def test_sp_38_definitions_and_execution_can_be_had_without_a_chat():
     box = Toolbox(add)
     model = ScriptedModel([ADDING])
@@ -91,6 +95,7 @@ async def test_sp_38_definitions_and_execution_can_be_had_without_a_chat():
     assert check_conversation(reply.extended(results)) == []
 
 
+@pytest.mark.row("SP-39")
 async def test_sp_39_a_name_is_offered_once_and_one_that_nobody_knows_is_an_error():
     chat = Chat(ScriptedModel(["x"]), [add])
 
@@ -106,6 +111,7 @@ async def test_sp_39_a_name_is_offered_once_and_one_that_nobody_knows_is_an_erro
     assert chat.model.requests == []
 
 
+@pytest.mark.row("SP-40")
 async def test_sp_40_calls_in_order_with_unknown_tools_and_empty_results_answered():
     order = []
 
@@ -126,6 +132,7 @@ async def test_sp_40_calls_in_order_with_unknown_tools_and_empty_results_answere
     assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool"]
 
 
+@pytest.mark.row("SP-44")
 async def test_sp_44_where_an_advisor_stands_is_said_in_words_and_the_loop_may_be_another():
     seen = []
 
@@ -149,6 +156,7 @@ async def test_sp_44_where_an_advisor_stands_is_said_in_words_and_the_loop_may_b
     assert seen == ["outside", "start", 1, 2]
 
 
+@pytest.mark.row("SP-45")
 async def test_sp_45_with_history_off_the_model_still_has_the_system_message_and_the_results():
     model = ScriptedModel([ADDING, [("add", {"a": 3, "b": 4})], "7"])
     memory = WindowMemory(1)
@@ -162,6 +170,7 @@ async def test_sp_45_with_history_off_the_model_still_has_the_system_message_and
     assert model.requests[2].messages[-1].results[0].value == 7
 
 
+@pytest.mark.row("SP-46", "P7")
 @pytest.mark.parametrize("kind", ["window", "sqlite"])
 async def test_sp_46_promise_7_a_memory_is_asked_in_every_turn_and_nothing_that_was_said_is_lost(kind, tmp_path):
     memory = WindowMemory(50) if kind == "window" else SqliteMemory(tmp_path / "chat.db", 50)
@@ -177,11 +186,13 @@ async def test_sp_46_promise_7_a_memory_is_asked_in_every_turn_and_nothing_that_
         memory.close()
 
 
+@pytest.mark.row("SP-46")
 def test_sp_46_history_off_without_a_memory_inside_is_an_error():
     with pytest.raises(ConfigError, match="Pass `memory=` as well"):
         Chat(ScriptedModel([]), [add], history=False)
 
 
+@pytest.mark.row("SP-48")
 async def test_sp_48_a_stream_tells_everything_in_order_and_memory_gets_whole_messages():
     memory = WindowMemory()
     chat = Chat(ScriptedModel([ADDING, "It is 3"]), [add], memory=memory)
@@ -194,6 +205,7 @@ async def test_sp_48_a_stream_tells_everything_in_order_and_memory_gets_whole_me
     assert [message.role for message in await memory.load("c")] == ["user", "assistant", "tool", "assistant"]
 
 
+@pytest.mark.row("SP-50")
 async def test_sp_50_a_loop_of_ones_own_with_a_memory_keeps_each_message_once():
     memory, box = WindowMemory(), Toolbox(add)
     chat = Chat(ScriptedModel([ADDING, "3"]), box, execute=False, memory=memory)
@@ -209,6 +221,7 @@ async def test_sp_50_a_loop_of_ones_own_with_a_memory_keeps_each_message_once():
     assert check_conversation(said) == []
 
 
+@pytest.mark.row("P9")
 async def test_promise_9_an_augmented_direct_tool_ends_a_run_too():
     @dataclass
     class Thought:

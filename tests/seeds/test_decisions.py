@@ -32,6 +32,7 @@ async def value_of(fn: Any, arguments: Any = None, **words: Any) -> Any:
 # --- types and parameters ----------------------------------------------------------------------
 
 
+@pytest.mark.row("AJ-4")
 def test_c1_integers_are_integers_and_only_any_is_anything():
     def f(i: int, n: float, d: Decimal, b: bool, s: str, a: Any) -> None: ...
 
@@ -57,6 +58,7 @@ async def test_c1_an_integral_float_is_an_int_and_a_bool_never_is():
     assert isinstance((await call(f, {"n": True})).error, InvalidArguments)
 
 
+@pytest.mark.row("MA-12")
 def test_c2_required_means_no_default_and_none_not_admitted():
     def f(
         a: int,
@@ -69,6 +71,7 @@ def test_c2_required_means_no_default_and_none_not_admitted():
     assert schema_of(f)["required"] == ["a", "d"]
 
 
+@pytest.mark.row("CO-6", "MA-12")
 async def test_c3_a_type_that_admits_none_is_optional_and_arrives_as_none():
     def f(a: int | None) -> bool:
         return a is None
@@ -93,6 +96,7 @@ def test_c4_required_together_with_a_default_is_a_definition_error():
             Toolbox(fn)
 
 
+@pytest.mark.row("MA-11")
 @pytest.mark.parametrize("text", ["___NULL___", "___NOT_DEFINED___"])
 async def test_c5_the_sentinels_of_other_systems_are_ordinary_text(text):
     def f(a: str = text) -> str:
@@ -102,6 +106,7 @@ async def test_c5_the_sentinels_of_other_systems_are_ordinary_text(text):
     assert await value_of(f, {"a": "___NULL___"}) == "___NULL___"
 
 
+@pytest.mark.row("CO-24", "MA-13")
 async def test_c6_null_is_none_or_absent_or_a_problem():
     def f(a: int, b: int | None = 1, c: int = 2) -> list:
         return [a, b, c]
@@ -110,6 +115,7 @@ async def test_c6_null_is_none_or_absent_or_a_problem():
     assert [p.path for p in (await call(f, '{"a": null}')).error.problems] == ["$.a"]
 
 
+@pytest.mark.row("MA-13")
 async def test_c7_a_wrong_value_never_falls_back_to_the_default():
     def f(a: int = 1) -> int:
         return a
@@ -212,6 +218,7 @@ def test_c12_what_is_hidden_is_decided_by_the_definition_alone(tmp_path):
 # --- names -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("CO-3", "SP-6", "MA-9")
 def test_c13_the_name_is_the_functions_own_unless_asked_otherwise():
     def getURLForUser() -> None: ...  # noqa: N802 - the case is the test
 
@@ -243,6 +250,7 @@ async def test_c15_look_up_is_exact_then_unique_without_case_and_never_a_guess()
     assert isinstance((await box.call("Read")).error, UnknownTool)
 
 
+@pytest.mark.row("CO-26")
 def test_c16_a_duplicate_names_both_origins_and_can_be_meant():
     def one() -> str:
         return "one"
@@ -273,6 +281,7 @@ async def test_c24_an_unknown_tool_is_answered_with_the_nearest_name():
     assert "get_weather" in result.text
 
 
+@pytest.mark.row("SP-30")
 @pytest.mark.parametrize("text", ["", "  ", None, "{}"], ids=repr)
 async def test_c25_blank_arguments_are_no_arguments(text):
     def f(n: int = 5) -> int:
@@ -281,6 +290,7 @@ async def test_c25_blank_arguments_are_no_arguments(text):
     assert await value_of(f, text) == 5
 
 
+@pytest.mark.row("MA-29", "SP-53")
 @pytest.mark.parametrize("text", ["{", "nonsense", "[1]"], ids=repr)
 async def test_c25_arguments_that_cannot_be_read_are_told_to_the_model(text):
     def f(n: int = 5) -> int:

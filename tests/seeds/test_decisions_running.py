@@ -39,6 +39,7 @@ async def value_of(fn: Any, arguments: Any = None, **words: Any) -> Any:
 # --- results -----------------------------------------------------------------------------------
 
 
+@pytest.mark.row("SP-32", "AJ-9")
 @pytest.mark.parametrize("text", ["plain", '"quoted"', '{"json": 1}', "null"], ids=repr)
 async def test_c29_a_text_result_is_sent_as_it_is(text):
     def f() -> str:
@@ -55,6 +56,7 @@ async def test_c29_quoting_is_there_for_those_who_want_it():
     assert (await call(f)).text == '"plain"'
 
 
+@pytest.mark.row("CO-10")
 async def test_c30_nothing_is_success_and_a_null_value_is_null():
     def void() -> None: ...
     def unannotated(): ...
@@ -64,6 +66,7 @@ async def test_c30_nothing_is_success_and_a_null_value_is_null():
     assert [(await call(fn)).text for fn in (void, unannotated, nullable)] == ["Success", "Success", "null"]
 
 
+@pytest.mark.row("SP-34")
 async def test_c31_an_error_is_never_returned_direct():
     @tool(return_direct=True)
     def f() -> str:
@@ -103,6 +106,7 @@ async def test_c34_a_tool_cannot_end_a_server(error):
     assert isinstance((await call(f)).error, ExecutionError)
 
 
+@pytest.mark.row("SP-52")
 async def test_c34_abort_and_the_named_types_are_raised():
     async def stop() -> None:
         raise Abort
@@ -243,6 +247,7 @@ async def test_c39_results_come_in_the_order_of_the_requests_and_a_failure_cance
 # --- context, prompts, bundles -----------------------------------------------------------------
 
 
+@pytest.mark.row("SP-37")
 async def test_c43_an_empty_context_is_legal():
     async def f(ctx: ToolContext) -> int:
         return len(ctx)

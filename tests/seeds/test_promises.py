@@ -22,6 +22,7 @@ from toolmason.errors import DuplicateTool, InvalidArguments
 # --- 8: a failing return-direct tool goes back to the model (SP-34) ----------------------------
 
 
+@pytest.mark.row("P8")
 @pytest.mark.parametrize("kind", ["raise", "told", "timeout", "arguments", "result", "missing"])
 async def test_promise_8_a_failed_call_of_a_return_direct_tool_is_not_marked_direct(kind):
     @tool(return_direct=True, timeout=0.02)
@@ -42,6 +43,7 @@ async def test_promise_8_a_failed_call_of_a_return_direct_tool_is_not_marked_dir
     assert result.return_direct is False
 
 
+@pytest.mark.row("P8")
 async def test_promise_8_a_good_call_of_a_return_direct_tool_is_marked_direct():
     @tool(return_direct=True)
     async def direct() -> str:
@@ -56,6 +58,7 @@ async def test_promise_8_a_good_call_of_a_return_direct_tool_is_marked_direct():
 # --- 10: bad JSON for function tools is visible to the model (SP-53) ---------------------------
 
 
+@pytest.mark.row("P10", "SP-53")
 @pytest.mark.parametrize("text", ["{", "not json", "[]", '{"n": "x"}'], ids=["cut off", "malformed", "list", "type"])
 @pytest.mark.parametrize("kind", ["function", "method", "schema"])
 async def test_promise_10_bad_arguments_are_answered_alike_for_every_kind_of_tool(kind, text):
@@ -79,6 +82,7 @@ async def test_promise_10_bad_arguments_are_answered_alike_for_every_kind_of_too
 # --- 12: a model cannot override project_dir (MA-15) -------------------------------------------
 
 
+@pytest.mark.row("P12", "MA-15")
 @pytest.mark.parametrize("extra", ["ignore", "forbid", "allow"])
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "mapping"])
 async def test_promise_12_a_model_cannot_override_project_dir(tmp_path, extra, as_text):
@@ -98,6 +102,7 @@ async def test_promise_12_a_model_cannot_override_project_dir(tmp_path, extra, a
     assert result.unwrap() == str(tmp_path)
 
 
+@pytest.mark.row("P12")
 async def test_promise_12_the_attempt_is_logged(tmp_path, caplog):
     @tool
     async def read(project_dir: Path) -> None: ...
@@ -108,6 +113,7 @@ async def test_promise_12_the_attempt_is_logged(tmp_path, caplog):
     assert "project_dir" in caplog.text
 
 
+@pytest.mark.row("P12")
 def test_promise_12_project_dir_is_hidden_whether_or_not_a_directory_is_set(tmp_path):
     """C12: what is hidden depends on the definition alone, not on the order of set-up."""
 
@@ -119,6 +125,7 @@ def test_promise_12_project_dir_is_hidden_whether_or_not_a_directory_is_set(tmp_
     assert without["read"].definition == with_one["read"].definition
 
 
+@pytest.mark.row("P12")
 @pytest.mark.parametrize("extra", ["ignore", "allow"])
 async def test_promise_12_a_model_cannot_put_its_own_project_dir_into_a_template(tmp_path, extra):
     @tool(extra=extra)
@@ -133,6 +140,7 @@ async def test_promise_12_a_model_cannot_put_its_own_project_dir_into_a_template
 # --- 13: empty string stays empty, null stays null (MA-14) -------------------------------------
 
 
+@pytest.mark.row("P13", "MA-14")
 @pytest.mark.parametrize("text", ["", " ", "null", '""', "\n"], ids=repr)
 @pytest.mark.parametrize("default", [{}, {"default": "other"}], ids=["required", "with a default"])
 async def test_promise_13_a_text_arrives_as_it_was_sent(text, default):
@@ -144,6 +152,7 @@ async def test_promise_13_a_text_arrives_as_it_was_sent(text, default):
     assert result.value == f"<{text}>"
 
 
+@pytest.mark.row("P13", "MA-14")
 async def test_promise_13_null_stays_null():
     seen = []
 
@@ -156,6 +165,7 @@ async def test_promise_13_null_stays_null():
     assert seen == [(None, None, None)]
 
 
+@pytest.mark.row("P13", "MA-14")
 async def test_promise_13_lists_and_objects_are_not_turned_into_text():
     seen = []
 
@@ -171,6 +181,7 @@ async def test_promise_13_lists_and_objects_are_not_turned_into_text():
 # --- 14: ${…} in file content is untouched (MA-24) ---------------------------------------------
 
 
+@pytest.mark.row("P14")
 async def test_promise_14_placeholders_in_a_result_are_left_alone(tmp_path):
     content = "${name} ${project_dir} ${name:-x} $${name}"
     (tmp_path / "a.sh").write_text(content, "utf-8")
@@ -184,6 +195,7 @@ async def test_promise_14_placeholders_in_a_result_are_left_alone(tmp_path):
     assert result.text == content
 
 
+@pytest.mark.row("P14")
 async def test_promise_14_placeholders_in_arguments_are_left_alone():
     @tool
     def write(path: str, content: str) -> str:
@@ -197,6 +209,7 @@ async def test_promise_14_placeholders_in_arguments_are_left_alone():
 # --- 15: a gap in the MCP groups hides nothing (MA-35) -----------------------------------------
 
 
+@pytest.mark.row("P15")
 @pytest.mark.parametrize("numbers", [["", "_2", "_9"], ["_3"], ["_1", "_12", "_100"], ["", "_1", "_2"]], ids=" ".join)
 def test_promise_15_a_gap_in_the_numbers_of_mcp_groups_hides_no_server(numbers, tmp_path):
     path = tmp_path / "app.properties"
@@ -211,6 +224,7 @@ def test_promise_15_a_gap_in_the_numbers_of_mcp_groups_hides_no_server(numbers, 
 # --- 16: prompts are really usable (MA-21) -----------------------------------------------------
 
 
+@pytest.mark.row("P16", "MA-21")
 async def test_promise_16_the_prompts_of_a_bundle_can_be_listed_described_and_rendered():
     class Reviews:
         @tool
@@ -234,6 +248,7 @@ async def test_promise_16_the_prompts_of_a_bundle_can_be_listed_described_and_re
 # --- 17: duplicates are detected (MA-31, AJ-15) ------------------------------------------------
 
 
+@pytest.mark.row("P17")
 def test_promise_17_two_tools_of_one_name_are_an_error_that_names_both():
     class First:
         @tool
@@ -252,6 +267,7 @@ def test_promise_17_two_tools_of_one_name_are_an_error_that_names_both():
     assert "'find'" in caught.value.second
 
 
+@pytest.mark.row("P17")
 def test_promise_17_two_tools_of_one_name_in_a_package_stop_its_build(make_package):
     source = "from toolmason import tool\n@tool(name='search')\ndef {name}() -> None: ...\n"
     make_package(first=source.format(name="one"), second=source.format(name="two"))
@@ -264,6 +280,7 @@ def test_promise_17_two_tools_of_one_name_in_a_package_stop_its_build(make_packa
     assert "second.py" in caught.value.second
 
 
+@pytest.mark.row("P17")
 def test_promise_17_two_tools_of_one_name_in_one_class_are_an_error():
     class Bundle:
         @tool(name="search")
@@ -276,6 +293,7 @@ def test_promise_17_two_tools_of_one_name_in_one_class_are_an_error():
         Toolbox(Bundle())
 
 
+@pytest.mark.row("P17")
 def test_promise_17_two_installed_tools_of_one_name_are_an_error_that_names_both_distributions(with_installed):
     with_installed("alpha-tools", "clash-tools")
 
@@ -287,6 +305,7 @@ def test_promise_17_two_installed_tools_of_one_name_are_an_error_that_names_both
     assert "'clash-tools'" in str(caught.value)
 
 
+@pytest.mark.row("P17", "AJ-15")
 def test_promise_17_two_scanned_tools_of_one_name_are_an_error_that_names_both_modules():
     with on_path(PLUGINS / "scanned"), pytest.raises(DuplicateTool) as caught:
         scan("twice")
@@ -326,6 +345,7 @@ def types_in(schema: Any) -> set[str]:
     return set().union(*map(types_in, schema)) if isinstance(schema, list) else set()
 
 
+@pytest.mark.row("P18")
 def test_promise_18_every_type_in_a_schema_is_one_of_json_schema():
     def all_kinds(
         *,
@@ -359,6 +379,7 @@ def test_promise_18_every_type_in_a_schema_is_one_of_json_schema():
 # --- 19: optional and object arguments work (AJ-13) --------------------------------------------
 
 
+@pytest.mark.row("P19", "AJ-13")
 async def test_promise_19_optional_arguments_may_be_absent_and_objects_arrive_as_what_they_are():
     seen = []
 
@@ -381,6 +402,7 @@ async def test_promise_19_optional_arguments_may_be_absent_and_objects_arrive_as
 # --- 22: inherited tools are found (CO-19) -----------------------------------------------------
 
 
+@pytest.mark.row("P22")
 async def test_promise_22_inherited_tools_are_found_and_bundles_can_be_composed():
     class Base:
         @tool
@@ -409,6 +431,7 @@ async def test_promise_22_inherited_tools_are_found_and_bundles_can_be_composed(
 # --- 23: explicit null is consistent (CO-24) ---------------------------------------------------
 
 
+@pytest.mark.row("P23", "CO-24")
 @pytest.mark.parametrize("kind", ["function", "low"])
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "mapping"])
 async def test_promise_23_null_means_the_same_however_the_tool_was_defined(kind, as_text):
@@ -434,6 +457,7 @@ async def test_promise_23_null_means_the_same_however_the_tool_was_defined(kind,
 # --- 25: nothing returned is the same text everywhere (SP-32) ----------------------------------
 
 
+@pytest.mark.row("P25", "CO-10")
 def test_promise_25_whatever_returns_nothing_gives_the_same_text():
     def void() -> None: ...
 

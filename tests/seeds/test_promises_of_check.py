@@ -38,6 +38,7 @@ def read_result():
 }
 
 
+@pytest.mark.row("P21", "CO-15")
 @pytest.mark.parametrize("case", CASES)
 def test_promise_21_what_the_seed_claims_to_refuse_is_a_build_error_with_its_place(tmp_path, case):
     marked = HEAD + CASES[case]
