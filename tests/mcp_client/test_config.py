@@ -16,6 +16,7 @@ def entry(case: str = "plain") -> dict:
     return {"command": sys.executable, "args": [RAW, case]}
 
 
+@pytest.mark.row("L4-31")
 async def test_an_mcp_json_gives_working_servers(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"one": entry(), "two": entry("two pages")}}))

@@ -25,6 +25,7 @@ async def echoed(box, **words):
     return await box.call("echo", {"text": "hello"}, **words)
 
 
+@pytest.mark.row("L4-31")
 @pytest.mark.parametrize(
     "case",
     [

@@ -8,7 +8,6 @@ import pytest
 from mcp import Client
 
 from toolmason import Param, RemoteMcp, Tool, Toolbox, ToolOptions, WebSearch, tool
-from toolmason.mcp import McpServer
 
 
 @pytest.mark.row("MA-1")
@@ -162,12 +161,3 @@ async def test_wrong_arguments_and_exceptions_are_error_results_over_mcp():
     assert "$.a" in missing.content[0].text
     assert failing.is_error
     assert "ZeroDivisionError" in failing.content[0].text
-
-
-@pytest.mark.row("L4-31")
-def test_a_server_is_named_by_command_or_address():
-    local = McpServer.stdio("docs", "docs-server", ["--quiet"])
-    remote = McpServer.http("search", "https://example.com/mcp")
-
-    assert (local.name, remote.name) == ("docs", "search")
-    assert (local.connect_timeout, local.timeout) == (30.0, 60.0)
