@@ -262,7 +262,6 @@ async def test_an_async_generator_that_a_plain_function_returns_is_a_text_or_a_r
 PNG = b"\x89PNG\r\n"
 
 
-@pytest.mark.row("AJ-11")
 async def test_an_image_file_is_a_part_of_its_type(tmp_path):
     (tmp_path / "chart.jpeg").write_bytes(PNG)
 
@@ -292,7 +291,6 @@ async def test_a_part_stays_a_part_and_has_a_text_for_readers_of_text(part, note
     assert result.text == note
 
 
-@pytest.mark.row("AJ-8")
 async def test_a_list_of_text_contents_and_values_is_a_result_of_several_parts():
     result = await result_of(["chart:", Image(PNG), {"a": 1}])
 

@@ -7,6 +7,8 @@ import logging
 import sys
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 from docs.snippets import Block, blocks_of, commands_of, missing_lines, run_page
 from house.source import ROOT
@@ -26,6 +28,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     # A page may set the level of the logger, as its reader would; the next test must not feel it.
     monkeypatch.setattr(logging.getLogger("toolmason"), "level", logging.NOTSET)
+    # A page may set a tracer provider, which can be set once in a process.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     yield tmp_path
     logging.getLogger("toolmason").setLevel(logging.NOTSET)
 

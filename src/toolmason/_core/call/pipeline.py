@@ -125,7 +125,7 @@ def _make_plain_runner(route: Route, run_steps: CallRunner) -> CallRunner:  # no
         fields["name"] = name
         fields["duration"] = perf_counter() - started
         if CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, arguments, has_content=route.logs_content)
+            log_call(result, arguments, has_content=route.trace.has_content)
         return result if run is None or key is None else record_new_result(run, key, result)
 
     return run_plain

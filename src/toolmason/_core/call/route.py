@@ -22,7 +22,7 @@ from toolmason._core.call.deadlines import Deadline, TimeoutRule
 from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
-from toolmason._core.define.context import ContextLike, ToolContext, logs_content, make_context
+from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
 from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
@@ -34,6 +34,7 @@ from toolmason._core.values.policy import (
     Retry,
     RunsOn,
     Timeout,
+    TraceOptions,
     check_retry,
     check_timeout,
 )
@@ -125,8 +126,8 @@ class Route:
     """Middleware of each toolbox, outermost first. The lists may grow."""
     hooks: Collection[Any]
     """Truthy if there is any middleware. Of one toolbox, the list itself."""
-    logs_content: bool
-    """True if the log may show arguments and results."""
+    trace: TraceOptions
+    """Options of the spans. The log shows arguments and results if the spans do."""
     runner: CallRunner = field(init=False)
     """Runs a call through every step inside the middleware."""
     run_runner: CallRunner = field(init=False)
@@ -168,7 +169,7 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
         semaphores=_get_semaphores(tool, chain),
         middleware=tuple(policy.state.middleware for policy in reversed(chain)),
         hooks=chain[0].state.middleware if len(chain) == 1 else HookLists(policy.state.middleware for policy in chain),
-        logs_content=logs_content(context),
+        trace=get_trace_options(context),
     )
 
 

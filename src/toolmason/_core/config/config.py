@@ -174,8 +174,13 @@ class Config(Mapping[str, Any]):
 
     @property
     def include_content(self) -> bool:
-        """True if the log of calls shows arguments and results (`tools.include_content`)."""
+        """True if the log and the spans of calls show arguments and results (`tools.include_content`)."""
         return keys.read_tool_flags(self._entries)["include_content"]
+
+    @property
+    def spring_names(self) -> bool:
+        """True if spans also have the attributes of Spring AI (`tools.spring_names`)."""
+        return keys.read_tool_flags(self._entries)["spring_names"]
 
     @property
     def experimental(self) -> bool:

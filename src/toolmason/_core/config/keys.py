@@ -20,7 +20,7 @@ from toolmason.errors import ConfigError
 _MCP_GROUP: Final = re.compile(r"mcp(?:_([0-9]{1,9}))?\.", re.IGNORECASE)
 _MCP_KEYS: Final = ("url", "name", "description", "authorization", "native")
 _SEARCH_KEYS: Final = ("type", "city", "country", "region")
-_TOOLS_KEYS: Final = ("throw_on_error", "include_content")
+_TOOLS_KEYS: Final = ("throw_on_error", "include_content", "spring_names")
 _SECRET_KEY: Final = re.compile(r"authorization|header|token|secret|password|key\b", re.IGNORECASE)
 _Numbers = TypeVar("_Numbers", EngineSettings, Limits)
 _TRUE_WORDS: Final = ("true", "yes", "on", "1")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
+from toolmason._core.values.policy import TraceOptions
 from toolmason._core.values.results import ToolCall
 from toolmason.errors import ConfigError, DefinitionError, clip
 
@@ -328,10 +329,10 @@ def make_context(value: ContextLike) -> ToolContext[Any] | None:
     return ToolContext(**values)
 
 
-def logs_content(context: ToolContext[Any]) -> bool:
-    """Return True if the configuration lets the log show arguments and results."""
+def get_trace_options(context: ToolContext[Any]) -> TraceOptions:
+    """Return what the configuration lets the log and the spans of calls show."""
     config = context._config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - same module
-    return config is not None and config.include_content
+    return TraceOptions() if config is None else TraceOptions(config.include_content, config.spring_names)
 
 
 _ACCEPTED_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {

@@ -34,7 +34,7 @@ def log_call(result: ToolResult, arguments: Any, *, has_content: bool = False) -
     outcome = "ok" if result.error is None else result.error.code
     name, call_id = to_line(result.name), to_line(result.call_id)
     if has_content:
-        texts = (_show_content(arguments), _show_content(result.text))
+        texts = (show_content(arguments), show_content(result.text))
         CALL_LOG.debug("%s [%s] %s in %.1f ms: %s -> %s", name, call_id, outcome, result.duration * 1000, *texts)
     else:
         CALL_LOG.debug("%s [%s] %s in %.1f ms", name, call_id, outcome, result.duration * 1000)
@@ -86,7 +86,7 @@ def _get_place(error: BaseException) -> str:
     return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def _show_content(content: Any) -> str:
+def show_content(content: Any) -> str:
     """Return arguments or a result as one short line, without the values of fields that name a secret."""
     content = _parse(content)
     text = content if isinstance(content, str) else to_json(_mask(content), serialize_unknown=True).decode()

@@ -227,7 +227,7 @@ class ProcessPool:
             self._keep(worker)
 
     def _keep(self, worker: Worker) -> None:
-        """Keep a process that nobody waits for, unless there are enough of them."""
+        """Keep a process that no caller waits for, or kill it if there are enough."""
         with self._lock:
             if is_kept := self._alive <= self._limit:
                 self._idle.append(worker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Coroutine, Iterable
 from logging import DEBUG
 from typing import Any
@@ -17,9 +18,10 @@ from toolmason._core.call.gates import find_repeated_result, record_result
 from toolmason._core.call.limits import make_call_key
 from toolmason._core.call.pipeline import run_with_middleware
 from toolmason._core.call.route import CallOptions, Route
-from toolmason._core.define.context import logs_content
+from toolmason._core.define.context import get_trace_options
 from toolmason._core.run.call_log import CALL_LOG, log_call, log_failure
 from toolmason._core.run.execute import NEVER_CANCELLED, DeadlinePassed, await_with_timeout
+from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API, is_tracing, trace_call, trace_refused
 from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.policy import INHERIT, Inherit, OnError
@@ -69,7 +71,13 @@ class Calls:
         return found
 
     def run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
-        """Run a call of a known tool through its middleware and steps."""
+        """Run a call of a known tool through its middleware and steps, in a span if the program traces calls."""
+        if TRACE_API in LOADED_MODULES and getattr(LOADED_MODULES[TRACE_API], PROVIDER, None):
+            run = functools.partial(self._run, route, call, options)
+            return trace_call(route.tool.definition, call, route.trace, run)
+        return self._run(route, call, options)
+
+    def _run(self, route: Route, call: ToolCall, options: CallOptions) -> Coroutine[Any, Any, ToolResult]:
         runner = route.runner if options.run is None else route.run_runner
         if options.decision is not None:
             runner = route.full_runner
@@ -100,7 +108,9 @@ class Calls:
             failed = make_error_result(error, "redact")
         result = replace_result(failed, call_id=call.id, name=call.name, attempts=0)
         if CALL_LOG.isEnabledFor(DEBUG):
-            log_call(result, call.arguments, has_content=logs_content(policy.context))
+            log_call(result, call.arguments, has_content=get_trace_options(policy.context).has_content)
+        if is_tracing():
+            trace_refused(call, result)
         return result if run is None or key is None else record_result(run, key, result)
 
     async def run_batch(self, batch: Batch, options: CallOptions) -> list[ToolResult]:

@@ -23,6 +23,7 @@ from toolmason._core.remote.nested import RemoteView
 from toolmason._core.remote.protocol import Health, OnConflict, RequestHandler
 from toolmason._core.run.blocking import blocking, run_blocking
 from toolmason._core.run.progress import OnProgress
+from toolmason._core.run.tracing import LOADED_MODULES, PROVIDER, TRACE_API
 from toolmason._core.toolbox.approvals import Approvals
 from toolmason._core.toolbox.calls import Calls
 from toolmason._core.toolbox.definitions import Strict
@@ -264,7 +265,7 @@ class Toolbox:
             if isinstance(found, ToolCallError):
                 return self._calls.run_unknown(make_call(call_id, name, arguments), options, found)
             route = found
-        if route.hooks:
+        if route.hooks or (TRACE_API in LOADED_MODULES and getattr(LOADED_MODULES[TRACE_API], PROVIDER, None)):
             return self._calls.run(route, make_call(call_id, name, arguments), options)
         return (route.runner if self._run is None else route.run_runner)(call_id, arguments, options)
 

@@ -69,6 +69,16 @@ def check_on_error(on_error: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Contents of the log and the spans of calls."""
+
+    has_content: bool = False
+    """True to show arguments and results."""
+    has_spring_names: bool = False
+    """True to add the attributes of Spring AI to spans."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """Retry policy: up to `attempts` attempts, with `delay * factor ** n` seconds in between."""
 

@@ -1,0 +1,189 @@
+"""Spans of calls: one for each, with the names of the conventions and only the content that is allowed."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from toolmason import Chat, McpServer, Retry, Toolbox, ToolCall, ToolError, tool
+from toolmason.testing import ScriptedModel
+
+SECRET = "hunter2-in-no-span"  # noqa: S105 - not a password of anybody
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    """Return a function that returns the spans so far, the first that ended first."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    return lambda: [span for span in exporter.get_finished_spans() if span.instrumentation_scope.name == "toolmason"]
+
+
+@tool
+async def double(number: int) -> int:
+    """Double a number."""
+    return number * 2
+
+
+@tool
+def fail(password: str) -> str:
+    """Fail with a secret."""
+    raise ValueError(f"bad password {password}")
+
+
+@pytest.mark.row("SP-58")
+async def test_a_call_has_a_span_with_the_names_of_the_conventions(spans):
+    await Toolbox(double).call(ToolCall("call_7", "double", {"number": 2}))
+
+    [span] = spans()
+    assert (span.name, span.status.is_ok) == ("execute_tool double", True)
+    assert span.attributes == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "double",
+        "gen_ai.tool.call.id": "call_7",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.description": "Double a number.",
+    }
+
+
+@pytest.mark.row("SP-58")
+async def test_a_failure_marks_the_span_although_the_model_reads_it(spans):
+    result = await Toolbox(fail).call("fail", {"password": SECRET})
+
+    [span] = spans()
+    assert not span.status.is_ok
+    assert span.attributes["error.type"] == "execution_error"
+    assert span.attributes["toolmason.error.id"] == result.error.log_id
+    assert SECRET not in span.to_json()
+
+
+@pytest.mark.row("SP-58")
+async def test_with_the_setting_a_span_has_content_without_secrets(spans):
+    box = Toolbox(double, fail, config={"tools.include_content": True, "tools.spring_names": True})
+
+    await box.call("double", {"number": 2})
+    await box.call("fail", {"password": SECRET})
+
+    good, bad = spans()
+    assert good.attributes["gen_ai.tool.call.arguments"] == '{"number":2}'
+    assert good.attributes["spring.ai.tool.call.result"] == good.attributes["gen_ai.tool.call.result"] == "4"
+    assert good.attributes["spring.ai.tool.definition.name"] == "double"
+    assert bad.attributes["gen_ai.tool.call.arguments"] == '{"password":"…"}'
+
+
+@pytest.mark.parametrize("way", ["call", "call_all", "hook", "run", "chat", "stream", "nested", "remote"])
+async def test_every_way_of_calling_has_one_span_for_each_toolbox(way, spans):
+    box = Toolbox(double)
+    if way == "call":
+        await box.call("double", {"number": 1})
+    elif way == "call_all":
+        await box.call_all([("double", {"number": 1})])
+    elif way == "hook":
+        box.use(lambda call, proceed: proceed(call))
+        await box.call("double", {"number": 1})
+    elif way == "run":
+        with box.run() as run:
+            await run.call("double", {"number": 1})
+    elif way == "nested":
+        await Toolbox(box).call("double", {"number": 1})
+    elif way == "remote":
+        async with Toolbox(McpServer.of("math", box)) as client:
+            await client.call("double", {"number": 1})
+    else:
+        chat = Chat(ScriptedModel([[("double", {"number": 1})], "2"]), box)
+        if way == "chat":
+            await chat.send("1 + 1?")
+        else:
+            async for _ in chat.stream("1 + 1?"):
+                pass
+
+    assert [span.name for span in spans()] == ["execute_tool double"] * (2 if way == "remote" else 1)
+
+
+async def test_an_unknown_tool_has_a_span(spans):
+    await Toolbox(double).call("triple", {"number": 1})
+
+    [span] = spans()
+    assert (span.name, span.attributes["error.type"]) == ("execute_tool triple", "unknown_tool")
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_span_of_the_tool_is_a_child_of_its_call(kind, spans):
+    def work() -> str:
+        """Work."""
+        with trace.get_tracer("toolmason").start_as_current_span("inside"):
+            return "done"
+
+    async def work_async() -> str:
+        """Work."""
+        await asyncio.sleep(0)
+        return work()
+
+    box = Toolbox(work if kind == "thread" else work_async)
+
+    await box.call_all([(box.tools[0].name, {})] * 3)
+
+    recorded = spans()
+    parents = {span.context.span_id for span in recorded if span.name != "inside"}
+    assert {span.parent.span_id for span in recorded if span.name == "inside"} == parents
+    assert len(parents) == 3
+
+
+async def test_attempts_are_counted_and_one_span_holds_them(spans):
+    attempts = 0
+
+    @tool(retry=Retry(3, delay=0))
+    async def flaky() -> str:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise TimeoutError
+        return "done"
+
+    await Toolbox(flaky).call("flaky")
+
+    [span] = spans()
+    assert (span.attributes["toolmason.attempts"], span.status.is_ok) == (3, True)
+
+
+@pytest.mark.parametrize("end", ["raise", "cancel"])
+async def test_a_call_that_raises_ends_its_span(end, spans):
+    @tool
+    async def wait() -> str:
+        if end == "raise":
+            raise ToolError("no")
+        await asyncio.Event().wait()
+        return ""
+
+    box = Toolbox(wait, on_error="raise")
+    task = asyncio.create_task(box.call("wait"))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with contextlib.suppress(ToolError, asyncio.CancelledError):
+        await task
+
+    [span] = spans()
+    assert span.attributes["error.type"] == ("tool_error" if end == "raise" else "CancelledError")
+
+
+def test_without_a_provider_nothing_is_imported():
+    program = """
+        import sys
+        from toolmason import Toolbox, tool
+
+        @tool
+        def one() -> int:
+            return 1
+
+        assert Toolbox(one).call_sync("one").value == 1
+        assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
