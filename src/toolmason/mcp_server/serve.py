@@ -3,87 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypedDict, Unpack
 
+from toolmason._core.define.decorators import show_keywords
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason.errors import ConfigError
-from toolmason.mcp_server.http.app import MAX_SESSIONS, asgi_app, require_toolbox
-from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS, MAX_BODY_BYTES, Bearer, VerifyToken
+from toolmason.mcp_server.http.app import asgi_app, require_toolbox
+from toolmason.mcp_server.http.guard import LOOPBACK_HOSTS, Bearer, VerifyToken
 from toolmason.mcp_server.stdio.pipes import redirect_standard_streams
 from toolmason.mcp_server.stdio.stdio_session import GRACE_SECONDS, StopSignal, serve_stdio
 
 _log = logging.getLogger("toolmason.mcp_server")
 
 
-def serve(  # noqa: PLR0913 - one parameter for each option
-    box: Toolbox,
-    transport: Literal["stdio", "http"] = "stdio",
-    *,
-    grace: float = GRACE_SECONDS,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    started: Callable[[int], None] | None = None,
-    path: str = "/mcp",
-    auth: VerifyToken | Bearer | None = None,
-    allowed_hosts: Sequence[str] | None = None,
-    allowed_origins: Sequence[str] = (),
-    max_body_bytes: int = MAX_BODY_BYTES,
-    max_sessions: int = MAX_SESSIONS,
-    state_key: str | bytes | None = None,
-) -> None:
-    """Serve a toolbox over MCP until end of input, SIGTERM or Ctrl-C. Blocks.
+class HttpOptions(TypedDict, total=False):
+    """Options of `serve` for HTTP. Those from `path` on are options of `asgi_app`."""
 
-    HTTP binds to loopback by default. For another `host=`, set `allowed_hosts=` to the names that clients use.
-    `started` is called with the port once HTTP is listening; port 0 picks a free one. Running calls get `grace`
-    seconds to finish. The options from `path` on are those of `asgi_app`.
-
-    Raises:
-        ConfigError: an option is invalid.
-    """
-    # The options that only HTTP has. This must be the first statement: it reads the parameters.
-    http_options: dict[str, Any] = {
-        name: value for name, value in locals().items() if name not in ("box", "transport", "grace")
-    }
-    require_toolbox(box)
-    if transport == "stdio":
-        _check_unused(http_options)
-        _serve_stdio(box, grace)
-    elif transport == "http":
-        _serve_http(box, grace, **http_options)
-    else:
-        raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
-
-
-def _check_unused(http_options: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(serve).parameters
-    for name, value in http_options.items():
-        if value != parameters[name].default:
-            raise ConfigError(f"serve(transport='stdio') does not take {name!r}. It is for transport='http'.")
-
-
-def _serve_stdio(box: Toolbox, grace: float) -> None:
-    stop = StopSignal()
-    unfinished: list[int] = []
-    # Must come first: the event loop logs on startup, and a log handler may write to stdout.
-    with redirect_standard_streams() as descriptors:
-        _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
-    _exit_if_stuck(any(unfinished))
+    host: str
+    port: int
+    started: Callable[[int], None] | None
+    allowed_hosts: Sequence[str] | None
+    path: str
+    auth: VerifyToken | Bearer | None
+    allowed_origins: Sequence[str]
+    max_body_bytes: int
+    max_sessions: int
+    state_key: str | bytes | None
 
 
 def _serve_http(
     box: Toolbox,
     grace: float,
     *,
-    host: str,
-    port: int,
-    started: Callable[[int], None] | None,
-    allowed_hosts: Sequence[str] | None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    started: Callable[[int], None] | None = None,
+    allowed_hosts: Sequence[str] | None = None,
     **app_options: Any,
 ) -> None:
     if type(port) is not int or not 0 <= port <= 65535:  # noqa: PLR2004 - the valid ports
@@ -104,6 +64,46 @@ def _serve_http(
     # Another thread that is not a daemon would keep the process from exiting.
     main_thread = threading.main_thread()
     _exit_if_stuck(any(not thread.daemon and thread is not main_thread for thread in threading.enumerate()))
+
+
+@show_keywords(HttpOptions, asgi_app, _serve_http)
+def serve(
+    box: Toolbox,
+    transport: Literal["stdio", "http"] = "stdio",
+    *,
+    grace: float = GRACE_SECONDS,
+    **http_options: Unpack[HttpOptions],
+) -> None:
+    """Serve a toolbox over MCP until end of input, SIGTERM or Ctrl-C. Blocks.
+
+    HTTP binds to loopback by default. For another `host=`, set `allowed_hosts=` to the names that clients use.
+    `started` is called with the port once HTTP is listening; port 0 picks a free one. Running calls get `grace`
+    seconds to finish. The options from `path` on are those of `asgi_app`.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+    if unknown := http_options.keys() - HttpOptions.__annotations__:
+        raise TypeError(f"serve() got an unexpected keyword argument {min(unknown)!r}")
+    require_toolbox(box)
+    if transport == "stdio":
+        if http_options:
+            name = next(iter(http_options))
+            raise ConfigError(f"serve(transport='stdio') does not take {name!r}. It is for transport='http'.")
+        _serve_stdio(box, grace)
+    elif transport == "http":
+        _serve_http(box, grace, **http_options)
+    else:
+        raise ConfigError(f'transport={transport!r} must be "stdio" or "http".')
+
+
+def _serve_stdio(box: Toolbox, grace: float) -> None:
+    stop = StopSignal()
+    unfinished: list[int] = []
+    # Must come first: the event loop logs on startup, and a log handler may write to stdout.
+    with redirect_standard_streams() as descriptors:
+        _run_until_signal(lambda: unfinished.append(asyncio.run(serve_stdio(box, stop, grace, descriptors))), stop)
+    _exit_if_stuck(any(unfinished))
 
 
 def _run_until_signal(work: Callable[[], object], stop: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, Literal, TypeVar, overload
@@ -147,30 +147,33 @@ class Declaration:
         return next((item for item in (self, *self.others) if item.kind == kind), None)
 
 
-def show_keywords(keywords: type, *defaults: type) -> Callable[[_F], _F]:
+def show_keywords(keywords: type, *sources: Callable[..., Any]) -> Callable[[_F], _F]:
     """Show the keys of a TypedDict as parameters of a function that takes them as `**keywords`.
 
-    Several functions share them; `help()` lists them for each. `defaults` are the dataclasses with their defaults.
+    Several functions share them; `help()` lists them for each. Types and defaults are those of `sources`: dataclasses,
+    or functions that the keywords are passed to.
     """
 
     def decorate(function: _F) -> _F:
         shown: Any = function
-        known = {field.name: field for kind in defaults for field in fields(kind)}
+        known = {parameter.name: parameter for source in sources for parameter in _iter_keywords(source)}
         signature = inspect.signature(shown)
         own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        shared = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None if known[name].default is dataclasses.MISSING else known[name].default,
-                annotation=known[name].type,
-            )
-            for name in keywords.__annotations__
-        ]
+        shared = [known[name] for name in keywords.__annotations__]
         shown.__signature__ = signature.replace(parameters=[*own, *shared])
         return function
 
     return decorate
+
+
+def _iter_keywords(source: Any) -> Iterator[inspect.Parameter]:
+    """Yield the fields of a dataclass, or the keywords of a function, as parameters."""
+    if not dataclasses.is_dataclass(source):
+        yield from inspect.signature(source).parameters.values()
+        return
+    for field in fields(source):
+        default = None if field.default is dataclasses.MISSING else field.default
+        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
 
 
 _NON_OPTION_KEYS: Final = ("name", "description", "title", "flatten", "output_schema")
