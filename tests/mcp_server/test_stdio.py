@@ -226,6 +226,31 @@ def test_f39_the_end_of_input_ends_the_process_though_a_tool_is_stuck(started_ne
         assert server.end() == 0
 
 
+def test_a_client_that_listens_does_not_keep_the_process_alive(started_new):
+    """Found by the parity suite: each close of a toolbox took the whole grace period, four seconds."""
+    with started_new("60") as server:
+        server.ask("changes", "subscriptions/listen", notifications={"toolsListChanged": True})
+        server.read()
+        server.call(2, "echo", text="x")
+        server.read()
+
+        assert server.end() == 0
+
+
+def test_cancelled_calls_that_report_progress_are_forgotten(started_new):
+    """The SDK answers none of them, so that each stayed in flight: after 256 the server read no more."""
+    with started_new("60") as server:
+        for number in range(300):
+            asked = {"name": "nap", "arguments": {"seconds": 60}, "_meta": {**ENVELOPE, "progressToken": number}}
+            server.write(line({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": asked}))
+            cancelled = {"requestId": number, "_meta": ENVELOPE}
+            server.write(line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}))
+        server.call("last", "echo", text="x")
+
+        assert server.read()["id"] == "last"
+        assert server.end() == 0
+
+
 def test_f39b_sigterm_answers_what_was_taken_in_and_exits(started_new):
     with started_new() as server:
         server.call(1, "nap", seconds=0.5)

@@ -34,6 +34,8 @@ from toolmason.mcp_server.stdio.pipes import LineReader, LineWriter
 MAX_IN_FLIGHT: Final = 256
 """Number of requests in progress at which reading pauses."""
 INTERNAL_ERROR: Final = -32603
+_SDK_CHECK_SECONDS: Final = 0.01
+LISTEN_METHOD: Final = "subscriptions/listen"
 GRACE_SECONDS: Final = 4.0
 """Seconds that running calls have to finish, so that the process exits within five seconds."""
 
@@ -83,7 +85,10 @@ class StdioSession:
         self._writer: LineWriter | None = None
         self._to_sdk: Any = None
         self._sdk_task: asyncio.Task[None] | None = None
+        self._sdk_check: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
+        self._listening: set[int | str] = set()
+        """Requests that are open until the client ends them, and that no exit waits for."""
 
     async def run(self, wire_in: int, wire_out: int, grace: float) -> int:
         """Serve until the end; return the number of unfinished calls."""
@@ -105,13 +110,13 @@ class StdioSession:
         """Wait for pending responses, at most for the grace period; return the number still missing."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                while self.in_flight:
+                while self.in_flight.keys() - self._listening:
                     self._all_answered.clear()
                     await self._all_answered.wait()
         unfinished = [task for task in self.in_flight.values() if task is not None]
         for task in unfinished:
             task.cancel()
-        return len(self.in_flight)
+        return len(self.in_flight.keys() - self._listening)
 
     # --- incoming lines ----------------------------------------------------------------------------
 
@@ -186,7 +191,8 @@ class StdioSession:
 
     def _finish_request(self, request_id: int | str | None) -> None:
         self.in_flight.pop(request_id, None)
-        if not self.in_flight:
+        self._listening.discard(request_id)
+        if len(self.in_flight) <= len(self._listening):
             self._all_answered.set()
         self._update_backpressure()
 
@@ -196,6 +202,8 @@ class StdioSession:
             return
         if self._sdk_task is not None or "method" in message:
             self._forward_to_sdk(message)
+        if cancelled_id is not None:
+            self._finish_request(cancelled_id)  # the SDK does not answer a request that it cancelled
 
     async def _send(self, line: bytes) -> None:
         """Write a line once there is room."""
@@ -218,6 +226,8 @@ class StdioSession:
             return
         if isinstance(parsed, JSONRPCRequest):
             self.in_flight[parsed.id] = None
+            if parsed.method == LISTEN_METHOD:
+                self._listening.add(parsed.id)
             self._legacy = self._legacy or parsed.method == "initialize"
         if self._sdk_task is None:
             self._start_sdk()
@@ -255,10 +265,17 @@ class StdioSession:
         if self._reader is None or self._writer is None:
             return
         queued = 0 if self._to_sdk is None else self._to_sdk.statistics().current_buffer_used
+        if queued >= MAX_IN_FLIGHT and self._sdk_check is None:
+            # The SDK does not say that it has read messages, and answers none that are notifications.
+            self._sdk_check = asyncio.get_running_loop().call_later(_SDK_CHECK_SECONDS, self._check_sdk)
         if len(self.in_flight) >= MAX_IN_FLIGHT or queued >= MAX_IN_FLIGHT or not self._writer.writable.is_set():
             self._reader.pause()
         else:
             self._reader.resume()
+
+    def _check_sdk(self) -> None:
+        self._sdk_check = None
+        self._update_backpressure()
 
 
 def _make_error(request_id: int | str | None, code: int, reason: str) -> bytes:
