@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import ValidationError
 
 from toolmason._core.define.inputs import CombinedMismatch, SchemaMismatch
-from toolmason._core.define.schema_nodes import get_json_type
+from toolmason._core.define.schema_nodes import get_json_type, resolve
 from toolmason.errors import ArgumentProblem, InvalidArguments, clip
 
 _MAX_VALUE_LENGTH: Final = 60
@@ -38,7 +38,7 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
     if details is not None:
         problems = [_convert_pydantic_error(item, data) for item in details]
     elif isinstance(error, SchemaMismatch):
-        problems = sorted(map(_convert_jsonschema_error, error.errors), key=lambda problem: problem.path)
+        problems = _convert_schema_errors(error)
     else:
         problems = [ArgumentProblem("$", clip(str(error), 200), "values that match the schema", describe_value(data))]
     if len(problems) == 1:
@@ -54,6 +54,28 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
     return list(problems_by_path.values())
 
 
+_MAX_ERRORS: Final = 50
+"""Maximum number of errors read from the alternatives of a schema."""
+_TYPE_PHRASES: Final = {"object": "an object", "null": "null"}
+_FORMAT_PHRASES: Final = {
+    "date": "a valid date",
+    "date-time": "a valid datetime",
+    "time": "a valid time",
+    "duration": "a valid timedelta",
+}
+_BOUND_PHRASES: Final = {
+    "minimum": "greater than or equal to",
+    "maximum": "less than or equal to",
+    "exclusiveMinimum": "greater than",
+    "exclusiveMaximum": "less than",
+    "multipleOf": "a multiple of",
+}
+_COUNT_PHRASES: Final = {
+    "minLength": "string should have at least {} character",
+    "maxLength": "string should have at most {} character",
+    "minItems": "list should have at least {} item",
+    "maxItems": "list should have at most {} item",
+}
 _EXPECTED: Final = {
     "int_type": "integer",
     "int_parsing": "integer",
@@ -73,10 +95,6 @@ _EXPECTED: Final = {
 }
 
 
-_TYPE_WORDS: Final = {"array": "list", "object": "dictionary"}
-"""Words of pydantic for JSON types."""
-
-
 def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProblem:
     kind = item["type"]
     message = item["msg"]
@@ -89,24 +107,101 @@ def _convert_pydantic_error(item: Mapping[str, Any], data: Any) -> ArgumentProbl
     return ArgumentProblem(path, message[0].lower() + message[1:], expected, describe_value(item["input"]))
 
 
-def _convert_jsonschema_error(item: Any) -> ArgumentProblem:
-    path = format_path(item.absolute_path)
-    kind, value = item.validator, item.validator_value
-    # The two most frequent problems read as those of a function's types, and a missing key has its own path.
+# --- JSON Schema: in the words and the order of pydantic, so that a model reads the same about a remote tool ---
+
+
+def _convert_schema_errors(mismatch: SchemaMismatch) -> list[ArgumentProblem]:
+    """Return the problems of arguments that violate a schema, in the order of its properties."""
+    found = [_convert_schema_error(item) for error in mismatch.errors for item in _iter_alternatives(error)]
+    found.sort(key=lambda item: _get_position(item[0], mismatch.schema))
+    return [problem for _, problem in found]
+
+
+def _iter_alternatives(error: Any) -> Iterator[Any]:
+    """Yield an error, or those of each alternative. The error of null is left out if there are others."""
+    queue, count = [error], 0
+    while queue:
+        item = queue.pop(0)
+        alternatives = item.context if item.validator in ("anyOf", "oneOf") else None
+        if not alternatives:
+            yield item
+            continue
+        count += len(alternatives)
+        if count > _MAX_ERRORS:
+            yield item
+            continue
+        others = [each for each in alternatives if (each.validator, each.validator_value) != ("type", "null")]
+        queue[:0] = others or alternatives
+
+
+def _convert_schema_error(item: Any) -> tuple[list[Any], ArgumentProblem]:
+    """Return the steps to a value, and its problem."""
+    steps, kind, wanted = list(item.absolute_path), item.validator, item.validator_value
     if kind == "required":
-        name = next((name for name in value if item.message == f"{name!r} is a required property"), None)
-        if name is not None:
-            return ArgumentProblem(f"{path}.{clip(name)}", "required but missing", "a value", "nothing")
-    if kind == "type" and isinstance(value, str):
-        message = f"input should be a valid {_TYPE_WORDS.get(value, value)}"
-        return ArgumentProblem(path, message, value, describe_value(item.instance))
-    expected = f"{item.validator} {clip(json.dumps(item.validator_value, default=str))}"
-    if item.validator == "required":
         # One error for each missing name, which only the text of the error says.
-        missing = [name for name in item.validator_value if name not in item.instance and repr(name) in item.message]
-        if missing:
-            return ArgumentProblem(f"{path}.{clip(missing[0])}", "required but missing", "a value", "nothing")
-    return ArgumentProblem(path, clip(item.message, 200), expected, describe_value(item.instance))
+        name = next((name for name in wanted if name not in item.instance and repr(name) in item.message), None)
+        if name is not None:
+            steps.append(name)
+            return steps, ArgumentProblem(format_path(steps), "required but missing", "a value", "nothing")
+    format_name = item.schema.get("format") if kind == "type" and wanted == "string" else None
+    expected = _FORMAT_PHRASES.get(str(format_name)) or _describe_expected(kind, wanted)
+    got = describe_value(item.instance)
+    if expected:
+        message = f"input should be {clip(expected, 180)}"
+        is_type = kind == "type" and expected not in _FORMAT_PHRASES.values()
+        expected = str(wanted) if is_type else clip(expected, 180)
+        return steps, ArgumentProblem(format_path(steps), message, expected, got)
+    if kind in _COUNT_PHRASES:
+        expected = _COUNT_PHRASES[kind].format(wanted) + ("" if wanted == 1 else "s")
+        if kind.endswith("Items"):
+            expected += f" after validation, not {len(item.instance)}"
+        return steps, ArgumentProblem(format_path(steps), expected, expected[0].upper() + expected[1:], got)
+    expected = f"{kind} {clip(json.dumps(wanted, default=str))}"
+    return steps, ArgumentProblem(format_path(steps), clip(item.message, 200), expected, got)
+
+
+def _describe_expected(kind: str, wanted: Any) -> str:
+    """Return the words after "input should be" for a keyword of a schema, or an empty string."""
+    if kind == "type" and isinstance(wanted, str):
+        return _TYPE_PHRASES.get(wanted, f"a valid {wanted}")
+    if kind == "const":
+        return repr(wanted)
+    if kind == "enum" and wanted:
+        *first, last = (repr(value) for value in wanted)
+        return f"{', '.join(first)} or {last}" if first else last
+    if kind in _BOUND_PHRASES:
+        return f"{_BOUND_PHRASES[kind]} {wanted}"
+    return ""
+
+
+def _get_position(steps: Iterable[Any], schema: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return the position of a value in the order in which a schema lists its properties."""
+    node, position = resolve(schema, schema), []
+    for step in steps:
+        node = _choose_branch(node, schema)
+        if isinstance(step, int):
+            position.append((step, ""))
+            node = resolve(node.get("items"), schema)
+            continue
+        properties = node.get("properties")
+        names = list(properties) if isinstance(properties, Mapping) else []
+        position.append((names.index(step) if step in names else len(names), str(step)))
+        inner = properties[step] if isinstance(properties, Mapping) and step in names else None
+        node = resolve(node.get("additionalProperties") if inner is None else inner, schema)
+    return position
+
+
+def _choose_branch(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first alternative of a schema that has inner values, or the schema itself."""
+    branches = node.get("anyOf") or node.get("oneOf")
+    for branch in branches if isinstance(branches, list) else ():
+        found = resolve(branch, schema)
+        if not found.keys().isdisjoint(("properties", "items", "additionalProperties")):
+            return found
+    return node
+
+
+# --- paths and values --------------------------------------------------------------------------
 
 
 def locate_path(data: Any, location: Iterable[int | str], *, keep_last: bool = False) -> str:

@@ -49,7 +49,8 @@ class RateLimiter:
             if len(self._times) >= self.rate.calls:
                 retry_after = self._times[0] + self.rate.per - now
                 limit = f"rate of {self.rate.calls} calls per {self.rate.per:g} s"
-                raise LimitExceeded(tool, limit, f"Try again in {max(retry_after, 0.001):.3g} s.", retryable=True)
+                wait = f"{max(retry_after, 0.001):.3g}" if retry_after < 100 else f"{retry_after:.0f}"  # noqa: PLR2004 - three digits
+                raise LimitExceeded(tool, limit, f"Try again in {wait} s.", retryable=True)
             self._times.append(now)
 
 

@@ -41,9 +41,9 @@ PROJECT_DIR: Final = "project_dir"
 class SchemaMismatch(ValueError):
     """Arguments violate a hand-written schema; `errors` are jsonschema's."""
 
-    def __init__(self, errors: Sequence[Any]) -> None:
+    def __init__(self, errors: Sequence[Any], schema: Mapping[str, Any]) -> None:
         super().__init__("the arguments do not match the schema")
-        self.errors = tuple(errors)
+        self.errors, self.schema = tuple(errors), schema
 
 
 class CombinedMismatch(ValueError):
@@ -342,6 +342,7 @@ class _SchemaChecker:
     """Validator for a hand-written schema."""
 
     def __init__(self, name: str, schema: JsonSchema) -> None:
+        self.schema = schema
         self.validator: Validator = check_schema(schema, f"Tool {name!r}: its input schema")
 
     def validate_json(self, text: str | bytes, *, strict: bool = True) -> Any:
@@ -352,7 +353,7 @@ class _SchemaChecker:
         del strict
         # Only the first errors: a list of a million invalid items would take minutes.
         if errors := list(islice(self.validator.iter_errors(value), _MAX_ERRORS)):
-            raise SchemaMismatch(sorted(errors, key=lambda error: error.json_path))
+            raise SchemaMismatch(errors, self.schema)
         return dict(value)
 
 

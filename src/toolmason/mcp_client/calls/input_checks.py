@@ -122,9 +122,11 @@ class InputChecker:
                 _log.info("%s: arguments not validated: its input schema is not valid", self._owner)
                 self._is_checkable = False
         if not errors and drop_nulls(data, self._schema, self._schema) != data:
-            raise SchemaMismatch(())  # the schema could not be checked, but nulls can still be read as "omitted"
+            raise SchemaMismatch(
+                (), self._schema
+            )  # the schema could not be checked, but nulls can still be read as "omitted"
         if errors:
-            raise SchemaMismatch(errors)
+            raise SchemaMismatch(errors, self._schema)
 
     def _get_validator(self) -> Any:
         if self._validator is None:
