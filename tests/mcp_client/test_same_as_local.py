@@ -267,7 +267,10 @@ async def test_a_limit_that_a_server_reports_does_not_end_the_run():
     [
         ({"code": "approval_denied"}, "approval_denied"),
         ({"code": "unknown_tool"}, "unknown_tool"),
-        ({"code": "made_up"}, "tool_error"),
+        ({"code": "sold_out"}, "sold_out"),
+        ({"code": "made up"}, "tool_error"),
+        ({"code": "m" * 99}, "tool_error"),
+        ({"code": "tool_call_error", "id": "x" * 99, "attempts": -1}, "tool_error"),
         ({"code": ["x"]}, "tool_error"),
         ({"code": "cancelled"}, "tool_error"),
         (

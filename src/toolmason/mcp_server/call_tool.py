@@ -236,8 +236,8 @@ class CallHandler:
         if isinstance(error, UnknownTool) and result.attempts == 0 and error.name not in self.box:
             raise MCPError(INVALID_PARAMS, str(error))
         if self.redact and (traits is None or not traits.sets_on_error):
-            return make_error_result(make_redacted_result(error, "redact").text, error)
-        return make_error_result(result.text, error)
+            return make_error_result(make_redacted_result(error, "redact").text, error, result.attempts)
+        return make_error_result(result.text, error, result.attempts)
 
     async def _ask_approval(self, result: ToolResult, request: Request, progress: OnProgress | None) -> ToolResult:
         """Ask the client's user for approval, if the client supports it. Otherwise the call stays refused."""

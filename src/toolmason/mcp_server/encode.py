@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 from mcp_types import SERVER_INFO_META_KEY
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from toolmason._core.call.render import to_text
+from toolmason._core.call.render import VOID_TEXT, to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
 from toolmason._core.define.schema_nodes import resolve_root
@@ -18,7 +19,15 @@ from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
 from toolmason.errors import ResultError, ToolCallError, ToolError
-from toolmason.mcp_client.calls.result_marks import ERROR_META_KEY, WRAPPED_META_KEY, looks_wrapped, make_error_data
+from toolmason.mcp_client.calls.result_marks import (
+    ERROR_META_KEY,
+    NO_MARKS,
+    RESULT_META_KEY,
+    WRAPPED_META_KEY,
+    ResultMarks,
+    looks_wrapped,
+    make_error_data,
+)
 from toolmason.mcp_client.lists.pins import HINT_KEYS
 
 _HOP_FIELDS: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
@@ -166,8 +175,38 @@ def encode_result(result: ToolResult, box: Toolbox, *, structured: bool) -> dict
     if value is not None:
         encoded["structuredContent"] = value
     encoded["isError"] = False
-    is_missing = structured and value is None and result.name in box
-    return _add_structured_content(encoded, box[result.name], result) if is_missing else encoded
+    is_ambiguous = value is None or (result.structured_from == "json" and "result" in value)
+    if parts is None and result.attempts == 1 and not is_ambiguous:
+        return encoded
+    if structured and value is None and result.name in box:
+        encoded = _add_structured_content(encoded, box[result.name], result)
+    is_remote = result.name in box and get_remote_name(box[result.name]) is not None
+    marks = _make_marks(result, encoded, is_remote=is_remote)
+    return {**encoded, "_meta": {RESULT_META_KEY: marks.to_dict()}} if marks != NO_MARKS else encoded
+
+
+def _make_marks(result: ToolResult, encoded: Mapping[str, Any], *, is_remote: bool) -> ResultMarks:
+    """Return what a Toolmason client needs to restore a result. The marks of an upstream server are passed through."""
+    digest, data, parts = result.full_text_digest, encoded.get("structuredContent"), result.__dict__.get("content")
+    marks = ResultMarks(attempts=result.attempts, shows_content=digest is not None)
+    if digest is not None:
+        handle, size = str(result.meta.get("handle", "")), int(result.meta.get("bytes", 0))
+        marks = replace(marks, digest=digest, handle=handle, size=size)
+    if is_remote:
+        return marks
+    if isinstance(data, dict) and data.keys() == {"result"}:
+        marks = replace(marks, wrapped=result.structured_from != "json")
+    if parts is not None:
+        if data is not None:
+            marks = replace(marks, shows_content=True)
+        return marks if digest is not None or result.structured is not None else replace(marks, value=_place(result))
+    if data is None and result.value is None and result.text == VOID_TEXT:
+        return replace(marks, value="none")
+    return replace(marks, value="json") if data is None and not isinstance(result.value, str) else marks
+
+
+def _place(result: ToolResult) -> Literal["content", "parts"]:
+    return "parts" if isinstance(result.value, list | tuple) else "content"
 
 
 def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
@@ -184,7 +223,10 @@ def passthrough(encoded: dict[str, Any], reply: Mapping[str, Any], result: ToolR
     if "structuredContent" in reply and (encoded["isError"] or reply["structuredContent"] == result.structured):
         whole["structuredContent"] = reply["structuredContent"]
     if meta := without_hop_fields(reply).get("_meta"):
-        whole["_meta"] = {**meta, **encoded.get("_meta", {})}
+        own_meta = encoded.get("_meta", {})
+        whole["_meta"] = {**meta, **own_meta}
+        if isinstance(marks := meta.get(RESULT_META_KEY), Mapping):
+            whole["_meta"][RESULT_META_KEY] = {**marks, **own_meta.get(RESULT_META_KEY, {})}
     return whole
 
 
@@ -217,11 +259,11 @@ def _join_texts(blocks: Any) -> str | None:
     return "\n".join(part["text"] for part in blocks)
 
 
-def make_error_result(text: str, error: ToolCallError | None = None) -> dict[str, Any]:
+def make_error_result(text: str, error: ToolCallError | None = None, attempts: int = 1) -> dict[str, Any]:
     """Return the result of a failed call, with the kind of its error for a Toolmason client."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
     if error is not None:
-        result["_meta"] = {ERROR_META_KEY: make_error_data(error)}
+        result["_meta"] = {ERROR_META_KEY: make_error_data(error, attempts)}
     return result
 
 

@@ -234,6 +234,9 @@ class CurrentCall:
             self.attempts = state.attempt
             if state.report is not None:
                 state.report.close()
+        if self.attempts and "attempts" in fields:
+            # A server reported that it tried several times, or that it refused the call.
+            self.attempts += fields["attempts"] - 1
         fields["attempts"] = self.attempts
         fields["call_id"] = self.call_id
         fields["name"] = self.route.name

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mcp_types import CallToolResult
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from typing_extensions import override
 
 from toolmason._core.arguments.bind import bind_once
@@ -35,8 +35,10 @@ from toolmason.errors import ToolError
 from toolmason.mcp_client.calls.input_checks import copy_mapping, make_remote_inputs, parse_object
 from toolmason.mcp_client.calls.output_checks import OutputChecker
 from toolmason.mcp_client.calls.result_marks import (
-    ERROR_META_KEY,
+    ResultMarks,
+    drop_protocol_keys,
     marks_wrapped_result,
+    read_result_marks,
     restore_error,
     wraps_result,
 )
@@ -93,27 +95,59 @@ class RemoteTool(Tool):
     def _render(self, result: Any) -> ToolResult:
         content = tuple(map(to_content, result.content))
         text = "\n".join(map(describe_part, content))
-        structured = _get_structured(result)
-        wraps = self._wraps or marks_wrapped_result(result.meta)
+        structured, marks = _get_structured(result), read_result_marks(result.meta)
+        wraps = marks_wrapped_result(result.meta) or (self._wraps if marks.wrapped is None else marks.wrapped)
         is_wrapped = wraps and type(structured) is dict and structured.keys() == {"result"}
-        value = structured["result"] if is_wrapped else text if structured is None else structured
-        shape: StructuredFrom = "wrapped json" if is_wrapped else None
-        if structured is not None and not content:
+        if structured is None or marks.value != "structured":
+            value = _get_unstructured_value(marks, content, text)
+        else:
+            value = structured["result"] if is_wrapped else structured
+        shape: StructuredFrom = "wrapped json" if is_wrapped else "json"
+        if structured is None or (marks.shows_content and marks.digest is None):
+            shape = None
+        elif not content:
             text = to_json(structured).decode()
             content = (Text(text),)
-        elif structured is not None and not _repeats_structured(content, text, structured):
+        elif not marks.shows_content and not _repeats_structured(content, text, structured):
             # The model gets both if they differ.
             text, shape = f"{text}\n{to_json(structured).decode()}", None
+        if is_wrapped and shape is not None and value in (text, "" if text == NO_OUTPUT else text):
+            shape = "wrapped text"
         fields: ResultFields = {
             "value": value,
             "text": text or NO_OUTPUT,
             "content": content or (Text(NO_OUTPUT),),
             "structured": structured,
-            "structured_from": "wrapped text" if shape is not None and value == text else shape,
+            "structured_from": shape,
         }
-        if result.meta:
-            fields["meta"] = dict(result.meta)
+        _add_marked_fields(fields, marks, drop_protocol_keys(result.meta))
         return make_result(fields)
+
+
+def _get_unstructured_value(marks: ResultMarks, content: tuple[Content, ...], text: str) -> Any:
+    """Return the value of a result that is not in its structured data."""
+    if marks.value == "none":
+        return None
+    if marks.value == "json":
+        try:
+            return from_json(text)
+        except ValueError:
+            return text
+    if all(type(part) is Text for part in content):
+        return text
+    if len(content) == 1 and marks.value != "parts":
+        return content[0]
+    return [part.text if type(part) is Text else part for part in content]
+
+
+def _add_marked_fields(fields: ResultFields, marks: ResultMarks, meta: dict[str, Any]) -> None:
+    if marks.attempts != 1:
+        fields["attempts"] = marks.attempts
+    if marks.digest is not None:
+        fields["full_text_digest"] = marks.digest
+        meta |= {"handle": marks.handle, "bytes": marks.size}
+    if meta:
+        fields["meta"] = meta
 
 
 def _repeats_structured(content: tuple[Content, ...], text: str, structured: Any) -> bool:
@@ -139,13 +173,12 @@ def _make_tool_error(result: Any, server: str) -> ToolError:
     """Return the error of a failed result, with its non-text content and structured data."""
     content = tuple(map(to_content, result.content))
     text = "\n".join(map(describe_part, content))
-    structured, meta = _get_structured(result), dict(result.meta or {})
+    structured, meta = _get_structured(result), result.meta
     data = "" if structured is None else to_json(structured).decode()
     error = restore_error(text, meta, server) or ToolError(text or data or "the tool failed without a message")
-    meta.pop(ERROR_META_KEY, None)
     parts = tuple(part for part in content if not isinstance(part, Text))
-    extras = {"content": parts, "structured": structured, "meta": meta}
-    error.result_fields = {name: value for name, value in extras.items() if value not in ((), None, {})}
+    extras = {"content": parts, "structured": structured, "meta": drop_protocol_keys(meta)}
+    error.result_fields |= {name: value for name, value in extras.items() if value not in ((), None, {})}
     return error
 
 

@@ -1,4 +1,4 @@
-"""Carry what MCP has no field for: the kind of an error, and whether a value is wrapped.
+"""Carry what MCP has no field for: the kind of an error, how a value is sent, and how often the server tried.
 
 Toolmason servers write it into `_meta`. A server must not be able to fake a decision of the application: an approval
 that it reports is not a request that the application can decide, and a limit that it reports never ends a run.
@@ -9,9 +9,12 @@ and Toolmason all use this form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
 
+from mcp_types import SERVER_INFO_META_KEY
 from pydantic_core import from_json
 from typing_extensions import override
 
@@ -23,24 +26,25 @@ from toolmason.errors import (
     ExecutionError,
     InvalidArguments,
     LimitExceeded,
-    RemoteError,
     ResultError,
     ToolCallError,
+    ToolCancelled,
     ToolError,
     ToolTimeout,
-    UnknownOutcome,
-    UnknownTool,
 )
 
 ERROR_META_KEY: Final = "toolmason/error"
 """Key in `_meta` of a failed result for the kind of its error."""
-_CODES_WITHOUT_TYPE: Final = frozenset(
-    kind.code for kind in (ToolError, UnknownTool, UnknownOutcome, RemoteError, ApprovalRequired, ApprovalDenied)
-)
-"""Codes that a server may report, but whose types mean something else in this process."""
+_OWN_CODES: Final = frozenset({ToolCallError.code, ToolCancelled.code})
+"""Codes that a server must not report: only this process knows whether a call was cancelled."""
+_CODE: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+_LOG_ID: Final = re.compile(r"[0-9a-f]{12}")
 _TEXT_CODES: Final = frozenset({"invalid_arguments", "unknown_tool", "timeout", "tool_error"})
 """Codes accepted from the text of a result without `_meta`."""
 _MAX_FIELD_LENGTH: Final = 1000
+_MAX_ATTEMPTS: Final = 1000
+RESULT_META_KEY: Final = "toolmason/result"
+"""Key in `_meta` of a result for its `ResultMarks`."""
 WRAPPED_META_KEY: Final = "toolmason/wrapped"
 """Key in `_meta` of a tool whose output schema looks wrapped; False if it is not."""
 _FASTMCP_SCHEMA_KEY: Final = "x-fastmcp-wrap-result"
@@ -103,9 +107,13 @@ def _name_server(payload: dict[str, Any], server: str) -> dict[str, Any]:
     return payload
 
 
-def make_error_data(error: ToolCallError) -> dict[str, Any]:
+def make_error_data(error: ToolCallError, attempts: int = 1) -> dict[str, Any]:
     """Return the kind of an error as JSON data. Its message is only in the text, which may be redacted."""
     data: dict[str, Any] = {"code": error.code, "retryable": error.retryable}
+    if error.log_id:
+        data["id"] = error.log_id
+    if attempts != 1:
+        data["attempts"] = attempts
     if isinstance(error, InvalidArguments):
         data["parameters"] = [problem.to_dict() for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
     elif isinstance(error, LimitExceeded):
@@ -130,12 +138,21 @@ def restore_error(text: str, meta: Mapping[str, Any] | None, server: str) -> Too
         error = make(data, server)
     else:
         error = ServerRefusal("") if code in (ApprovalRequired.code, ApprovalDenied.code) else ToolError("")
-        if code in _CODES_WITHOUT_TYPE:
+        if code not in _OWN_CODES and _CODE.fullmatch(code):
             error.__dict__["code"] = code  # for this instance only
     error.__dict__["server"] = server
     ToolCallError.__init__(error, message, retryable=data.get("retryable") is True)
     error.data = text
+    if isinstance(log_id := data.get("id"), str) and _LOG_ID.fullmatch(log_id):
+        error.log_id = log_id
+    if (attempts := _get_attempts(data)) != 1:
+        error.result_fields["attempts"] = attempts
     return error
+
+
+def _get_attempts(data: Mapping[str, Any]) -> int:
+    attempts = data.get("attempts")
+    return attempts if type(attempts) is int and 0 <= attempts <= _MAX_ATTEMPTS else 1
 
 
 def _parse_payload(text: str) -> Mapping[str, Any] | None:
@@ -190,6 +207,63 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], ToolError]]] = {
     ExecutionError.code: lambda data, server: _new(ServerExecutionError),  # noqa: ARG005 - same signature for every maker
     ResultError.code: lambda data, server: _new(ServerResultError),  # noqa: ARG005 - as above
 }
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResultMarks:
+    """Facts about a result that a Toolmason server sends besides its content."""
+
+    value: Literal["structured", "none", "json", "content", "parts"] = "structured"
+    """Place of the value: the structured data, or the text if there is none; `"none"` if it is None; JSON in the text;
+    or the content, as its only part or as a list of its parts."""
+    shows_content: bool = False
+    """True if the model reads the content only, even if the structured data says something else."""
+    wrapped: bool | None = None
+    """True if the structured data is a wrapped value; None if the definition of the tool says it."""
+    attempts: int = 1
+    handle: str = ""
+    """Handle of the full text on the server, if the text was truncated."""
+    size: int = 0
+    """Size of the full text in bytes."""
+    digest: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the marks as JSON data, without those that say nothing."""
+        marks = {name: getattr(self, name) for name in self.__slots__}
+        return {name: mark for name, mark in marks.items() if mark != getattr(NO_MARKS, name)}
+
+
+NO_MARKS: Final = ResultMarks()
+_VALUE_MARKS: Final = ("structured", "none", "json", "content", "parts")
+
+
+def read_result_marks(meta: Mapping[str, Any] | None) -> ResultMarks:
+    """Return the marks of a result. A server may write anything there."""
+    data = meta.get(RESULT_META_KEY) if meta else None
+    if not isinstance(data, Mapping):
+        return NO_MARKS
+    value, size, wrapped = data.get("value"), data.get("size"), data.get("wrapped")
+    handle = _get_text(data, "handle")
+    return ResultMarks(
+        cast("Any", value) if value in _VALUE_MARKS else NO_MARKS.value,
+        data.get("shows_content") is True,
+        wrapped if isinstance(wrapped, bool) else None,
+        _get_attempts(data),
+        handle,
+        size if type(size) is int and size >= 0 else 0,
+        _get_text(data, "digest") or None if handle else None,
+    )
+
+
+def drop_protocol_keys(meta: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what the tool itself wrote into `_meta`."""
+    return {key: value for key, value in (meta or {}).items() if key not in _PROTOCOL_KEYS}
+
+
+_PROTOCOL_KEYS: Final = frozenset({SERVER_INFO_META_KEY, ERROR_META_KEY, RESULT_META_KEY})
 
 
 # --- wrapped values ----------------------------------------------------------------------------
