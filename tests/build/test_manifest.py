@@ -182,12 +182,83 @@ def test_a_class_that_needs_no_arguments_is_listed_and_what_it_extends_is_not(ma
     assert [tool["path"] for tool in built.content["tools"]] == ["shop.made:Child.size"]
 
 
+@pytest.mark.row("CO-14")
+def test_a_class_is_described_without_creating_an_instance(make_package):
+    make_package(
+        made='''
+        from dataclasses import dataclass
+        from toolmason import prompt, tool
+
+        class Base:
+            def __init__(self, url, *more, pool=3, **rest):
+                raise RuntimeError("no instance at build time")
+
+            @tool
+            def drop(self, name: str) -> None:
+                """Drop a table."""
+
+            @prompt
+            def ask(self) -> str: ...
+
+        class Db(Base):
+            def drop(self, name: str) -> None: ...
+
+            @tool
+            @staticmethod
+            def version() -> int:
+                return 3
+
+        @dataclass
+        class Files:
+            root: str
+            depth: int = 1
+
+            @tool
+            @staticmethod
+            def kinds() -> list[str]:
+                return []
+
+        class Plain(dict):
+            @tool
+            def size(self) -> int:
+                return 0
+        '''
+    )
+
+    built = build("shop")
+
+    assert built.content["classes"] == {"shop.made:Db": ["url"], "shop.made:Plain": []}
+    assert names(built) == ["drop", "kinds", "size", "version"]
+    drop = built.content["tools"][0]
+    assert (drop["path"], drop["description"]) == ("shop.made:Db.drop", "Drop a table.")
+    assert [prompt["path"] for prompt in built.content["prompts"]] == ["shop.made:Db.ask"]
+
+
+def test_classes_that_an_application_chooses_between_may_have_tools_of_one_name(make_package):
+    source = "class {}:\n    def __init__(self, url): ...\n    @tool\n    def query(self) -> str: ...\n"
+    make_package(made="from toolmason import tool\n" + source.format("Postgres") + source.format("Sqlite"))
+
+    built = build("shop")
+
+    assert [tool["path"] for tool in built.content["tools"]] == ["shop.made:Postgres.query", "shop.made:Sqlite.query"]
+
+
+def test_two_tools_of_one_name_in_a_class_with_arguments_are_an_error(make_package):
+    make_package(
+        made="from toolmason import tool\nclass Db:\n    def __init__(self, url): ...\n    @tool(name='a')\n"
+        "    def one(self) -> str: ...\n    @tool(name='a')\n    def two(self) -> str: ...\n"
+    )
+
+    with pytest.raises(DuplicateTool):
+        build("shop")
+
+
 @pytest.mark.parametrize(
     ("source", "note"),
     [
         pytest.param(
             "class Db:\n    def __init__(self, url): ...\n    @tool\n    def drop(self) -> None: ...\n",
-            "shop.made:Db: tools not listed, because creating an instance failed",
+            "shop.made:Db: needs constructor arguments (url), so pass an instance of it",
             id="a class that needs arguments",
         ),
         pytest.param(

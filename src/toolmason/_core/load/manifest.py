@@ -12,17 +12,18 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
 from toolmason._core.catalog.discovery import import_module
-from toolmason._core.catalog.prompts import Prompt
+from toolmason._core.catalog.prompts import Prompt, RenderPrompt
 from toolmason._core.define.context import ToolContext
 from toolmason._core.define.tool import LazyTool, Tool, load_tool
+from toolmason._core.load.instances import Instances
 from toolmason._core.load.json_forms import (
     SAFETY_OPTIONS,
     JsonObject,
@@ -33,7 +34,13 @@ from toolmason._core.load.json_forms import (
     load_options,
 )
 from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_members, iter_module_members
-from toolmason._core.load.packages import PackageLocation, find_package_locations, hash_source, make_package_location
+from toolmason._core.load.packages import (
+    PackageLocation,
+    find_module_spec,
+    find_package_locations,
+    hash_source,
+    make_package_location,
+)
 from toolmason._core.values.definition import ToolDefinition, ToolOptions
 from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import EngineSettings
@@ -65,6 +72,11 @@ class ManifestEntry(NamedTuple):
         return f"{self.module}:{self.qualname}"
 
     @property
+    def owner_path(self) -> str:
+        """The import path of the class or object that it is a method of; its own path for a function."""
+        return f"{self.module}:{self.qualname.partition('.')[0]}"
+
+    @property
     def name(self) -> str:
         """The name of the tool or prompt."""
         return str(self.data["name"])
@@ -80,6 +92,8 @@ class Manifest:
     """The validated contents of a manifest."""
 
     package: str
+    classes: Mapping[str, list[str]]
+    """Required constructor arguments of each class whose tools need an instance, by `module:Class`."""
     modules: Mapping[str, str | None]
     """Source hash of each module that has tools; `None` if its source is unavailable."""
     entries: tuple[ManifestEntry, ...]
@@ -89,6 +103,10 @@ class Manifest:
     """Origin of the manifest, for error messages."""
     partial: bool = False
     """True if the package has application-specific tools, which are not listed."""
+
+    def needs_given_instance(self, entry: ManifestEntry) -> bool:
+        """Return True if the application must give the instance that a tool or prompt belongs to."""
+        return bool(self.classes.get(entry.owner_path))
 
 
 def parse_manifest(text: bytes, place: str) -> Manifest:
@@ -111,13 +129,17 @@ def _make_manifest(document: JsonObject, place: str) -> Manifest:
             raise ConfigError(f"{place}: {clip(module)!r} is not a module of {package!r}. Rebuild the file.")
         if digest is not None and not isinstance(digest, str):
             raise ConfigError(f"{place}: the hash of {clip(module)!r} is not a string. Rebuild the file.")
+    classes = get_object({"classes": {}, **document}, "classes", place)
+    for path, required in classes.items():
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise ConfigError(f"{place}: the arguments of {clip(path)!r} must be a list of names. Rebuild the file.")
     entries = [
         _parse_entry(kind, item, modules, place)
         for kind, key in _ENTRY_LISTS
         for item in _get_list(document, key, place)
     ]
     notes = tuple(str(note) for note in _get_list(document, "notes", place))
-    return Manifest(package, modules, tuple(entries), notes, place, partial=document.get("partial") is True)
+    return Manifest(package, classes, modules, tuple(entries), notes, place, partial=document.get("partial") is True)
 
 
 _ENTRY_LISTS: Final[tuple[tuple[ToolOrPrompt, str], ...]] = (("tool", "tools"), ("prompt", "prompts"))
@@ -190,34 +212,96 @@ class LoadedManifest:
 
     manifest: Manifest
     location: PackageLocation
-    instances: dict[type, Any] = field(default_factory=dict)
-    """Instances of the classes whose tools were loaded, one per class."""
+    instances: Instances = field(default_factory=lambda: Instances(None))
 
     def __tools__(self) -> Iterator[Tool | Prompt]:
-        """Yield the listed items. Tools of a module that has changed since are read from the module itself."""
-        stale = {module for module in self.manifest.modules if self._is_stale(module)}
+        """Yield the listed items. Those of a module that has changed since are read from the module itself."""
+        stale, gone = self._find_changed_modules()
+        changed = stale | gone
+        self.instances.refuse_unknown(self.manifest.classes, changed, self.manifest.place)
+        entries = [entry for entry in self.manifest.entries if entry.module not in changed]
         with pause_garbage_collection():
-            lazy_items = [self._make_lazy(entry) for entry in self.manifest.entries if entry.module not in stale]
+            lazy_items = [self._make_lazy(entry) for entry in self._select_entries(entries)]
         yield from lazy_items
-        for module in sorted(stale):
-            _warn_stale(
-                f"the source of {module!r} has changed since {self.manifest.place} was written, so it is imported"
-            )
-            self._import_module(module)
-        # A changed module may import members that another module of the package owns.
-        loaded = [sys.modules[module] for module in self.manifest.modules if module in sys.modules] if stale else []
-        listed_names = {entry.name for entry in self.manifest.entries if entry.module not in stale}
-        for module, members in deduplicate_members(loaded).items():
-            if module in stale:
-                built = [(member, self._build_member(member, module)) for member in members]
-                # Whether a class in an unloaded module extends this one is unknown here, so listed names win.
-                yield from (item for member, item in built if not (member.needs_instance and item.name in listed_names))
+        for module in sorted(gone):
+            _warn_stale(f"module {module!r} of {self.manifest.place} no longer exists, so its tools are omitted")
+        if stale:
+            yield from self._iter_changed_items(stale, {(isinstance(item, Prompt), item.name) for item in lazy_items})
 
-    def _is_stale(self, module: str) -> bool:
-        source = self.location.read_source(module)
-        expected_hash = self.manifest.modules[module]
-        # Without source there is nothing to compare: an installation may contain only bytecode.
-        return source is not None and expected_hash is not None and hash_source(source) != expected_hash
+    def without_missing_instances(self) -> LoadedManifest:
+        """Return a manifest without the tools whose instance only an application could give."""
+        entries = tuple(entry for entry in self.manifest.entries if not self._lacks_instance(entry))
+        return replace(self, manifest=replace(self.manifest, entries=entries))
+
+    def _lacks_instance(self, entry: ManifestEntry) -> bool:
+        return self.manifest.needs_given_instance(entry) and entry.owner_path not in self.instances
+
+    def _select_entries(self, entries: list[ManifestEntry]) -> list[ManifestEntry]:
+        """Omit a tool whose instance is missing if another has its name: the application chose the other class."""
+        if not self.manifest.classes:
+            return entries
+        ordered = sorted(entries, key=self._lacks_instance)
+        taken_names: set[tuple[ToolOrPrompt, str]] = set()
+        selected: list[ManifestEntry] = []
+        for entry in ordered:
+            if (entry.kind, entry.name) not in taken_names or not self._lacks_instance(entry):
+                selected.append(entry)
+            taken_names.add((entry.kind, entry.name))
+        return selected
+
+    # --- modules that have changed ---------------------------------------------------------
+
+    def _find_changed_modules(self) -> tuple[set[str], set[str]]:
+        """Return the modules whose source differs from the manifest, and those that no longer exist."""
+        stale, gone = set[str](), set[str]()
+        for module, expected_hash in self.manifest.modules.items():
+            source = self.location.read_source(module)
+            if source is None:
+                # An installation may contain only bytecode, and a copy of a manifest lists an absent package.
+                if find_module_spec(module) is None and find_module_spec(self.manifest.package) is not None:
+                    gone.add(module)
+            elif expected_hash is not None and hash_source(source) != expected_hash:
+                stale.add(module)
+        return stale, gone
+
+    def _iter_changed_items(self, stale: set[str], taken_names: set[tuple[bool, str]]) -> Iterator[Tool | Prompt]:
+        """Yield the items of changed modules. One that cannot be used is omitted: a program starts without it."""
+        place = self.manifest.place
+        for module in sorted(stale):
+            _warn_stale(f"the source of {module!r} has changed since {place} was written, so it is imported")
+            try:
+                self._import_module(module)
+            except ConfigError as error:
+                _warn_stale(f"the tools of {module!r} are omitted: {str(error).rstrip('.')}")
+        # A changed module may import members that another module of the package owns.
+        loaded = [sys.modules[module] for module in self.manifest.modules if module in sys.modules]
+        for module, members in deduplicate_members(loaded).items():
+            for member in members if module in stale else ():
+                path = f"{module}:{member.qualname}"
+                try:
+                    item = self._make_changed(member, module)
+                except ToolmasonError as error:
+                    _warn_stale(f"{path!r} is omitted: {str(error).rstrip('.')}")
+                    continue
+                key = (isinstance(item, Prompt), item.name)
+                if key not in taken_names:
+                    taken_names.add(key)
+                    yield item
+                elif not member.is_of_class:
+                    # A class that another one extends is omitted, but unloaded classes are unknown here: no warning.
+                    _warn_stale(f"{path!r} is omitted, because {item.name!r} is listed already")
+
+    def _make_changed(self, member: Member, module: str) -> Tool | Prompt:
+        described = member.describe()
+        if not member.needs_instance:
+            return described
+
+        def load() -> Tool | Prompt:
+            return self._build_member(member, module)
+
+        if isinstance(described, Prompt):
+            return replace(described, render_messages=_render_with(load))
+        return LazyTool(described.definition, described.options, described.origin, cast("Callable[[], Tool]", load))
 
     def _make_lazy(self, entry: ManifestEntry) -> Tool | Prompt:
         place = self.manifest.place
@@ -237,14 +321,8 @@ class LoadedManifest:
             raise ConfigError(
                 f"{place}: prompt {data['name']!r} has the invalid role {clip(repr(role))}. Rebuild the file."
             )
-        load = functools.cache(lambda: self._load_entry(entry))
-
-        async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
-            prompt = load()
-            assert isinstance(prompt, Prompt)  # noqa: S101 - the kind was checked
-            return await prompt.render(arguments, context, settings)
-
         description, schema = get_text(data, "description", place), get_object(data, "input_schema", place)
+        render = _render_with(lambda: self._load_entry(entry))
         return Prompt(data["name"], description, schema, role, origin, render)
 
     def _load_options(self, entry: ManifestEntry, tool: LazyTool) -> ToolOptions:
@@ -274,14 +352,8 @@ class LoadedManifest:
         return built
 
     def _build_member(self, member: Member, module: str) -> Tool | Prompt:
-        try:
-            return member.build(self.instances)
-        except ToolmasonError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ConfigError(
-                f"Cannot create the object of {f'{module}:{member.qualname}'!r}: {type(error).__name__}: {error}"
-            ) from error
+        path = f"{module}:{member.qualname.partition('.')[0]}"
+        return member.build(lambda cls: self.instances.get(cls, path))
 
     def _load_tool(self, entry: ManifestEntry, definition: ToolDefinition) -> Tool:
         tool = self._load_entry(entry)
@@ -308,6 +380,18 @@ class LoadedManifest:
         return import_module(module, module, "Reinstall the package, or run `toolmason build`.")
 
 
+def _render_with(load: Callable[[], Tool | Prompt]) -> RenderPrompt:
+    """Return a function that renders a prompt, loaded when it is first rendered."""
+    load_once = functools.cache(load)
+
+    async def render(arguments: Arguments, context: ToolContext[Any], settings: EngineSettings) -> list[Message]:
+        prompt = load_once()
+        assert isinstance(prompt, Prompt)  # noqa: S101 - the kind was checked
+        return await prompt.render(arguments, context, settings)
+
+    return render
+
+
 def _warn_stale(message: str) -> None:
     # Attribute the warning to the first caller outside of this package.
     stack_level = 1
@@ -318,15 +402,15 @@ def _warn_stale(message: str) -> None:
     warnings.warn(StaleManifest(f"{message}. Run `toolmason build` to update it."), stacklevel=stack_level)
 
 
-def find_manifest(source: str | Path) -> LoadedManifest:
-    """Find the manifest of a package by package name, file path or folder.
+def find_manifest(source: str | Path, instances: Mapping[Any, Any] | None = None) -> LoadedManifest:
+    """Find the manifest of a package by package name, file path or folder; `instances` has those of its classes.
 
     Raises:
         ConfigError: there is none, there are several, or it is invalid.
     """
     text = str(source)
     if isinstance(source, Path) or text.endswith(".json") or "/" in text or os.sep in text:
-        return _read_manifest_at(Path(source))
+        return _read_manifest_at(Path(source), Instances(instances))
     candidates = [
         (location, data)
         for location in find_package_locations(text)
@@ -341,7 +425,7 @@ def find_manifest(source: str | Path) -> LoadedManifest:
     manifest = parse_manifest(data, f"the manifest of {text!r}")
     if manifest.package != text:
         raise ConfigError(f"The manifest in {text!r} is for the package {manifest.package!r}. Rebuild it.")
-    return LoadedManifest(manifest, location)
+    return LoadedManifest(manifest, location, Instances(instances))
 
 
 def has_manifest(package: str) -> bool:
@@ -352,7 +436,7 @@ def has_manifest(package: str) -> bool:
         return False
 
 
-def _read_manifest_at(path: Path) -> LoadedManifest:
+def _read_manifest_at(path: Path, instances: Instances) -> LoadedManifest:
     file = path / MANIFEST_FILE if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -361,4 +445,5 @@ def _read_manifest_at(path: Path) -> LoadedManifest:
             f"No manifest at {str(file)!r}: {error.strerror}. Check the path, or run `toolmason build`."
         ) from error
     manifest = parse_manifest(data, repr(str(file)))
-    return LoadedManifest(manifest, make_package_location(manifest.package, str(file.resolve().parent)))
+    location = make_package_location(manifest.package, str(file.resolve().parent))
+    return LoadedManifest(manifest, location, instances)

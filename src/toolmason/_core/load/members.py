@@ -1,13 +1,14 @@
 """List the tools and prompts of a module by import path, for writing manifests and for loading from them.
 
-Included are decorated functions, `Tool` objects, the tools of module-level objects, and those of public classes
-without constructor arguments. `@supported_for` items are excluded, because the application is known only at run time.
+Included are decorated functions, `Tool` objects, the tools of module-level objects, and those of public classes, of
+which no instance is created to describe them. `@supported_for` items are excluded, because the application is known
+only at run time.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -46,33 +47,73 @@ class Member:
             code = getattr(self.item, "fn", None) or getattr(self.item, "handler", None) or self.item
             definer = unwrap_function(code)
         else:
-            definer = self.owner if self.needs_instance else type(self.owner)
+            definer = self.owner if self.is_of_class else type(self.owner)
         return str(getattr(definer, "__module__", ""))
 
     @property
-    def needs_instance(self) -> bool:
-        """True if the class must be instantiated first."""
+    def is_of_class(self) -> bool:
+        """True if it is a method of a class that has no instance in the package."""
         return isinstance(self.owner, type)
 
-    def build(self, instances: dict[type, Any]) -> Tool | Prompt:
-        """Return the tool or prompt. A class is instantiated once and kept in `instances`.
+    @property
+    def needs_instance(self) -> bool:
+        """True if the class must be instantiated first: the method is neither static nor a class method."""
+        return self.is_of_class and not isinstance(self._raw_method, staticmethod | classmethod)
+
+    @property
+    def _raw_method(self) -> Any:
+        return inspect.getattr_static(self.owner, self.qualname.rpartition(".")[2])
+
+    def build(self, get_instance: Callable[[type], Any]) -> Tool | Prompt:
+        """Return the tool or prompt; `get_instance` returns the instance of a class.
 
         Raises:
             DefinitionError: it cannot be built as written.
-            Exception: any exception from the class's constructor.
+            Exception: any exception from `get_instance`.
         """
-        item = self.item
+        if self.needs_instance:
+            return self._make(getattr(get_instance(self.owner), self.qualname.rpartition(".")[2]))
+        return self._make(self.item)
+
+    def describe(self) -> Tool | Prompt:
+        """Return the tool or prompt without creating an instance of its class; it can be listed but not called.
+
+        Raises:
+            DefinitionError: it cannot be built as written.
+        """
+        if self.needs_instance:
+            return self._make(self._raw_method.__get__(_StandIn(self.owner), self.owner))
+        return self._make(self.item)
+
+    def _make(self, item: Any) -> Tool | Prompt:
         if isinstance(item, Tool | Prompt):
             return item
-        if self.needs_instance:
-            if self.owner not in instances:
-                instances[self.owner] = self.owner()
-            item = getattr(instances[self.owner], self.qualname.rpartition(".")[2])
         return (
             Prompt.from_function(item, self.declaration)
             if self.kind == "prompt"
             else make_member_tool(item, self.declaration)
         )
+
+
+class _StandIn:
+    """Stands for an instance of a class that is not created, so that its methods can be bound and described."""
+
+    def __init__(self, cls: type) -> None:
+        self._cls = cls
+
+    def __getattribute__(self, name: str) -> Any:
+        # `inspect` reads the class of a method's object to find the docstring that the method inherits.
+        return object.__getattribute__(self, "_cls" if name == "__class__" else name)
+
+
+def find_required_arguments(cls: type) -> list[str]:
+    """Return the names of the constructor arguments without a default."""
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    optional_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in optional_kinds]
 
 
 def iter_module_members(module: ModuleType) -> Iterator[Member]:
@@ -127,7 +168,7 @@ def deduplicate_members(modules: Iterable[ModuleType]) -> dict[str, list[Member]
     owners = {id(member.owner): member.owner for _, _, member in best.values() if member.owner is not None}
     members_by_module: dict[str, list[Member]] = {}
     for _, module, member in best.values():
-        if not (member.needs_instance and any(_supersedes(other, member.owner) for other in owners.values())):
+        if not (member.is_of_class and any(_supersedes(other, member.owner) for other in owners.values())):
             members_by_module.setdefault(module.__name__, []).append(member)
     return members_by_module
 

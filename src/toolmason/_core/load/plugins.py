@@ -112,12 +112,13 @@ def from_entry_points(group: str, application: Any, *, strict: bool) -> PluginIt
 def _find_manifest_for(value: str) -> LoadedManifest | None:
     """Return the manifest of the package that an entry point names, to list its tools without importing them.
 
-    A partial manifest is ignored, because it omits application-specific tools.
+    A partial manifest is ignored, because it omits application-specific tools. Tools of classes that need constructor
+    arguments are omitted, as they are when the package is loaded.
     """
     if ":" in value or not has_manifest(value):
         return None
     manifest = find_manifest(value)
-    return None if manifest.manifest.partial else manifest
+    return None if manifest.manifest.partial else manifest.without_missing_instances()
 
 
 def _get_sort_key(point: EntryPoint) -> tuple[str, str, str]:

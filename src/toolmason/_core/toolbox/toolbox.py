@@ -122,20 +122,21 @@ class Toolbox:
         return view
 
     @classmethod
-    def from_manifest(cls, source: str | Path, **options: Any) -> Self:
+    def from_manifest(cls, source: str | Path, *, instances: Mapping[Any, Any] | None = None, **options: Any) -> Self:
         """Return a toolbox with the tools in a package's manifest, without importing them. Options as for `Toolbox`.
 
         `toolmason build` writes the manifest. `source` is the name of the package, or the path of the manifest. A
         tool's module is imported on its first call, or earlier with `resolve(name)`. If a module has changed since
-        the build, its tools come from the module itself, with a `StaleManifest` warning.
+        the build, its tools come from the module itself, with a `StaleManifest` warning. `instances` has an instance of
+        each class with constructor arguments, or a function that returns one, by class or `"module:Class"`.
 
         Raises:
-            ConfigError: the manifest is missing or damaged.
+            ConfigError: the manifest is missing or damaged, or `instances` has a class that it does not list.
             DuplicateTool: the manifest lists two tools with the same name.
         """
         from toolmason._core.load.manifest import find_manifest  # noqa: PLC0415 - 5 ms at start-up, needed only with a manifest
 
-        return cls(find_manifest(source), **options)
+        return cls(find_manifest(source, instances), **options)
 
     # --- tools ---------------------------------------------------------------------------------
 

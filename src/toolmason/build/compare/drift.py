@@ -63,9 +63,16 @@ def _compare_entries(old: Manifest, new: Manifest) -> Iterator[Drift]:
     for kind, name in sorted(before.keys() ^ after.keys()):
         if kind == "prompt":
             yield Drift(name, "prompt added" if (kind, name) in after else "prompt removed")
+    yield from _compare_modules(old, new)
+
+
+def _compare_modules(old: Manifest, new: Manifest) -> Iterator[Drift]:
     for module in sorted(old.modules.keys() | new.modules.keys()):
         if old.modules.get(module) != new.modules.get(module):
             yield Drift(module, "source changed")
+    for path in sorted(old.classes.keys() | new.classes.keys()):
+        if old.classes.get(path) != new.classes.get(path):
+            yield Drift(path, "constructor arguments changed")
     if old.notes != new.notes:
         yield Drift(new.package, "notes changed")
 

@@ -111,6 +111,8 @@ def parse_listings(text: bytes, origin: str) -> Listings:
     for entry in manifest.entries:
         if entry.kind == "tool":
             effects = {name: entry.options[name] for name in EFFECTS if isinstance(entry.options.get(name), bool)}
+            if entry.name in listings and manifest.needs_given_instance(entry):
+                continue
             if entry.name in listings:
                 raise ConfigError(f"{origin} lists two tools named {clip(entry.name)!r}. Rebuild the file.")
             listings[entry.name] = Listing(load_definition(entry.data, origin), effects)

@@ -20,7 +20,7 @@ from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
 from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
 from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
-from toolmason._core.load.members import Member, deduplicate_members, is_restricted
+from toolmason._core.load.members import Member, deduplicate_members, find_required_arguments, is_restricted
 from toolmason._core.load.packages import (
     PackageLocation,
     find_package_locations,
@@ -30,7 +30,7 @@ from toolmason._core.load.packages import (
 )
 from toolmason._core.remote.protocol import RemoteSource
 from toolmason._text import pluralize
-from toolmason.errors import ConfigError, DefinitionError, ToolmasonError
+from toolmason.errors import ConfigError, DefinitionError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ def build(package: str, exclude: Sequence[str] = ()) -> ManifestFile:
                 notes.append(f"{name}: skipped, because importing it runs the program")
             continue
         modules.append(load_module(name, name))
-    members = _build_members(deduplicate_members(modules), notes)
+    members = _describe_members(deduplicate_members(modules))
     content = _make_content(location, members, notes)
     owners = [member.owner for found in members.values() for member, _ in found if member.owner is not None]
     for module in modules:
@@ -115,40 +115,34 @@ BuiltMembers: TypeAlias = dict[str, list[tuple[Member, Tool | Prompt]]]
 """Tools and prompts by module."""
 
 
-def _build_members(members: dict[str, list[Member]], notes: list[str]) -> BuiltMembers:
-    built: BuiltMembers = {}
-    bundles: dict[type, Any] = {}
-    failed_classes: set[type] = set()
-    for module in sorted(members):
-        for member in members[module]:
-            if member.needs_instance and member.owner in failed_classes:
-                continue
-            try:
-                built.setdefault(module, []).append((member, member.build(bundles)))
-            except ToolmasonError:
-                raise
-            except (Exception, SystemExit) as error:
-                if not member.needs_instance:
-                    raise
-                failed_classes.add(member.owner)
-                place = f"{module}:{member.owner.__name__}"
-                notes.append(f"{place}: tools not listed, because creating an instance failed: {error}")
-    return {module: found for module, found in built.items() if found}
+def _describe_members(members: dict[str, list[Member]]) -> BuiltMembers:
+    return {module: [(member, member.describe()) for member in members[module]] for module in sorted(members)}
 
 
 def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[str]) -> JsonObject:
-    catalog = Catalog()
+    # The application chooses between classes that need arguments, so two of them may have a tool of the same name.
+    catalogs: dict[str, Catalog] = {}
+    classes = dict(_find_classes(members))
     paths: dict[int, str] = {}
-    for module in sorted(members):
-        for member, item in members[module]:
+    for module, found in members.items():
+        for member, item in found:
             if isinstance(item, Tool):
                 refuse_builtin_name(item)
-            catalog.add(item)
+            place = f"{module}:{member.qualname.partition('.')[0]}"
+            catalogs.setdefault(place if classes.get(place) else "", Catalog()).add(item)
             paths[id(item)] = f"{module}:{member.qualname}"
-    prompts = sorted(catalog.prompts.values(), key=lambda prompt: prompt.name)
+    notes.extend(
+        f"{place}: needs constructor arguments ({', '.join(required)}), so pass an instance of it: "
+        f"`Toolbox.from_manifest(..., instances={{{place!r}: ...}})`"
+        for place, required in classes.items()
+        if required
+    )
+    prompts = [prompt for catalog in catalogs.values() for prompt in catalog.prompts.values()]
+    tools = [tool for catalog in catalogs.values() for tool in catalog]
     return {
+        "classes": dict(sorted(classes.items())),
         "format": MANIFEST_FORMAT,
-        "modules": {module: _hash_module(location, module, notes) for module in sorted(members)},
+        "modules": {module: _hash_module(location, module, notes) for module in members},
         "notes": [],
         "package": location.package,
         "partial": False,
@@ -160,11 +154,22 @@ def _make_content(location: PackageLocation, members: BuiltMembers, notes: list[
                 "path": paths[id(prompt)],
                 "role": prompt.role,
             }
-            for prompt in prompts
+            for prompt in sorted(prompts, key=lambda prompt: (prompt.name, paths[id(prompt)]))
         ],
-        "tools": [_make_tool_entry(tool, paths[id(tool)], location, notes) for tool in catalog],
+        "tools": [
+            _make_tool_entry(tool, paths[id(tool)], location, notes)
+            for tool in sorted(tools, key=lambda tool: (tool.name, paths[id(tool)]))
+        ],
         "version": MANIFEST_VERSION,
     }
+
+
+def _find_classes(members: BuiltMembers) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each class whose tools need an instance, and its required constructor arguments."""
+    for module, found in members.items():
+        for member, _ in found:
+            if member.needs_instance:
+                yield f"{module}:{member.qualname.partition('.')[0]}", find_required_arguments(member.owner)
 
 
 def _hash_module(location: PackageLocation, module: str, notes: list[str]) -> str | None:
