@@ -219,13 +219,17 @@ class UnknownTool(ToolCallError):
 
     code = "unknown_tool"
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], *, is_disabled: bool = False) -> None:
         from difflib import get_close_matches  # noqa: PLC0415 - 2 ms at start-up, needed only for an unknown name
 
         self.name, self.known = name, tuple(known)
+        self.is_disabled = is_disabled
+        """True if the toolbox has the tool, but not for this caller."""
         self.close = tuple(get_close_matches(name[:128], self.known, n=3, cutoff=0.6))
         if self.close:
             hint = f"Did you mean {' or '.join(map(repr, self.close))}?"
+        elif is_disabled:
+            hint = "It is not enabled for this caller."
         elif not self.known:
             hint = "No tools are available."
         else:

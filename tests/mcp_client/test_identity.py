@@ -121,7 +121,7 @@ async def test_a_view_for_somebody_calls_in_that_name(office):
         found = await view.resolve("pay")
         await view.refresh()
         known = [tool.name for tool in view.tools]
-        view.clear_cache()
+        view.servers.clear_cache()
         after = list(view.tools)
 
     assert result.text == "alice"
@@ -247,7 +247,7 @@ async def test_a_toolbox_within_a_toolbox_lists_in_the_name_of_a_call(office):
 async def test_a_call_goes_by_the_list_that_it_waited_for_whoever_clears_it_meanwhile():
     async with Toolbox(McpServer.of("shop", Toolbox(add)), eager=False) as box:
         soon = asyncio.get_running_loop().call_soon
-        box.servers.watch(lambda _: soon(box.clear_cache) if box.tools else None)
+        box.servers.watch(lambda _: soon(box.servers.clear_cache) if box.tools else None)
 
         one = await box.call("add", {"a": 1})
         found = await box.resolve("add")
@@ -262,7 +262,7 @@ async def test_a_batch_goes_by_the_list_that_it_began_with():
     @tool
     def clear() -> str:
         """Clear."""
-        box.clear_cache()
+        box.servers.clear_cache()
         return "cleared"
 
     async with Toolbox(clear, McpServer.of("shop", Toolbox(add))) as box:

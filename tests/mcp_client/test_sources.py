@@ -225,7 +225,7 @@ async def test_the_servers_own_hint_goes_over_ours():
 async def test_l4_7_a_cleared_list_is_fetched_at_the_next_need(tmp_path):
     log = tmp_path / "log"
     async with Toolbox(raw(env={"RAW_LOG": str(log)})) as box:
-        box.clear_cache()
+        box.servers.clear_cache()
         known = list(box.tools)
         result = await box.call("echo", {"text": "x"})
 

@@ -244,7 +244,10 @@ class Chat:
         if options.context is not None and (call_context := make_context(options.context)) is not None:
             context = call_context if context is None else context.merge(call_context)
         box = await request_tools.prepare(context)
-        tool_search = None if self._search is None else ToolSearch.for_toolbox(box, self._search)
+        tool_search = None
+        if self._search is not None:
+            hidden = await request_tools.find_disabled(context) if request_tools.is_conditional else frozenset()
+            tool_search = ToolSearch.for_toolbox(box, self._search, hidden)
         if tool_search is not None:
             box = request_tools.join(Toolbox(tool_search.tool))
         limits = self.limits if options.limits is None else options.limits

@@ -146,6 +146,10 @@ class Run:
         """Ask the model for one turn."""
         started_at = time.perf_counter()
         request = turn.request
+        if self.plan.request_tools.is_conditional:
+            disabled = await self.plan.request_tools.find_disabled(self.plan.context)
+            enabled = tuple(tool for tool in request.tools if tool.name not in disabled)
+            request = request.with_messages(request.messages, tools=enabled)
         if self.offered_tools[0] is not request.tools:
             self.offered_tools = (request.tools, frozenset([tool.name for tool in request.tools]))
         if self.execution is None:

@@ -78,15 +78,17 @@ class ToolSearch:
         self.tool = _make_search_tool(self._index, settings.limit, hidden_count)
 
     @classmethod
-    def for_toolbox(cls, box: Toolbox, settings: Search | None) -> ToolSearch | None:
-        """Return a search for a toolbox, or None if all tools are offered.
+    def for_toolbox(
+        cls, box: Toolbox, settings: Search | None, hidden: frozenset[str] = frozenset()
+    ) -> ToolSearch | None:
+        """Return a search for a toolbox without its `hidden` tools, or None if all tools are offered.
 
         Raises:
             ConfigError: a tool in `always_offer` does not exist.
         """
         if settings is None or FIND_TOOLS in box:
             return None
-        tools = ModelRequest((), box).tools
+        tools = [tool for tool in ModelRequest((), box).tools if tool.name not in hidden]
         if unknown := set(settings.always_offer) - {tool.name for tool in tools}:
             raise ConfigError(f"Search(always_offer={min(unknown)!r}): no such tool. Remove it.")
         return cls(settings, tools) if sum(map(estimate_tokens, tools)) > settings.budget else None

@@ -64,6 +64,8 @@ class RequestTools:
                 self._joined.append(self._wrap_sources(sources))
         self.box = box
         self._version: list[tuple[ToolboxState, int]] = []
+        self.is_conditional = False
+        """True if a tool may be enabled for some contexts only."""
 
     def _wrap_sources(self, sources: Sequence[Any]) -> Toolbox:
         if len(sources) == 1 and isinstance(sources[0], Toolbox):
@@ -97,6 +99,7 @@ class RequestTools:
             if context is not None:
                 self.box = self.box.with_policy(context=context)
             await self.box.list()
+        self.is_conditional = state.is_conditional
         for name in self._names:
             if name not in self.box:
                 self.join(Toolbox(await self._resolve(name)))
@@ -120,7 +123,12 @@ class RequestTools:
         """Add the tools of a toolbox, and return all of them."""
         self._joined.append(box)
         self.box = self.box | box
+        self.is_conditional = get_state(self.box).is_conditional
         return self.box
+
+    async def find_disabled(self, context: ToolContext[Any] | None) -> frozenset[str]:
+        """Return the names of the tools that are not enabled for a context."""
+        return await ToolLookup(get_state(self.box), {}).find_disabled(context) if self.is_conditional else frozenset()
 
     def has_changed(self) -> bool:
         """Return True if a toolbox or the list of a server has changed since the tools were prepared."""

@@ -233,7 +233,8 @@ class CallHandler:
         if isinstance(upstream_error := error.__cause__, MCPError) and is_from_server(upstream_error):
             # The upstream server rejected the request itself.
             raise MCPError(upstream_error.code, upstream_error.message, upstream_error.data)
-        if isinstance(error, UnknownTool) and result.attempts == 0 and error.name not in self.box:
+        is_unknown = isinstance(error, UnknownTool) and result.attempts == 0
+        if is_unknown and (error.is_disabled or error.name not in self.box):
             raise MCPError(INVALID_PARAMS, str(error))
         if self.redact and (traits is None or not traits.sets_on_error):
             return make_error_result(make_redacted_result(error, "redact").text, error, result.attempts)

@@ -62,6 +62,8 @@ class Handlers:
 
     async def list_entries(self, kind: str, request: Request) -> dict[str, Any]:
         """Handle the list request of a kind of entries."""
+        if kind == "tools" and get_state(self.box).is_conditional:
+            return await self.lists.fetch_tools(request.params.get("cursor"), request.make_context())
         return await self.lists.fetch_page(kind, request.params.get("cursor"))
 
     def get_header_schema(self, name: str) -> Mapping[str, Any] | None:

@@ -9,9 +9,11 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
+from toolmason._core.define.context import make_context
 from toolmason._core.define.schema_nodes import resolve
 from toolmason._core.define.tool import Tool, compile_tool
 from toolmason._core.remote.gateway import Gateway
+from toolmason._core.toolbox.lookup import ToolLookup
 from toolmason._core.toolbox.toolbox import Toolbox, get_state
 from toolmason._core.values.policy import Inherit
 from toolmason.mcp_server.encode import (
@@ -101,10 +103,17 @@ class ToolboxLists:
         Raises:
             MCPError: this server did not issue the cursor.
         """
-        tools = await self.box.list()
+        await ToolLookup(get_state(self.box), {}).prepare()
+        tools = self.box.tools
         if self.stale or len(tools) != len(self.tools):
             self._rebuild(tools)
         return self.pages.get((kind, cursor)) or self._make_page(kind, cursor)
+
+    async def fetch_tools(self, cursor: str | None, context: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of the tools that are enabled for a context. Raises as `fetch_page` does."""
+        page = await self.fetch_page("tools", cursor)
+        disabled = await ToolLookup(get_state(self.box), {}).find_disabled(make_context(context))
+        return {**page, "tools": [entry for entry in page["tools"] if entry["name"] not in disabled]}
 
     def _make_page(self, kind: str, cursor: str | None) -> dict[str, Any]:
         entries = {

@@ -127,7 +127,7 @@ def make_server(
     lists = ToolboxLists(box, page_size)
     signer = StateSigner() if key is None else StateSigner(key)
     handlers = Handlers(CallHandler(box, lists, signer, redact=redact), Subscriptions(lists))
-    hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private else "public")
+    hint = CacheHint(ttl_ms=TTL_MS, scope="private" if private or get_state(box).is_conditional else "public")
     server = ToolboxServer(
         get_state(box).policy.name or "toolmason",
         version=version("toolmason"),

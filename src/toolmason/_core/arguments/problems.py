@@ -25,9 +25,10 @@ def count_problems(error: ValueError) -> int:
 
 
 def get_details(error: ValueError) -> list[Mapping[str, Any]] | None:
-    """Return pydantic's details of each problem, or None if the error is not from pydantic."""
+    """Return pydantic's details of each problem, or None if a part of the error is not from pydantic."""
     if isinstance(error, CombinedMismatch):
-        return [item for part in error.errors for item in get_details(part) or ()]
+        parts = list(map(get_details, error.errors))
+        return None if None in parts else [item for part in parts for item in part or ()]
     if isinstance(error, ValidationError):
         return cast("list[Mapping[str, Any]]", error.errors(include_url=False, include_context=False))
     return None
@@ -37,6 +38,8 @@ def make_problems(error: ValueError, details: list[Mapping[str, Any]] | None, da
     """Return every problem in a validation error, at most one per path."""
     if details is not None:
         problems = [_convert_pydantic_error(item, data) for item in details]
+    elif isinstance(error, CombinedMismatch):
+        problems = [problem for part in error.errors for problem in make_problems(part, get_details(part), data)]
     elif isinstance(error, SchemaMismatch):
         problems = _convert_schema_errors(error)
     else:

@@ -40,17 +40,17 @@ class SharedState:
 
     locks: KeyedLocks = field(default_factory=KeyedLocks)
     middleware: list[Middleware] = field(default_factory=list)
-    _semaphores: dict[Tool | None, Semaphore] = field(default_factory=dict)
-    _rate_limiters: dict[Tool, RateLimiter] = field(default_factory=dict)
+    _semaphores: dict[tuple[Tool | None, int], Semaphore] = field(default_factory=dict)
+    _rate_limiters: dict[tuple[Tool, Rate], RateLimiter] = field(default_factory=dict)
     _counters: dict[Tool, Iterator[int]] = field(default_factory=dict)
 
     def get_semaphore(self, tool: Tool | None, limit: int) -> Semaphore:
-        """Return the semaphore of a tool, or of the whole toolbox for None."""
-        return self._semaphores.setdefault(tool, Semaphore(limit))
+        """Return the semaphore of a tool, or of the whole toolbox for None. A tool has one for each limit."""
+        return self._semaphores.setdefault((tool, limit), Semaphore(limit))
 
     def get_rate_limiter(self, tool: Tool, rate: Rate) -> RateLimiter:
-        """Return the rate limiter of a tool."""
-        return self._rate_limiters.setdefault(tool, RateLimiter(rate))
+        """Return the rate limiter of a tool. It has one for each rate."""
+        return self._rate_limiters.setdefault((tool, rate), RateLimiter(rate))
 
     def get_counter(self, tool: Tool) -> Iterator[int]:
         """Return the counter of a tool's calls outside of a run."""

@@ -1,4 +1,4 @@
-"""Decide whether a call may run: cancellation, repeats, counts, rates and approval."""
+"""Decide whether a call may run: conditions, repeats, counts and rates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from toolmason._core.arguments.bind import normalize_arguments
+from toolmason._core.call.call_policy import PolicyChain, combine_timeouts, merge_context, merge_settings
 from toolmason._core.call.limits import RepeatedCall, RunState, make_max_calls_error
-from toolmason._core.call.route import Route
+from toolmason._core.call.route import Route, get_limits
+from toolmason._core.define.context import ToolContext
+from toolmason._core.define.tool import Tool
+from toolmason._core.run.call_log import CALL_LOG
+from toolmason._core.run.execute import NEVER_CANCELLED, Cancellation, await_with_timeout, call_user_function
 from toolmason._core.values.content import Text
+from toolmason._core.values.policy import INHERIT
 from toolmason._core.values.results import ToolCall, ToolResult, replace_result
 from toolmason.errors import ApprovalRequired, LimitExceeded, ToolCallError, ToolCancelled
 
-_EFFECTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _REPEAT_NOTE: Final = (
     "This call was made before with the same arguments and gave this same result. Do not make it again."
 )
@@ -75,6 +80,31 @@ def _append_note(result: ToolResult, call_id: str, note: str) -> ToolResult:
     )
 
 
+# --- conditions --------------------------------------------------------------------------------
+
+
+async def is_enabled(
+    tool: Tool,
+    chain: PolicyChain,
+    context: ToolContext[Any] | None,
+    seconds: float | None = None,
+    cancellation: Cancellation = NEVER_CANCELLED,
+) -> bool:
+    """Return True if a tool exists for a context. A predicate that fails or takes too long counts as False."""
+    rule = tool.options.enabled
+    if isinstance(rule, bool):
+        return rule
+    settings = merge_settings(chain)
+    if seconds is None:
+        seconds = combine_timeouts(INHERIT, chain, settings).get_seconds(INHERIT)
+    work = call_user_function(rule, merge_context(chain).merge(context), settings=settings)
+    try:
+        return bool(await await_with_timeout(work, seconds, tool.name, settings.cancel_grace, cancellation))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - if the predicate fails, the tool is withheld
+        CALL_LOG.warning("%s is withheld: its `enabled=` failed: %s", tool.name, type(error).__name__)
+        return False
+
+
 # --- counts and rates --------------------------------------------------------------------------
 
 
@@ -88,11 +118,8 @@ def count_call(route: Route, *, is_in_run: bool) -> None:
     max_calls = options.max_calls
     if not is_in_run and max_calls is not None and next(route.chain[0].state.get_counter(route.root)) >= max_calls:
         raise make_max_calls_error(route.name, max_calls)
-    if options.rate is not None:
-        route.chain[0].state.get_rate_limiter(route.root, options.rate).count(route.name)
-
-
-# --- approval ----------------------------------------------------------------------------------
+    for rate in () if options.rate is None else get_limits(route.tool, "rate"):
+        route.chain[0].state.get_rate_limiter(route.root, rate).count(route.name)
 
 
 # --- arguments ---------------------------------------------------------------------------------
@@ -121,10 +148,11 @@ def _get_bound_arguments(route: Route, raw: Any) -> Mapping[str, Any]:
 
     Empty if they do not survive a round trip through JSON; the raw arguments are shown instead.
     """
-    labels = {parameter.name: parameter.label for parameter in route.compiled.parameters}
+    labels = {parameter.name: parameter.label for parameter in route.compiled.parameters if parameter.injector is None}
     try:
         values, _ = route.bind(raw)
-        json_arguments = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in values.items()}
+        shown = [(name, value) for name, value in values.items() if name in labels]
+        json_arguments = {labels[name]: to_jsonable_python(value, by_alias=True) for name, value in shown}
         rebound, _ = route.bind(to_json(json_arguments).decode())
     except Exception:  # noqa: BLE001 - values of user-defined types may raise anything
         return {}

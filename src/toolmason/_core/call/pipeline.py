@@ -20,7 +20,7 @@ from toolmason._core.call.call_policy import Middleware, NextCall
 from toolmason._core.call.current_call import CurrentCall
 from toolmason._core.call.deadlines import get_earlier
 from toolmason._core.call.failures import FailedCall, make_failure
-from toolmason._core.call.gates import copy_arguments, record_new_result
+from toolmason._core.call.gates import copy_arguments, is_enabled, record_new_result
 from toolmason._core.call.limits import RunState, make_call_key
 from toolmason._core.call.long_results import ResultStore, truncate_result
 from toolmason._core.call.render import NeedsThread, convert
@@ -41,7 +41,7 @@ from toolmason._core.run.execute import (
 )
 from toolmason._core.values.policy import INHERIT, Inherit, Retry
 from toolmason._core.values.results import Arguments, ToolCall, ToolResult, replace_result
-from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout
+from toolmason.errors import Abort, RemoteError, ToolCallError, ToolError, ToolTimeout, UnknownTool
 
 NO_OPTIONS: Final = CallOptions()
 
@@ -56,12 +56,38 @@ def compose_runners(route: Route) -> Route:
         is_counted = options.max_calls is not None and not in_run
         if is_plain and not is_counted and not get_approval_steps(route.tool, route.chain, in_run=in_run):
             runner = _make_plain_runner(route, runner)
+        runner = _add_condition(route, runner)
         if in_run:
             route.run_runner = runner
         else:
             route.runner = runner
-    route.full_runner = _make_runner(route, in_run=True)
+    route.full_runner = _add_condition(route, _make_runner(route, in_run=True))
     return route
+
+
+def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
+    """Return the runner of a tool that exists for some contexts only, or the same one."""
+    if route.tool.options.enabled is True:
+        return runner
+
+    async def run_if_enabled(call_id: str, arguments: Arguments, options: CallOptions) -> ToolResult:
+        run, cancellation = options.run, _get_cancellation(options.run)
+        deadline = get_earlier(options.deadline, None if run is None else run.deadline)
+        seconds = route.timeouts.get_seconds(options.timeout)
+        if deadline is not None:
+            seconds = deadline.remaining if seconds is None else min(seconds, deadline.remaining)
+        try:
+            if not await is_enabled(route.tool, route.chain, options.context, seconds, cancellation):
+                raise UnknownTool(route.name, (), is_disabled=True)  # noqa: TRY301 - handled below with cancellation
+        except BaseException as error:  # noqa: BLE001 - the call needs a result if its run is cancelled
+            failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
+            result = replace_result(failed, call_id=call_id, name=route.name)
+            if CALL_LOG.isEnabledFor(DEBUG):
+                log_call(result, arguments, has_content=route.logs_content)
+            return result
+        return await runner(call_id, arguments, options)
+
+    return run_if_enabled
 
 
 # --- the plain call ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolmason._core.arguments.bind import Bound, make_binder
 from toolmason._core.call.approval import Approver, Decision, rule_requires_approval
@@ -23,7 +23,7 @@ from toolmason._core.call.limits import RunState
 from toolmason._core.call.long_results import ResultStore
 from toolmason._core.call.render import Renderer, make_renderer
 from toolmason._core.define.context import ContextLike, ToolContext, get_trace_options, make_context
-from toolmason._core.define.tool import CompiledTool, Tool, compile_tool, get_root
+from toolmason._core.define.tool import CompiledTool, RenamedTool, Tool, compile_tool, get_root
 from toolmason._core.run.progress import OnProgress
 from toolmason._core.run.slots import Semaphore
 from toolmason._core.values.policy import (
@@ -173,9 +173,17 @@ def make_route(tool: Tool, chain: PolicyChain, store: ResultStore) -> Route:
     )
 
 
+def get_limits(tool: Tool, option: Literal["max_concurrency", "rate"]) -> list[Any]:
+    """Return the limits of a tool, and of the tools that it overrides: each of them counts."""
+    limits = [getattr(tool.options, option)]
+    while isinstance(tool, RenamedTool):
+        tool = tool.tool
+        limits.append(getattr(tool.options, option))
+    return [limit for limit in dict.fromkeys(limits) if limit is not None]
+
+
 def _get_semaphores(tool: Tool, chain: PolicyChain) -> tuple[Semaphore, ...]:
-    own_limit = tool.options.max_concurrency
-    of_tool = [] if own_limit is None else [chain[0].state.get_semaphore(get_root(tool), own_limit)]
+    of_tool = [chain[0].state.get_semaphore(get_root(tool), limit) for limit in get_limits(tool, "max_concurrency")]
     of_boxes = [
         policy.state.get_semaphore(None, policy.max_concurrency)
         for policy in chain

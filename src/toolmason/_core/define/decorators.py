@@ -89,6 +89,7 @@ class ToolOptionKeywords(TypedDict, total=False):
     approval: bool | Callable[[dict[str, Any], Any], Any]
     preview: Callable[..., Any] | None
     reconcile: Callable[..., Any] | None
+    enabled: bool | Callable[[Any], Any]
     skip_permission: bool
     overrides_builtin: bool
     sequential: bool | None
@@ -120,6 +121,15 @@ class ToolKeywords(SchemaToolKeywords, total=False):
     name: str | None
     description: str | None
     flatten: bool | None
+
+
+class OverrideKeywords(ToolOptionKeywords, total=False):
+    """Keyword arguments of `Toolbox.override`."""
+
+    name: str
+    title: str
+    description: str
+    arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -342,9 +342,10 @@ class LazyTool(Tool):
         definition: ToolDefinition,
         change: Callable[[Tool], Tool],
         policies: tuple[CarriedPolicy, ...] | None = None,
+        options: ToolOptions | None = None,
     ) -> LazyTool:
-        """Return a lazy tool with another definition or policies. `change` converts the tool after loading."""
-        changed = LazyTool(definition, self.options, self.place, lambda: change(self._load()))
+        """Return a lazy tool with another definition, policies or options. `change` converts the loaded tool."""
+        changed = LazyTool(definition, options or self.options, self.place, lambda: change(self._load()))
         changed.policies = self.policies if policies is None else policies
         return changed
 

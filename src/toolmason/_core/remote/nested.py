@@ -18,14 +18,14 @@ from toolmason._core.values.policy import CarriedPolicy
 
 
 def make_remote_views(
-    remotes: Remotes, transform: ToolTransform, policy: CarriedPolicy | None = None
+    remotes: Remotes, transform: ToolTransform, policy: CarriedPolicy | None = None, *, is_conditional: bool = False
 ) -> Iterator[RemoteView]:
     """Yield the servers of a toolbox, each with the tools visible through one of its views.
 
     `transform` gives the tools their policies; `policy` is for prompts.
     """
     for source in remotes.sources:
-        yield RemoteView(source, remotes, transform, policy)
+        yield RemoteView(source, remotes, transform, policy, is_conditional=is_conditional)
 
 
 def join_servers(first: Remotes, views: Iterable[RemoteView], second: Remotes) -> Remotes:
@@ -44,9 +44,17 @@ class RemoteView:
     """Server of another toolbox, with the tools that its view exposes."""
 
     def __init__(
-        self, inner: Remote, remotes: Remotes, transform: ToolTransform, policy: CarriedPolicy | None = None
+        self,
+        inner: Remote,
+        remotes: Remotes,
+        transform: ToolTransform,
+        policy: CarriedPolicy | None = None,
+        *,
+        is_conditional: bool = False,
     ) -> None:
         self.inner = inner
+        self.is_conditional = is_conditional
+        """True if a tool may exist for some contexts only."""
         self.remotes = remotes
         self.transform = transform
         self.policy = policy
@@ -71,7 +79,7 @@ class RemoteView:
         """Return this server with the lists of the context's identity."""
         remotes = self.remotes.for_identity(context)
         inner = next(source for source in remotes.sources if source.name == self.name)
-        return RemoteView(inner, remotes, self.transform, self.policy)
+        return RemoteView(inner, remotes, self.transform, self.policy, is_conditional=self.is_conditional)
 
     @property
     def lists(self) -> RemoteLists:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolmason._core.call.call_policy import get_chain, merge_context, merge_settings, run_in_time
+from toolmason._core.call.gates import is_enabled
 from toolmason._core.call.long_results import make_result_reader
 from toolmason._core.call.pipeline import compose_runners
 from toolmason._core.call.route import Route, make_route
@@ -20,7 +22,9 @@ from toolmason._core.run.execute import call_user_function
 from toolmason._core.toolbox.definitions import Strict, make_definitions
 from toolmason._core.toolbox.state import ToolboxState
 from toolmason._core.values.content import Content, ResourceLink
+from toolmason._core.values.messages import Message
 from toolmason._core.values.policy import Inherit
+from toolmason._core.values.results import Arguments
 from toolmason.errors import ExecutionError, ToolCallError, UnknownTool
 
 _log = logging.getLogger("toolmason")
@@ -71,8 +75,9 @@ class ToolLookup:
         return make_result_reader(store) if name == READ_RESULT and len(store) else None
 
     def list_names(self) -> list[str]:
-        """Return the names of the tools, sorted."""
-        return sorted([*self.state.catalog.tools, *self.listed_remote_tools])
+        """Return the names of the tools that exist for every context, sorted."""
+        tools = {**self.listed_remote_tools, **self.state.catalog.tools}
+        return sorted([name for name, tool in tools.items() if tool.options.enabled is True])
 
     def list_tools(self) -> Sequence[Tool]:
         """Return the tools, sorted by name, without `read_result`."""
@@ -81,6 +86,10 @@ class ToolLookup:
         if self._sorted is None or self._sorted[0] != version:
             remote_tools = self.listed_remote_tools if self.state.remotes else {}
             tools = [*remote_tools.values(), *self.state.catalog.tools.values()]
+            for tool in tools:
+                if tool.options.enabled is False:
+                    tools = [item for item in tools if item.options.enabled is not False]
+                    break
             self._sorted = (version, tuple(sorted(tools, key=lambda tool: tool.name)))
         return self._sorted[1]
 
@@ -154,6 +163,36 @@ class ToolLookup:
         tools = self.list_tools()
         return [*tools] if reader is None else sorted([*tools, reader], key=lambda tool: tool.name)
 
+    async def prepare(self) -> None:
+        """Fetch missing or stale lists from the servers. Log the overrides whose tool is in none of them.
+
+        Raises:
+            RemoteError: a required server is unavailable.
+            DuplicateTool: two tools share a name, and `on_conflict="error"`.
+        """
+        state = self.state
+        await state.remotes.prepare()
+        state.remotes.raise_on_conflict()
+        if state.overrides:
+            self.list_tools()
+            for change in state.overrides:
+                change.report_unused()
+
+    async def list_enabled(self) -> list[Tool]:
+        """Return the tools that are enabled for the toolbox's context, with current lists of the servers."""
+        await self.prepare()
+        disabled = await self.find_disabled(None) if self.state.is_conditional else ()
+        return [tool for tool in self.list_with_reader() if tool.name not in disabled]
+
+    async def find_disabled(self, context: ToolContext[Any] | None) -> frozenset[str]:
+        """Return the names of the tools that are not enabled for a context."""
+        tools = [tool for tool in self.list_tools() if not isinstance(tool.options.enabled, bool)]
+        chains = [get_chain(tool.policies, self.state.calls) for tool in tools]
+        answers = await asyncio.gather(
+            *(is_enabled(tool, chain, context) for tool, chain in zip(tools, chains, strict=True))
+        )
+        return frozenset(tool.name for tool, enabled in zip(tools, answers, strict=True) if not enabled)
+
     async def refresh(self, context: ToolContext[Any] | None) -> ToolLookup:
         """Return a lookup with current lists for the context's identity, for a name that these do not contain."""
         lookup = ToolLookup(self.state.for_identity(context), {})
@@ -181,6 +220,13 @@ class ToolLookup:
         if name not in prompts:
             raise KeyError(f"No prompt named {name!r}. Available: {', '.join(prompts) or 'none'}.")
         return prompts[name]
+
+    async def render_prompt(self, name: str, arguments: Arguments, context: ToolContext[Any] | None) -> list[Message]:
+        """Return the messages of a prompt. Raises as `Toolbox.prompt` does."""
+        found = await self.find_prompt(name, context)
+        chain = get_chain(found.policies, self.state.calls)
+        merged = merge_context(chain).merge(context)
+        return await run_in_time(name, chain, found.render(arguments, merged, merge_settings(chain)))
 
     def list_resources(self) -> list[ResourceLink]:
         """Return the resources of the toolbox and the known ones of its servers, without templates."""

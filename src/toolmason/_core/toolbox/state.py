@@ -31,10 +31,11 @@ from toolmason._core.remote.servers import Remotes
 from toolmason._core.toolbox.options import ToolboxPolicy, make_call_policy, make_result_store
 from toolmason._core.values.policy import Limits
 from toolmason._core.values.provider_tools import AnyNativeTool
-from toolmason.errors import DefinitionError, PluginError
+from toolmason.errors import DefinitionError, DuplicateTool, PluginError
 
 if TYPE_CHECKING:  # 20 ms at start-up, needed only with these options
     from toolmason._core.catalog.augmented import ArgumentsCallback
+    from toolmason._core.catalog.overridden import Override
     from toolmason._core.config.config import Config
 
 
@@ -59,6 +60,10 @@ class ToolboxState:
     problems: tuple[PluginError, ...] = ()
     owns_store: bool = True
     owns_remotes: bool = True
+    overrides: tuple[Override, ...] = ()
+    """Overrides of the view, to report those whose tool never appears."""
+    is_conditional: bool = False
+    """True if a tool may exist for some contexts only."""
     uses_resolvers: bool = True
     """False for a view that hides tools: a resolver must not find them again."""
     carries_policy: bool = True
@@ -129,13 +134,16 @@ class ToolboxState:
         catalog = self.catalog.copy()
         servers = []
         problems = self.problems
+        is_conditional = self.is_conditional
         for source in sources:
             for item in iter_source_items(source, self.policy.naming, self.policy.resolvers):
                 # Check for Tool first, and once: an isinstance check costs as much as adding the tool.
                 if isinstance(item, Tool):
                     catalog.add_tool(item, replace_same=replace)
                     refuse_builtin_name(item)
+                    is_conditional = is_conditional or not isinstance(item.options.enabled, bool)
                 elif not isinstance(item, CatalogItem) and isinstance(item, RemoteSource):
+                    is_conditional = is_conditional or getattr(item, "is_conditional", False)
                     servers.append(item.__remote__(self.remotes.handlers))
                 else:
                     catalog.add(item, replace_same=replace)
@@ -145,7 +153,7 @@ class ToolboxState:
         if self.owns_remotes:
             self.remotes.names.local_tools = frozenset((*catalog.tools, READ_RESULT))
             self.remotes.names.local_prompts = frozenset(catalog.prompts)
-        return dataclasses.replace(self, catalog=catalog, problems=problems)
+        return dataclasses.replace(self, catalog=catalog, problems=problems, is_conditional=is_conditional)
 
     def iter_items(self) -> Iterator[CatalogItem | AnyNativeTool | RemoteView]:
         """Yield the items as they appear in another toolbox, with the policy that they carry."""
@@ -159,14 +167,14 @@ class ToolboxState:
     def iter_servers(self) -> Iterator[RemoteView]:
         """Yield the servers as they appear in another toolbox."""
         if not self.carries_policy:
-            yield from make_remote_views(self.remotes, self.transform)
+            yield from make_remote_views(self.remotes, self.transform, is_conditional=self.is_conditional)
             return
 
         def carry(tool: Tool) -> Tool | None:
             visible = self.transform(tool)
             return None if visible is None else carry_tool_policy(visible, (*visible.policies, self.calls))
 
-        yield from make_remote_views(self.remotes, carry, self.calls)
+        yield from make_remote_views(self.remotes, carry, self.calls, is_conditional=self.is_conditional)
 
     # --- views ---------------------------------------------------------------------------------
 
@@ -186,7 +194,7 @@ class ToolboxState:
             DefinitionError: a pattern is not a string, or is a name that no tool has.
         """
         self._check_patterns("select", patterns)
-        self._check_names(patterns)
+        self._check_names("select", patterns)
         wanted_tags = frozenset([tags] if isinstance(tags, str) else tags)
         wanted_effects = {name: value for name, value in effects.items() if value is not None}
 
@@ -217,7 +225,7 @@ class ToolboxState:
                     "`Toolbox(*(tool for tool in box.tools if ...))`."
                 )
 
-    def _check_names(self, patterns: Sequence[str]) -> None:
+    def _check_names(self, view: str, patterns: Sequence[str]) -> None:
         """Refuse a name without wildcards that no tool has. With servers, accept any: their tools may not be known."""
         known = {*self.catalog.tools, *(item.name for item in self.catalog.native)}
         for name in () if self.remotes else patterns:
@@ -228,7 +236,7 @@ class ToolboxState:
                 hint = (
                     f"Did you mean {' or '.join(map(repr, matches))}?" if matches else "Print `box.tools` to list them."
                 )
-                raise DefinitionError(f"select({name!r}): no such tool. {hint}")
+                raise DefinitionError(f"{view}({name!r}): no such tool. {hint}")
 
     def rename(self, rename: Callable[[str], str]) -> ToolboxState:
         """Return the state of a view with renamed tools."""
@@ -259,6 +267,39 @@ class ToolboxState:
         tools = {name: augment(tool) for name, tool in self.catalog.tools.items()}
         return self.derive(catalog=self.catalog.with_tools(tools), transform=self._then(augment))
 
+    def override(self, name: str, keywords: Mapping[str, Any]) -> ToolboxState:
+        """Return the state of a view in which one tool has other options, another definition or other arguments.
+
+        Raises:
+            DefinitionError: no tool has this name, or the changes do not fit it.
+            DuplicateTool: another tool has the new name.
+        """
+        from toolmason._core.catalog.overridden import Override  # noqa: PLC0415 - 20 ms at start-up
+
+        change = Override(name, keywords)
+        catalog = self.catalog.with_tools({})
+        for tool in self.catalog.tools.values():
+            changed = change.apply(tool) if tool.name == name else tool
+            catalog.add_tool(changed)
+            if changed is not tool:
+                refuse_builtin_name(changed)
+        if not change.is_used and not self.policy.resolvers:
+            self._check_names("override", [name])
+        for tool in self.remotes.tools.values():
+            # The tools of a server that are known now can be checked now. The others are checked when they are listed.
+            visible = self.transform(tool)
+            if visible is not None and visible.name == name:
+                change.apply(visible)
+            elif visible is not None and visible.name == change.new_name:
+                raise DuplicateTool(visible.name, visible.origin, f"override({name!r})")
+        return self.derive(
+            catalog=catalog,
+            transform=self._then(change.transform),
+            overrides=(*self.overrides, change),
+            is_conditional=self.is_conditional or callable(change.options.get("enabled")),
+            uses_resolvers=self.uses_resolvers and change.new_name == name,
+        )
+
     def _then(self, second: ToolTransform) -> ToolTransform:
         first = self.transform
 
@@ -280,7 +321,13 @@ class ToolboxState:
             # What this view hides or renames is a matter of its own servers.
             own = join_servers(Remotes(own.handlers, own.on_conflict), make_remote_views(own, self.transform), own)
         joined = join_servers(own, other.iter_servers(), other.remotes)
-        return self.derive(catalog=catalog, remotes=joined, transform=_keep_unchanged)
+        return self.derive(
+            catalog=catalog,
+            remotes=joined,
+            transform=_keep_unchanged,
+            overrides=(*self.overrides, *other.overrides),
+            is_conditional=self.is_conditional or other.is_conditional,
+        )
 
     def for_identity(self, context: ToolContext[Any] | None) -> ToolboxState:
         """Return the state of a view with its own, still empty server lists, which no other caller can clear."""

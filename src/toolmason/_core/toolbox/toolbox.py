@@ -10,14 +10,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import Unpack
+
 from toolmason._core.call.approval import ApprovalRule, Approver
 from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call
-from toolmason._core.call.call_policy import Middleware, get_chain, merge_context, merge_settings, run_in_time
+from toolmason._core.call.call_policy import Middleware
 from toolmason._core.call.pipeline import NO_OPTIONS
 from toolmason._core.call.route import CallOptions, Route
 from toolmason._core.catalog.catalog import CatalogItem, Resolver
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.context import ContextLike, ToolContext, make_context
+from toolmason._core.define.decorators import OverrideKeywords
 from toolmason._core.define.tool import Tool
 from toolmason._core.remote.nested import RemoteView
 from toolmason._core.remote.protocol import Health, OnConflict, RequestHandler
@@ -147,12 +150,7 @@ class Toolbox:
             DuplicateTool: a name is taken and `replace` is not set; the message names both origins.
             DefinitionError: the source provides no tools; the message says why.
         """
-        self._add([source], replace=replace)
-
-    def _add(self, sources: Sequence[Any], *, replace: bool = False) -> None:
-        self._state = self._state.add(sources, replace=replace)
-        self._lookup = ToolLookup(self._state, self._routes)
-        self._calls = Calls(self._state, self._lookup)
+        self._set_state(self._state.add([source], replace=replace), self._routes)
         self._state.remotes.mark_changed()
         self.__changed__()
 
@@ -200,10 +198,8 @@ class Toolbox:
         return f"<Toolbox {self._state.policy.name or ''}[{', '.join(tool.name for tool in self)}]>"
 
     async def list(self) -> builtins.list[Tool]:
-        """Return the tools, sorted by name. Fetches missing or stale lists from the servers."""
-        await self._state.remotes.prepare()
-        self._state.remotes.raise_on_conflict()
-        return self.tools
+        """Return the tools that are enabled for the toolbox's context. Fetches missing or stale lists of servers."""
+        return await self._lookup.list_enabled()
 
     list_sync = blocking(list)  # noqa: A003 - the method above
 
@@ -322,10 +318,7 @@ class Toolbox:
             InvalidArguments: the arguments are invalid.
             ToolTimeout: the prompt did not finish in time.
         """
-        found = await self._lookup.find_prompt(name, make_context(context))
-        chain = get_chain(found.policies, self._state.calls)
-        merged = merge_context(chain).merge(make_context(context))
-        return await run_in_time(name, chain, found.render(arguments, merged, merge_settings(chain)))
+        return await self._lookup.render_prompt(name, arguments, make_context(context))
 
     prompt_sync = blocking(prompt)
 
@@ -362,10 +355,6 @@ class Toolbox:
         await self.servers.refresh()
 
     refresh_sync = blocking(refresh)
-
-    def clear_cache(self) -> None:
-        """Discard the servers' lists, as `box.servers.clear_cache()`."""
-        self.servers.clear_cache()
 
     async def __aenter__(self) -> Self:
         await self._state.connect()
@@ -433,6 +422,17 @@ class Toolbox:
             DefinitionError: no tool has an old name.
         """
         return self._view(self._state.rename_by_map(names))
+
+    def override(self, name: str, /, **keywords: Unpack[OverrideKeywords]) -> Self:
+        """Return a view in which one tool has other options, another name or description, or other arguments.
+
+        In `arguments`, a `Param` renames, describes or defaults a parameter, a type narrows it, `Inject` hides it with
+        a value of the context, any other value hides and fixes it. The tool keeps its own limits and approvals.
+
+        Raises:
+            DefinitionError: no tool has this name, or the changes do not fit it.
+        """
+        return self._view(self._state.override(name, keywords))
 
     def augmented(self, model: Any, *, on_arguments: ArgumentsCallback | None = None, keep: bool = False) -> Self:
         """Return a view in which the model also fills the fields of `model` with every call.

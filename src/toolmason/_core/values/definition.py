@@ -101,6 +101,8 @@ class ToolOptions:
     """Describes what a call would do, from its arguments, to the person who approves it. Must have no side effects."""
     reconcile: Callable[..., Any] | None = None
     """Finds out, from the arguments, whether an interrupted call completed. Must have no side effects."""
+    enabled: bool | Callable[[Any], Any] = True
+    """False to withhold the tool, or a predicate of the context that decides which callers have it."""
     skip_permission: bool = False
     """True to exempt the tool from the toolbox's approval rule."""
     overrides_builtin: bool = False
@@ -144,6 +146,8 @@ class ToolOptions:
                 "skip_permission=True and overrides_builtin=True: a tool that replaces a built-in must "
                 "not also bypass the approval rule. Remove one of the two."
             )
+        if not isinstance(self.enabled, bool) and not callable(self.enabled):
+            raise DefinitionError(f"enabled={self.enabled!r}: must be True, False or a function of the context.")
         check_timeout(self.timeout)
         check_retry(self.retry)
         if not isinstance(self.on_error, Inherit):
