@@ -8,9 +8,7 @@ import builtins
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from toolmason._core.call.approval import ApprovalRule, Approver
 from toolmason._core.call.batch import CALL_NUMBERS, Batch, get_max_parallel, to_call
