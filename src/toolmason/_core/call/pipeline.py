@@ -83,7 +83,7 @@ def _add_condition(route: Route, runner: CallRunner) -> CallRunner:
             failed = await make_failure(route, error, FailedCall(call_id, has_run=False, cancellation=cancellation))
             result = replace_result(failed, call_id=call_id, name=route.name)
             if CALL_LOG.isEnabledFor(DEBUG):
-                log_call(result, arguments, has_content=route.logs_content)
+                log_call(result, arguments, has_content=route.trace.has_content)
             return result
         return await runner(call_id, arguments, options)
 

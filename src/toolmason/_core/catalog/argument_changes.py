@@ -314,7 +314,7 @@ class ArgumentChanges:
                 yield ValidationError.from_exception_data(error.title, details)
         elif isinstance(error, SchemaMismatch) and error.errors:
             if relabelled := [item for item in error.errors if self._relabel_item(item)]:
-                yield SchemaMismatch(relabelled)
+                yield SchemaMismatch(relabelled, error.schema)
         else:
             yield error
 
