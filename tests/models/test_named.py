@@ -66,6 +66,11 @@ def test_an_unknown_kind_of_model_is_an_error_that_names_the_known_ones(name):
     assert "openai-chat" in caught.value.known
 
 
+def test_the_error_for_an_unknown_provider_says_how_to_reach_its_server():
+    with pytest.raises(UnsupportedProvider, match=r'write model\("openai-chat:llama3", base_url="http://…/v1"\)'):
+        model("ollama:llama3")
+
+
 @pytest.mark.parametrize(
     ("name", "words", "told"),
     [

@@ -82,7 +82,7 @@ async def test_a_huge_result_is_bounded_and_kept_whichever_way(way):
 
     result = await outcome(box, function.__name__, "huge", way)
 
-    assert len(result.text.encode()) <= 256 * 1024 + 200
+    assert len(result.text.encode()) <= 100 * 1024 + 200
     assert (result.meta["bytes"], "handle" in result.meta) == (1_000_000, True)
 
 

@@ -185,7 +185,7 @@ class EngineSettings:
     """Seconds that a cancelled tool has to clean up before its result is returned anyway."""
     max_concurrency: int = 64
     """Maximum number of concurrent calls in one batch."""
-    result_bytes: int = 256 * 1024
+    result_bytes: int = 100 * 1024
     """Maximum size of text results. Longer ones are truncated and stored under a handle."""
     kept_bytes: int = 64 * 1024 * 1024
     """Maximum total size of the results that a toolbox stores under handles. The oldest are dropped first."""
