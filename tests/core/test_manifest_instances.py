@@ -6,7 +6,7 @@ import json
 import pytest
 
 from core.shop import edit, forget, loaded, names
-from toolmason import Toolbox, discover
+from toolmason import McpServer, Toolbox, discover
 from toolmason.build.manifest.package_manifest import build, write_file
 from toolmason.errors import ConfigError, DuplicateTool, StaleManifest
 
@@ -271,3 +271,55 @@ def test_the_manifest_says_what_a_class_needs(db):
     form = json.loads((db / "_toolmason.json").read_text("utf-8"))
 
     assert form["classes"] == {"shop.db:Counter": [], "shop.db:Db": ["url"]}
+
+
+# --- served over MCP --------------------------------------------------------------------------------
+
+RESULTS = '''
+    from dataclasses import dataclass
+
+    from toolmason import tool
+
+
+    @dataclass
+    class Sum:
+        result: int
+
+
+    @tool
+    def as_object() -> Sum:
+        """Return an object with the field `result`."""
+        return Sum(3)
+
+
+    @tool
+    def as_number() -> int:
+        """Return a number."""
+        return 3
+'''
+
+
+@pytest.mark.parametrize("change", ["", "\n# changed\n"], ids=["up to date", "changed"])
+@pytest.mark.filterwarnings("ignore::toolmason.errors.StaleManifest")
+async def test_a_field_named_result_is_not_taken_for_a_wrapper(make_package, change):
+    folder = make_package(results=RESULTS)
+    built = build("shop")
+    write_file(built.path, built.data)
+    forget("shop")
+    (folder / "results.py").write_text((folder / "results.py").read_text("utf-8") + change, "utf-8")
+
+    async with Toolbox(McpServer.of("remote", Toolbox.from_manifest("shop").prefixed("s_"))) as box:
+        values = [(await box.call(name)).value for name in ("s_as_object", "s_as_number")]
+
+    assert values == [{"result": 3}, 3]
+
+
+async def test_a_server_lists_the_tools_of_a_manifest_without_importing_them(db):
+    async with Toolbox(McpServer.of("remote", Toolbox.from_manifest("shop"))) as box:
+        listed = [tool.name for tool in await box.list()]
+        before = loaded()
+        result = await box.call("address")
+
+    assert listed == ["address", "up", "version"]
+    assert before == []
+    assert "needs constructor arguments (url)" in result.text

@@ -13,8 +13,8 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from toolmason._core.call.render import VOID_TEXT, to_text
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.catalog.resources import Resource
-from toolmason._core.define.schema_nodes import resolve_root
 from toolmason._core.define.tool import LazyTool, Tool, compile_tool, get_root
+from toolmason._core.load.json_forms import wraps_result
 from toolmason._core.toolbox.toolbox import Toolbox
 from toolmason._core.values.content import CONTENT_TYPES, Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from toolmason._core.values.results import ToolResult
@@ -48,13 +48,18 @@ def get_mcp_options(tool: Tool) -> Mapping[str, Any]:
 
 def get_remote_name(tool: Tool) -> str | None:
     """Return the name of a tool on its upstream server, or None if the tool runs locally."""
-    name: str | None = getattr(get_root(tool), "remote_name", None)
+    name: str | None = getattr(_get_listed_root(tool), "remote_name", None)
     return name
+
+
+def _get_listed_root(tool: Tool) -> Tool:
+    # The tool of a manifest is local. It is not loaded to list it, because that could fail.
+    return tool if isinstance(tool, LazyTool) else get_root(tool)
 
 
 def make_tool_entry(tool: Tool) -> dict[str, Any]:
     """Return the list entry of a tool."""
-    upstream_entry: Mapping[str, Any] | None = getattr(get_root(tool), "entry", None)
+    upstream_entry: Mapping[str, Any] | None = getattr(_get_listed_root(tool), "entry", None)
     if upstream_entry is not None:
         return _make_upstream_entry(tool, upstream_entry)
     definition, options = tool.definition, get_mcp_options(tool)
@@ -70,20 +75,11 @@ def make_tool_entry(tool: Tool) -> dict[str, Any]:
     if "icons" in options:
         entry["icons"] = list(options["icons"])
     meta = dict(options.get("_meta") or {})
-    if looks_wrapped(entry.get("outputSchema")) and not _wraps(tool):
+    if looks_wrapped(entry.get("outputSchema")) and not wraps_result(tool):
         meta[WRAPPED_META_KEY] = False
     if meta:
         entry["_meta"] = meta
     return entry
-
-
-def _wraps(tool: Tool) -> bool:
-    """Return True if a tool's values are sent as `{"result": value}`, or if that is unknown before it is loaded."""
-    if isinstance(tool, LazyTool):
-        return True
-    compiled = compile_tool(tool)
-    output = compiled.output
-    return compiled.returns is str or (output is not None and resolve_root(output.schema).get("type") != "object")
 
 
 def _make_hints(tool: Tool) -> dict[str, Any]:

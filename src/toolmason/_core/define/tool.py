@@ -308,6 +308,9 @@ class RenamedTool(Tool):
 class LazyTool(Tool):
     """A tool that is listed by its definition and loaded before its first call."""
 
+    wraps_result: bool = True
+    """False if an output schema with the one field `result` is that of the value itself."""
+
     def __init__(
         self, definition: ToolDefinition, options: ToolOptions, place: str, loader: Callable[[], Tool]
     ) -> None:
@@ -347,6 +350,7 @@ class LazyTool(Tool):
         """Return a lazy tool with another definition, policies or options. `change` converts the loaded tool."""
         changed = LazyTool(definition, options or self.options, self.place, lambda: change(self._load()))
         changed.policies = self.policies if policies is None else policies
+        changed.wraps_result = self.wraps_result
         return changed
 
 

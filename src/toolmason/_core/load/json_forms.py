@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolmason._core.define.decorators import make_options
+from toolmason._core.define.schema_nodes import resolve_root
+from toolmason._core.define.tool import LazyTool, Tool, compile_tool
 from toolmason._core.values.definition import ToolDefinition, ToolOptions, canonicalize
 from toolmason._core.values.policy import INHERIT, Rate, Retry
 from toolmason.errors import ConfigError, DefinitionError, clip
@@ -95,6 +97,15 @@ def _get_field(data: Mapping[str, Any], key: str, place: str, kind: type[_T], no
     if not isinstance(value, kind):
         raise ConfigError(f"{place}: {key!r} must be {noun}, not {clip(repr(value))}. Rebuild the file.")
     return value
+
+
+def wraps_result(tool: Tool) -> bool:
+    """Return True if the values of a tool are sent to MCP clients as `{"result": value}`."""
+    if isinstance(tool, LazyTool):
+        return tool.wraps_result
+    compiled = compile_tool(tool)
+    output = compiled.output
+    return compiled.returns is str or (output is not None and resolve_root(output.schema).get("type") != "object")
 
 
 def get_effects(options: ToolOptions) -> dict[str, bool]:

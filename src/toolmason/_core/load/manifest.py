@@ -32,6 +32,7 @@ from toolmason._core.load.json_forms import (
     get_text,
     load_definition,
     load_options,
+    wraps_result,
 )
 from toolmason._core.load.members import Member, ToolOrPrompt, deduplicate_members, iter_module_members
 from toolmason._core.load.packages import (
@@ -301,7 +302,9 @@ class LoadedManifest:
 
         if isinstance(described, Prompt):
             return replace(described, render_messages=_render_with(load))
-        return LazyTool(described.definition, described.options, described.origin, cast("Callable[[], Tool]", load))
+        tool = LazyTool(described.definition, described.options, described.origin, cast("Callable[[], Tool]", load))
+        tool.wraps_result = wraps_result(described)
+        return tool
 
     def _make_lazy(self, entry: ManifestEntry) -> Tool | Prompt:
         place = self.manifest.place
@@ -310,6 +313,8 @@ class LoadedManifest:
             return self._make_lazy_prompt(entry, origin)
         definition = load_definition(entry.data, place)
         tool = LazyTool(definition, _NO_OPTIONS, origin, lambda: self._load_tool(entry, definition))
+        if "wrapped" in entry.data:
+            tool.wraps_result = entry.data["wrapped"] is not False
         if entry.options:
             tool.options = self._load_options(entry, tool)
         return tool

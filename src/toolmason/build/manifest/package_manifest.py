@@ -18,7 +18,7 @@ from toolmason._core.catalog.catalog import Catalog, ToolSource, refuse_builtin_
 from toolmason._core.catalog.discovery import find_declared_members, load_module
 from toolmason._core.catalog.prompts import Prompt
 from toolmason._core.define.tool import Tool
-from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options
+from toolmason._core.load.json_forms import JsonObject, dump_definition, dump_options, wraps_result
 from toolmason._core.load.manifest import MANIFEST_FILE, MANIFEST_FORMAT, MANIFEST_VERSION
 from toolmason._core.load.members import Member, deduplicate_members, find_required_arguments, is_restricted
 from toolmason._core.load.packages import (
@@ -185,7 +185,11 @@ def _make_tool_entry(tool: Tool, path: str, location: PackageLocation, notes: li
     notes.extend(f"{path}: meta[{key!r}] has no JSON form, so it is available only after loading" for key in lost)
     if str(Path(location.folder).parent) in json.dumps(dump_definition(tool.definition)):
         notes.append(f"{path}: its definition contains a path of the build machine")
-    return dict(sorted({**dump_definition(tool.definition), "options": options, "path": path}.items()))
+    entry = {**dump_definition(tool.definition), "options": options, "path": path}
+    output_fields = (tool.definition.output_schema or {}).get("properties", {})
+    if list(output_fields) == ["result"] and not wraps_result(tool):
+        entry["wrapped"] = False
+    return dict(sorted(entry.items()))
 
 
 def _encode(content: JsonObject) -> bytes:
