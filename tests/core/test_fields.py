@@ -320,3 +320,176 @@ async def test_such_a_typed_dict_works_inside_a_dataclass_and_as_a_result():
 
     assert json.loads(result.text) == {"town": "Brno", "code": 1}
     assert box["plan"].definition.output_schema["properties"]["town"]["description"] == "Its name"
+
+
+# --- values that fit -----------------------------------------------------------------------------
+
+
+def takes(kind):
+    def act(value: kind) -> str:
+        """Act."""
+        return repr(value)
+
+    act.__annotations__["value"] = kind
+    return Toolbox(Tool.from_function(act))
+
+
+def make_kind(form, hint):
+    """Return a class of one form with one field `n` of a type."""
+    if form == "dataclass":
+        made = type("Made", (), {"__annotations__": {"n": hint}})
+        return dataclass(made)
+    if form == "model":
+        return type("Made", (BaseModel,), {"__annotations__": {"n": hint}, "__module__": __name__})
+    if form == "typed dict":
+        return TypedDict("Made", {"n": hint})
+    if form == "named tuple":
+        return typing.NamedTuple("Made", [("n", hint)])
+    return msgspec.defstruct("Made", [("n", hint)])
+
+
+FORMS = ["dataclass", "model", "typed dict", "named tuple", "struct"]
+
+
+@pytest.mark.row("SP-11")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("hint", "default"), [(int, "five"), (int, 5.5), (list[int], ["a"]), (Annotated[int, Field(ge=10)], 5)], ids=str
+)
+def test_a_default_on_a_field_must_match_its_type(form, hint, default):
+    with pytest.raises(DefinitionError, match=r"Field 'n' of 'Made': the default .* does not match its type"):
+        takes(make_kind(form, Annotated[hint, Param(default=default)]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("hint", "default"), [(int, 5), (int | None, None), (list[int], [1])], ids=str)
+async def test_a_default_on_a_field_that_matches_is_used(form, hint, default):
+    box = takes(make_kind(form, Annotated[hint, Param(default=default)]))
+
+    result = await box.call("act", {"value": [] if form == "named tuple" else {}})
+
+    assert result.ok
+    assert repr(default) in result.text
+
+
+@pytest.mark.row("AJ-3", "CO-16")
+@pytest.mark.parametrize("form", ["dataclass", "model", "named tuple", "struct"])
+def test_an_optional_field_needs_a_value(form):
+    with pytest.raises(DefinitionError, match=r"is optional but has no default, and its type does not admit None"):
+        takes(make_kind(form, Annotated[int, Param(required=False)]))
+
+
+@pytest.mark.row("AJ-3")
+async def test_an_optional_key_of_a_typed_dict_may_be_absent():
+    box = takes(make_kind("typed dict", Annotated[int, Param(required=False)]))
+
+    assert (await box.call("act", {"value": {}})).text == "{}"
+    assert (await box.call("act", {"value": {"n": 5}})).text == "{'n': 5}"
+
+
+@pytest.mark.row("AJ-3", "CO-16")
+@pytest.mark.parametrize("hint", [int, list[str], typing.Literal["a"]], ids=str)
+def test_an_optional_parameter_needs_a_value(hint):
+    def act(n) -> None: ...
+
+    act.__annotations__["n"] = Annotated[hint, Param(required=False)]
+
+    with pytest.raises(DefinitionError, match=r"parameter 'n' is optional but has no default, and its type does not"):
+        Tool.from_function(act)
+
+
+@pytest.mark.row("CO-6")
+@pytest.mark.parametrize("hint", [int | None, typing.Any, object], ids=str)
+async def test_an_optional_parameter_that_may_be_none_arrives_as_none(hint):
+    def act(n) -> bool:
+        return n is None
+
+    act.__annotations__["n"] = Annotated[hint, Param(required=False)]
+    box = Toolbox(Tool.from_function(act))
+
+    assert box["act"].definition.input_schema["required"] == []
+    assert (await box.call("act")).value is True
+
+
+# --- fields of a NamedTuple -----------------------------------------------------------------------
+
+
+class Box(typing.NamedTuple):
+    """A box.
+
+    Args:
+        depth: How deep.
+    """
+
+    width: Annotated[int, "How wide"]
+    height: Annotated[int, Param(description="How high", examples=[3])]
+    depth: int = 1
+    label: Annotated[str | None, Param(description="What is in it")] = None
+
+
+@pytest.mark.row("SP-11", "SP-27")
+async def test_the_fields_of_a_named_tuple_are_described():
+    box = takes(Box)
+
+    items = box["act"].definition.input_schema["$defs"]["Box"]
+    result = await box.call("act", {"value": [2, 3]})
+
+    assert items["prefixItems"] == [
+        {"type": "integer", "description": "How wide"},
+        {"type": "integer", "description": "How high", "examples": [3]},
+        {"type": "integer", "default": 1, "description": "How deep."},
+        {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "description": "What is in it"},
+    ]
+    assert (items["minItems"], items["description"]) == (2, "A box.")
+    assert result.text == "Box(width=2, height=3, depth=1, label=None)"
+
+
+async def test_only_the_last_fields_of_a_named_tuple_can_be_omitted():
+    class Mixed(typing.NamedTuple):
+        first: int | None
+        second: int
+        third: str | None
+
+    box = takes(Mixed)
+
+    assert box["act"].definition.input_schema["$defs"]["Mixed"]["minItems"] == 2
+    assert (await box.call("act", {"value": [None, 3]})).ok
+    assert not (await box.call("act", {"value": [3]})).ok
+
+
+# --- blank texts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.row("CO-16")
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_blank_text_is_no_description(blank):
+    @dataclass
+    class Order:
+        """An order.
+
+        Args:
+            item: What.
+        """
+
+        item: Annotated[str, Param(description=blank)]
+
+    @tool(description=blank)
+    def act(n: Annotated[int, Param(description=blank)], m: Annotated[int, blank], order: Order) -> None:
+        """Act on it.
+
+        Args:
+            n: How many.
+        """
+
+    definition = Toolbox(act)["act"].definition
+
+    assert definition.description == "Act on it."
+    assert definition.input_schema["properties"]["n"] == {"type": "integer", "description": "How many."}
+    assert definition.input_schema["properties"]["m"] == {"type": "integer"}
+    assert definition.input_schema["$defs"]["Order"]["properties"]["item"]["description"] == "What."
+
+
+def test_a_blank_description_of_a_schema_tool_is_its_name_in_words():
+    made = Tool.from_schema("count_orders", " ", {"type": "object"}, lambda arguments, context: 1)
+
+    assert made.definition.description == Tool.from_schema("count_orders", "", {}, lambda a, c: 1).description

@@ -63,7 +63,7 @@ def test_c2_required_means_no_default_and_none_not_admitted():
     def f(
         a: int,
         b: int | None,
-        c: Annotated[int, Param(required=False)],
+        c: Annotated[int | None, Param(required=False)],
         d: Annotated[int | None, Param(required=True)],
         e: int = 1,
     ) -> None: ...

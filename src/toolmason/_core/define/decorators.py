@@ -152,6 +152,11 @@ class Declaration:
     others: tuple[Declaration, ...] = ()
     """Declarations of other kinds on the same function."""
 
+    def __post_init__(self) -> None:
+        # A blank description says nothing, so it counts as missing.
+        if self.description is not None and not self.description.strip():
+            object.__setattr__(self, "description", None)
+
     def find(self, kind: str) -> Declaration | None:
         """Return the declaration of this kind on the function, or None."""
         return next((item for item in (self, *self.others) if item.kind == kind), None)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
 
-from pydantic_core import CoreSchema, SchemaValidator
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, PydanticSerializationError, SchemaValidator, to_json
 from typing_extensions import ReadOnly
 
 from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.docstrings import Docstring, parse_docstring
 from toolmason._core.define.schema_nodes import check_schema
-from toolmason._core.define.signature import admits_none
+from toolmason._core.define.signature import admits_none, lacks_value
 from toolmason.errors import DefinitionError
 
 Node: typing.TypeAlias = dict[str, Any]
@@ -50,6 +51,8 @@ class FieldMetadata:
     """True if the description stands at the field, so that it replaces that of `Field(...)`."""
     is_optional: bool
     """True if the field may be omitted because its type admits `None`."""
+    lacks_value: bool
+    """True if the field may be omitted, but its type does not admit `None`."""
 
 
 def apply_field_metadata(core: CoreSchema, *, sets_values: bool) -> CoreSchema:
@@ -121,9 +124,40 @@ def _read_field(kind: type, name: str, hint: Any, documented: Mapping[str, str])
         raise DefinitionError(f"{place} is a template. Only a parameter of the function can be one.")
     if param.schema is not None:
         check_schema(param.schema, f"{place}: `Param(schema=...)`")
-    inline = param.description or next((mark for mark in metadata if isinstance(mark, str)), None)
+    if param.default is not MISSING and param.default is not None:
+        _check_default(param.default, Annotated[(hint, *metadata)], place)
+    texts = (param.description or "", *(mark for mark in metadata if isinstance(mark, str)))
+    inline = next((text for text in texts if text.strip()), None)
     optional = param.required is False or (param.required is None and not is_explicit and admits_none(hint))
-    return FieldMetadata(param, inline or documented.get(name) or None, bool(inline), optional)
+    description = inline or documented.get(name) or None
+    return FieldMetadata(param, description, bool(inline), optional, lacks_value(param, hint))
+
+
+def _check_default(default: Any, hint: Any, place: str) -> None:
+    """Raise a `DefinitionError` if a default does not match the type of its field, as for a parameter."""
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    except Exception:  # noqa: BLE001 - a type that only its class can resolve is checked with the first value
+        return
+    try:
+        adapter.validate_python(default, strict=True)
+    except ValidationError:
+        try:
+            # As JSON, because a default may use a simpler form: "." for a Path.
+            adapter.validate_json(to_json(default), strict=True)
+        except (ValidationError, PydanticSerializationError) as error:
+            raise DefinitionError(
+                f"{place}: the default {default!r} does not match its type. Change the default or the type."
+            ) from error
+
+
+def refuse_missing_value(metadata: FieldMetadata, place: str) -> None:
+    """Raise a `DefinitionError` for a field that may be omitted, but has neither a default nor a type with `None`."""
+    if metadata.lacks_value and metadata.param.default is MISSING:
+        raise DefinitionError(
+            f"{place} is optional but has no default, and its type does not admit None. "
+            "Add a default, or write `... | None`."
+        )
 
 
 def _apply(node: Any, kind: type | None, *, sets_values: bool) -> Any:
@@ -142,6 +176,8 @@ def _apply(node: Any, kind: type | None, *, sets_values: bool) -> Any:
         # Its `__init__` validates with the validator of the class, which does not know other names and defaults.
         sets_values = False
     changes: Node = {}
+    if node["type"] == "named-tuple" or hasattr(node.get("function"), "_fields"):
+        return _apply_to_tuple(node, sets_values=sets_values)
     if "fields" in node and node["type"] != "dataclass":
         changes["fields"] = _apply_to_fields(node["fields"], kind, sets_values=sets_values)
     for key in _SCHEMA_KEYS:
@@ -171,6 +207,35 @@ def _apply_to_fields(fields: Any, kind: type | None, *, sets_values: bool) -> An
     return fields if all(changed[name] is fields[name] for name in fields) else changed
 
 
+def _apply_to_tuple(node: Node, *, sets_values: bool) -> Node:
+    """Return the node of a NamedTuple with its description and the metadata of its fields."""
+    kind: Any = node.get("cls") or node.get("function")
+    if kind.__doc__ and kind.__doc__ != f"{kind.__name__}({', '.join(kind._fields)})":  # which Python writes
+        node = _update_shown(node, {"description": get_class_text(kind)})
+    if node["type"] == "named-tuple":
+        return {**node, "fields": _apply_to_items(node["fields"], kind, sets_values=sets_values)}
+    arguments: Node = node["arguments_schema"]  # pydantic before 2.14
+    items = _apply_to_items(arguments["arguments_schema"], kind, sets_values=sets_values)
+    return {**node, "arguments_schema": {**arguments, "arguments_schema": items}}
+
+
+def _apply_to_items(fields: list[Node], kind: type, *, sets_values: bool) -> list[Node]:
+    known = read_fields(kind)
+    changed: list[Node] = []
+    may_omit = True
+    for field in reversed(fields):
+        name, inner = field["name"], _apply(field["schema"], None, sets_values=sets_values)
+        if (metadata := known.get(name)) is not None:
+            inner = _describe(inner, metadata)
+            place = f"Field {name!r} of {kind.__qualname__!r}"
+            # A model sends an array, in which only the last items can be omitted.
+            if sets_values and (may_omit or not metadata.is_optional or metadata.param.default is not MISSING):
+                inner = _set_values({"schema": inner}, metadata, place)["schema"]
+        may_omit = may_omit and inner["type"] == "default"
+        changed.insert(0, {**field, "schema": inner})
+    return changed
+
+
 def _describe(field: Node, metadata: FieldMetadata) -> Node:
     old_metadata: Node = field.get("metadata") or {}
     updates: Node = dict(old_metadata.get("pydantic_js_updates") or {})
@@ -179,8 +244,13 @@ def _describe(field: Node, metadata: FieldMetadata) -> Node:
     if metadata.param.examples:
         updates["examples"] = list(metadata.param.examples)
     if updates != (old_metadata.get("pydantic_js_updates") or {}):
-        field = {**field, "metadata": {**old_metadata, "pydantic_js_updates": updates}}
+        field = _update_shown(field, updates)
     return field
+
+
+def _update_shown(node: Node, updates: Node) -> Node:
+    """Return a node with other keywords in its JSON Schema."""
+    return {**node, "metadata": {**(node.get("metadata") or {}), "pydantic_js_updates": updates}}
 
 
 def _set_values(field: Node, metadata: FieldMetadata, place: str) -> Node:
@@ -197,7 +267,10 @@ def _set_values(field: Node, metadata: FieldMetadata, place: str) -> Node:
     if param.default is not MISSING:
         bare = inner["schema"] if has_default else inner
         changes["schema"] = {"type": "default", "schema": bare, "default": param.default, "copy_default": True}
+    elif metadata.lacks_value and "required" in field:
+        changes["required"] = False  # a key of a TypedDict may be absent
     elif metadata.is_optional and not has_default and field.get("required", True):
+        refuse_missing_value(metadata, place)
         # A factory, because a plain default of None would be shown in the schema.
         changes["schema"] = {"type": "default", "schema": inner, "default_factory": type(None)}
     if "required" in field and changes.get("schema", {}).get("type") == "default":
@@ -211,4 +284,11 @@ def _show(schema: Mapping[str, Any]) -> Callable[[Any, Any], dict[str, Any]]:
     return lambda core, handler: dict(schema)  # noqa: ARG005 - called by pydantic with both
 
 
-__all__ = ["FieldMetadata", "apply_field_metadata", "get_class_text", "make_validator", "read_fields"]
+__all__ = [
+    "FieldMetadata",
+    "apply_field_metadata",
+    "get_class_text",
+    "make_validator",
+    "read_fields",
+    "refuse_missing_value",
+]

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict, is_typeddict
 
 from toolmason._core.define.decorators import MISSING, Param
-from toolmason._core.define.field_metadata import FieldMetadata, get_class_text, read_fields
+from toolmason._core.define.field_metadata import FieldMetadata, get_class_text, read_fields, refuse_missing_value
 from toolmason._core.define.foreign_values import is_attrs, is_struct, to_builtins
 from toolmason.errors import UnsupportedType
 
@@ -152,6 +152,7 @@ class _StructFields:
             label = param.name or wire_name
             properties[label] = shown
             if wire_name in required:
+                refuse_missing_value(metadata, f"Field {wire_name!r} of {name!r}")
                 is_optional = sets_values and (metadata.is_optional or param.default is not MISSING)
                 required = [
                     label if key == wire_name else key for key in required if key != wire_name or not is_optional

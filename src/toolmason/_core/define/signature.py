@@ -230,11 +230,17 @@ def make_parameter(
     if _is_field(raw.default):
         pydantic_metadata = (*pydantic_metadata, raw.default)
     default, factory = _find_default(fn, raw, param, field_infos)
+    is_keyword = spec is not None and spec.type is not MISSING  # of a handler that takes any keywords
+    if default is MISSING and factory is None and lacks_value(param, base_type) and not is_keyword:
+        raise DefinitionError(
+            f"{describe_location(fn)}: parameter {raw.name!r} is optional but has no default, and its type does not "
+            "admit None. Add a default, or write `... | None`."
+        )
     return Parameter(
         raw.name,
         Annotated[(base_type, *pydantic_metadata)] if pydantic_metadata else base_type,
         param,
-        next((text for text in descriptions if text), None),
+        next((text for text in descriptions if text and str(text).strip()), None),
         default,
         factory,
         positional=positional,
@@ -347,6 +353,13 @@ def admits_none(hint: Any) -> bool:
     if get_origin(hint) is typing.Literal:
         return None in get_args(hint)
     return get_origin(hint) in (Union, types.UnionType) and any(map(admits_none, get_args(hint)))
+
+
+def lacks_value(param: Param, hint: Any) -> bool:
+    """Return True if a parameter or field without a default may be omitted, but its type does not admit `None`."""
+    base_type = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    admits_all = base_type in (Any, object) or isinstance(base_type, typing.TypeVar)
+    return param.required is False and not admits_all and not admits_none(hint)
 
 
 def is_safe_to_share(default: Any) -> bool:
