@@ -4,6 +4,7 @@ import typing
 
 import pytest
 
+from build.marks import expected
 from toolmason import Tool
 from toolmason.errors import UnsupportedType
 
@@ -52,6 +53,8 @@ def in_tool(parameters: str, words: str = "", body: str = '"""Do it."""') -> str
         pytest.param("⟦TM101⟧x: 'int'", id="as a text"),
         pytest.param("⟦TM101⟧x: Annotated[int, Param(description='')]", id="empty"),
         pytest.param("⟦TM101⟧x: Annotated[int, Param(description=None)]", id="none"),
+        pytest.param("⟦TM101⟧x: Annotated[int, Param(description='  ')]", id="blank"),
+        pytest.param("⟦TM101⟧x: Annotated[int, ' ']", id="blank text"),
         pytest.param("⟦TM101⟧x: Annotated[int, Field(gt=5)]", id="a field that says nothing"),
         pytest.param("⟦TM101⟧x: list[int] | None = None", id="union"),
         pytest.param("x: Annotated[int, 'How many']", id="annotated"),
@@ -304,7 +307,7 @@ def test_an_alias_of_itself_is_read(folder):
         "⟦TM109⟧x: Annotated[int, Param(description='N', required=True, default=5)]",
         "⟦TM109⟧x: Annotated[int, Param(description='N', required=True), Field(default=5)]",
         "⟦TM109⟧x: Annotated[int, Param(description='N', required=True)] = Field(5)",
-        "⟦TM109⟧x: Annotated[list, Param(description='N', required=True), Field(default_factory=list)]",
+        "⟦TM109⟧x: Annotated[list[int], Param(description='N', required=True), Field(default_factory=list)]",
         "x: Annotated[int, Param(description='N', required=True)]",
         "x: Annotated[int, Param(description='N', required=True)] = Field(...)",
         "x: Annotated[int, Param(description='N', required=False)] = 5",
@@ -343,7 +346,7 @@ def test_required_and_a_default_contradict_each_other(folder, parameter):
         ("object", "5"),
         ("list[int]", "[1, 2]"),
         ("list[int]", "()"),
-        ("list", "['a', 5]"),
+        ("list[Any]", "['a', 5]"),
         ("tuple[int, str]", "(1, 'a')"),
         ("dict[str, int]", "{}"),
         ("Literal['a', 'b']", "'b'"),
@@ -536,3 +539,62 @@ def act(x: {hint}):
 @pytest.mark.parametrize("text", ["the city name", "City name.", "CITY_NAME"])
 def test_a_description_says_more_than_the_name(folder, text):
     folder.agrees(in_tool(f"⟦TM403⟧city_name: Annotated[str, {text!r}], n: Annotated[int, 'How many']"))
+
+
+@pytest.mark.row("CO-16")
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "⟦TM128⟧x: Annotated[int, Param(description='N', required=False)]",
+        "⟦TM128⟧x: Annotated[list[str], Param(description='N', required=False)]",
+        "x: Annotated[int | None, Param(description='N', required=False)]",
+        "x: Annotated[Optional[int], Param(description='N', required=False)]",
+        "x: Annotated[int, Param(description='N', required=False)] = 5",
+        "x: Annotated[int, Param(description='N', required=False, default=5)]",
+        "x: Annotated[int, Param(description='N', required=False), Field(default_factory=int)]",
+        "x: Annotated[Any, Param(description='N', required=False)]",
+        "x: Annotated[Elsewhere, Param(description='N', required=False)]",
+        "x: Annotated[int, Param(description='N', required=flag)]",
+        "x: Annotated[int, Inject]",
+    ],
+)
+def test_an_optional_parameter_has_a_value_if_it_is_omitted(folder, parameter):
+    folder.agrees(f"from elsewhere import Elsewhere\n{in_tool(parameter)}")
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        *("⟦TM126⟧list", "⟦TM126⟧dict", "⟦TM126⟧set", "⟦TM126⟧tuple", "⟦TM126⟧list | None", "⟦TM126⟧list[dict]"),
+        *("⟦TM126⟧'list'", "⟦TM126⟧dict[str, list]", "⟦TM126⟧Optional[list]", "⟦TM126⟧typing.List", "⟦TM126⟧Sequence"),
+        *("list[str]", "list[Any]", "dict[str, Any]", "tuple[int, ...]", "set[int]", "str", "Any", "Literal['list']"),
+        *("Annotated[list, Inject]", "Annotated[list, Param(schema={'type': 'array'})]", "Sequence[int]", "Elsewhere"),
+    ],
+)
+def test_a_container_names_the_type_of_its_items(folder, hint):
+    head = "import typing\nfrom collections.abc import Sequence\nfrom elsewhere import Elsewhere\n"
+    code = f"{head}{in_tool(f'x: {hint}')}"
+
+    assert [place for place in folder.places(code) if "TM101" not in place] == expected(code)
+
+
+@pytest.mark.row("SP-10")
+@pytest.mark.parametrize(
+    ("words", "returns"),
+    [
+        *(("", "⟦TM127⟧Callable"), ("", "⟦TM127⟧Callable[[int], str]"), ("", "⟦TM127⟧Callable | None")),
+        *(("", "⟦TM127⟧'Callable'"), ("", "⟦TM127⟧list[Callable]"), ("", "⟦TM127⟧types.FunctionType")),
+        *(("", "str"), ("", "None"), ("", "Elsewhere"), ("converter=str", "Callable"), ("", "type[int]")),
+    ],
+)
+def test_a_tool_does_not_return_a_function(folder, words, returns):
+    folder.agrees(
+        f"{HEAD}import types\nfrom collections.abc import Callable\nfrom elsewhere import Elsewhere\n"
+        f"@tool({words})\ndef act() -> {returns}:\n    'Do.'\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["''", "' '", "'\\n\\t'"])
+def test_a_blank_description_is_no_description(folder, text):
+    folder.agrees(f"{HEAD}@tool(description={text})\ndef ⟦TM102⟧act(): ...\n")
+    folder.agrees(f"{HEAD}@tool(description={text})\ndef act():\n    'Do it.'\n")

@@ -15,7 +15,7 @@ PAGES = ROOT / "docs" / "reference" / "rules"
 SETTINGS = {"TM203": {"max_description": 60}, "TM401": {"budget": 40}, "TM402": {"tool_budget": 40}}
 REFUSED = [
     *("TM103", "TM104", "TM105", "TM106", "TM107", "TM108", "TM109", "TM110", "TM112", "TM114", "TM116", "TM117"),
-    *("TM119", "TM121", "TM122", "TM123", "TM124", "TM301", "TM302"),
+    *("TM119", "TM121", "TM122", "TM123", "TM124", "TM127", "TM128", "TM301", "TM302"),
 ]
 """Rules about what the core refuses when a tool is defined or a toolbox is built."""
 

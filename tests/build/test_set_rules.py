@@ -2,6 +2,8 @@
 
 import pytest
 
+from build.marks import expected
+
 HEAD = "from toolmason import *\nimport toolmason as tw\n"
 
 
@@ -213,5 +215,50 @@ def test_experimental_api_is_allowed_before_it_is_used(folder, source):
     folder.agrees(source)
 
 
+MARKED = "from toolmason.extend import experimental\n@experimental('why')\ndef f(): ...\n@experimental\nclass C: ...\n"
+
+
+@pytest.mark.row("CO-18")
+@pytest.mark.parametrize(
+    "use",
+    [
+        "def g():\n    ⟦TM125⟧f()\n",
+        "⟦TM125⟧C()\n",
+        "@tool\ndef g():\n    'Do.'\n    return 1 + ⟦TM125⟧f()\n",
+        "class D:\n    def g(self):\n        return ⟦TM125⟧C()\n",
+        "def g():\n    return f\n",
+        "@experimental\ndef g():\n    f()\n",
+        "from toolmason.extend import allow_experimental\nwith allow_experimental():\n    f()\n",
+        "import toolmason\ntoolmason.extend.allow_experimental()\nf()\n",
+        "other.f()\n",
+    ],
+)
+def test_the_call_of_a_marked_function_or_class_is_told(folder, use):
+    folder.agrees(f"from toolmason import tool\n{MARKED}{use}")
+
+
+@pytest.mark.row("CO-18")
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from pkg.marked import f\n⟦TM125⟧f()\n",
+        "from pkg.marked import C as Other\n⟦TM125⟧Other()\n",
+        "from pkg import marked\n⟦TM125⟧marked.f()\n",
+        "import pkg.marked\n⟦TM125⟧pkg.marked.f()\n",
+        "from .marked import f\n⟦TM125⟧f()\n",
+        "from pkg.marked import plain\nplain()\n",
+        "from elsewhere.marked import f\nf()\n",
+    ],
+)
+def test_experimental_code_of_another_file_is_told(folder, use):
+    text = f"from toolmason import tool\n{use}"
+    folder.write({"pkg/__init__.py": "", "pkg/marked.py": f"{MARKED}def plain(): ...\n", "pkg/app.py": text})
+
+    found = [f"{one.location.line}:{one.location.column} {one.code}" for one in folder.check("pkg").findings]
+
+    assert found == expected(text)
+
+
 def test_a_setting_allows_experimental_api(folder):
+    assert folder.codes(f"{MARKED}f()\n", experimental=True) == []
     assert folder.codes("from toolmason.experimental import shadow\n", experimental=True) == []

@@ -96,7 +96,7 @@ def test_text_has_a_place_a_code_and_a_hint(check):
 
     assert lines[0] == "sample/definitions.py:16:9: TM103 parameter 'sku' has no type"
     assert lines[1] == f"    error: {RULES['TM103'].fix}"
-    assert lines[-1] == "Found 1 error: 23 tools in 1 file."
+    assert lines[-1] == "Found 1 error: 26 tools in 1 file."
 
 
 def test_text_is_plain_when_piped_and_coloured_on_a_terminal(project):

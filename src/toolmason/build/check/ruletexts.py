@@ -168,9 +168,27 @@ RULE_TEXTS: Final[tuple[RuleText, ...]] = (
     ),
     RuleText(
         "TM125 error experimental-api",
-        "Use of `toolmason.experimental` without `allow_experimental()`.",
+        "Use of an `@experimental` function or class, or of `toolmason.experimental`, without `allow_experimental()`.",
         "It raises `ExperimentalError`, and the API may change without notice.",
         "Call `allow_experimental()` once, or set `experimental = true` in `[tool.toolmason]`.",
+    ),
+    RuleText(
+        "TM126 warning bare-container",
+        "A parameter whose type is a container without item types, such as `list` or `dict`.",
+        "The schema accepts every item, so the model guesses what to put into it.",
+        "Write the item type: `list[str]`; for an object, a TypedDict or a dataclass.",
+    ),
+    RuleText(
+        "TM127 error function-result",
+        "A tool that returns a function.",
+        "A result is sent to a model as text, and a function has no text. The tool cannot be defined.",
+        "Return the data that the function would return, or remove `@tool`.",
+    ),
+    RuleText(
+        "TM128 error optional-without-value",
+        "`Param(required=False)` on a parameter whose type does not admit `None`, without a default.",
+        "If the model omits the argument, the tool has no value for it, so it cannot be defined.",
+        "Add a default, or write `int | None`.",
     ),
     RuleText(
         "TM198 error cannot-load loads",
@@ -279,6 +297,30 @@ RULE_TEXTS: Final[tuple[RuleText, ...]] = (
         "A tool with a destructive name that does not set `destructive=`.",
         "Effects control approval, retries and batches; without them the tool runs without approval.",
         "Set `destructive=True`, or `destructive=False` if it can be undone.",
+    ),
+    RuleText(
+        "TM310 warning instructions-in-text",
+        "A description that tells the model what to do, such as to call the tool or to hide something from the user.",
+        "Clients treat such text as an attack, and it changes what the model does with other tools.",
+        "Describe what the tool does and when it is useful; put rules for the model into the system message.",
+    ),
+    RuleText(
+        "TM311 warning blocking-async",
+        "A blocking call, such as `time.sleep` or `requests.get`, in an `async` tool.",
+        "It stops every other call of the program until it returns, and no time-out can end it.",
+        "Make the tool a plain `def`, which runs in a thread, await an async library, or use `asyncio.to_thread`.",
+    ),
+    RuleText(
+        "TM312 warning model-path",
+        "A file that is opened by a path from the model, in a tool that does not limit the path to a folder.",
+        "The model, or text that it has read, could choose a private file: `../../.ssh/id_rsa`.",
+        "Resolve the path below a folder and check it with `is_relative_to`, or require `approval=True`.",
+    ),
+    RuleText(
+        "TM313 warning deletion-in-read-only",
+        "A `read_only=True` tool that deletes files, or has SQL that deletes.",
+        "A read-only tool runs without approval, is retried, and runs next to others.",
+        "Set `destructive=True` instead of `read_only=True`, or remove the deletion.",
     ),
     RuleText(
         "TM401 error over-budget loads",

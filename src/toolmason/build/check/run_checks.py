@@ -13,6 +13,7 @@ from toolmason.build.check.find_files import PythonFile, Target
 from toolmason.build.check.ignores import IgnoreComment, drop_ignored, find_unused, read_ignores
 from toolmason.build.check.rules import RULES, UNREADABLE, UNUSED_IGNORE, Finding, Severity, SourceLocation
 from toolmason.build.check.settings import CheckSettings
+from toolmason.build.check.static.body_rules import check_body
 from toolmason.build.check.static.definition_rules import CheckedTool, check_definition, check_names
 from toolmason.build.check.static.project import Project
 from toolmason.build.check.static.safety_rules import check_safety
@@ -103,6 +104,7 @@ def _check_statically(project: Project, tools: Sequence[CheckedTool], settings: 
                 *check_definition(tool),
                 *check_names(tool, settings.max_description),
                 *check_safety(tool, has_approver=has_approver),
+                *check_body(tool),
             ]
         except RecursionError:
             message = f"{tool.declaration.display_name!r} is nested too deeply to check"

@@ -91,6 +91,12 @@ class DeclaredTool:
         """Return True if an option is the literal `True`."""
         return eval_literal(self.get_keyword(name)) is True
 
+    @property
+    def has_approval_or_preview(self) -> bool:
+        """True if a person approves the call, or sees what it does."""
+        given = [eval_literal(self.get_keyword(word)) for word in ("approval", "preview") if word in self.keywords]
+        return any(value not in (False, None) for value in given)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassDeclaration:

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Final, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from toolmason._core.catalog.catalog import BUILT_IN_NAMES
 from toolmason._core.define.decorators import Param, ToolKeywords
+from toolmason._core.define.invocation import is_hashable, returns_function
 from toolmason.build.check.provider_limits import PARAMETER_NAME_PATTERN, find_refusing_providers
 from toolmason.build.check.rules import Finding, SourceLocation, make_finding
 from toolmason.build.check.static.declared import DeclaredTool, eval_literal, eval_text
-from toolmason.build.check.static.evaluate import Unknown
+from toolmason.build.check.static.evaluate import Evaluator, Unknown
 from toolmason.build.check.static.parameters import SourceParameter, read_docstring, read_parameters
 from toolmason.build.check.static.project import Project
 
+_CONTAINERS: Final = (list, dict, set, frozenset, tuple, Iterable, Mapping, Sequence)
 _PLACEHOLDER_PATTERN: Final = r"\$\$\{|\$\{([^{}$:]+)(:-)?"
 _PROMPT_OPTIONS: Final = frozenset({"name", "description", "role"})
 _TOOL_OPTIONS: Final = frozenset(get_type_hints(ToolKeywords))
@@ -75,6 +77,7 @@ def check_definition(tool: CheckedTool) -> Iterator[Finding]:
     """Yield the findings about the definition of one tool."""
     yield from _check_texts(tool)
     yield from _check_options(tool)
+    yield from _check_result(tool)
     for parameter in tool.parameters:
         yield from _check_type(tool, parameter)
         yield from _check_param(tool, parameter)
@@ -91,7 +94,7 @@ def _check_texts(tool: CheckedTool) -> Iterator[Finding]:
     declaration = tool.declaration
     node, name = declaration.node, declaration.display_name
     given = declaration.get_keyword("description")
-    is_empty = eval_literal(given) in ("", None)
+    is_empty = given is not None and not str(eval_literal(given) or "").strip()
     has_description = (
         declaration.inherits_description or (given is not None and not is_empty) or not declaration.has_all_keywords
     )
@@ -157,6 +160,16 @@ def _find_option_problem(name: str, value: Any) -> str | None:
     return None
 
 
+def _check_result(tool: CheckedTool) -> Iterator[Finding]:
+    declaration = tool.declaration
+    returns = declaration.node.returns if declaration.node is not None else None
+    if returns is None or declaration.get_keyword("converter") is not None:
+        return
+    if returns_function(Evaluator(tool.project).evaluate(returns, declaration.file)):
+        message = f"{declaration.display_name!r} returns `{ast.unparse(returns)}`, and a function has no JSON form"
+        yield tool.make_finding("TM127", returns, message)
+
+
 # --- one parameter -----------------------------------------------------------------------------
 
 
@@ -176,6 +189,19 @@ def _check_type(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Findi
     elif problem == "default" and (default := parameter.default_node) is not None:
         message = f"the default {ast.unparse(default)} of {name!r} does not match `{ast.unparse(parameter.type_node)}`"
         yield tool.make_finding("TM110", default, message)
+    elif parameter.is_injected or parameter.get_param_keyword("schema") is not None:
+        return
+    elif bare := _find_bare_container(parameter.type):
+        yield tool.make_finding("TM126", annotation, f"the items of {name!r} have no type: `{bare}`")
+
+
+def _find_bare_container(hint: Any) -> str:
+    """Return the name of the first container in a type that has no item types, or an empty string."""
+    kind = hint if get_args(hint) else get_origin(hint) or hint  # `typing.List` has an origin and no arguments
+    if is_hashable(kind) and kind in _CONTAINERS:
+        return str(getattr(hint, "__name__", hint))
+    inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return "" if get_origin(hint) is Literal else next(filter(None, map(_find_bare_container, inner)), "")
 
 
 def _find_typing_only_names(annotation: ast.expr, typing_only: Mapping[str, str]) -> list[str]:
@@ -200,6 +226,9 @@ def _check_param(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Find
     elif eval_literal(parameter.get_param_keyword("required")) is True and default is not None:
         message = f"parameter {name!r} is required and has the default {ast.unparse(default)}"
         yield tool.make_finding("TM109", parameter.node, message)
+    elif eval_literal(parameter.get_param_keyword("required")) is False and default is None and parameter.lacks_value:
+        message = f"parameter {name!r} is optional but has no default, and its type does not admit None"
+        yield tool.make_finding("TM128", parameter.node, message)
 
 
 def _check_description(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:

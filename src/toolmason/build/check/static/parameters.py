@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
-from toolmason._core.define.decorators import MISSING
+from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.docstrings import Docstring, parse_docstring
 from toolmason._core.define.inputs import compile_inputs
-from toolmason._core.define.signature import Parameter, Signature, make_parameter
+from toolmason._core.define.signature import Parameter, Signature, lacks_value, make_parameter
 from toolmason.build.check.static.declared import DeclaredTool, FunctionNode, eval_literal
 from toolmason.build.check.static.evaluate import Evaluator, Unknown, parse_string
 from toolmason.build.check.static.project import Project
@@ -82,6 +82,11 @@ class SourceParameter:
         if text is None and any(item is Unknown for item in getattr(self.defined.hint, "__metadata__", ())):
             return ""
         return text if text is None or isinstance(text, str) else ""
+
+    @property
+    def lacks_value(self) -> bool:
+        """True if the type is known and does not admit `None`."""
+        return self.type is not Unknown and lacks_value(Param(required=False), self.type)
 
     def get_param_keyword(self, name: str) -> ast.expr | None:
         """Return a keyword argument of `Param(...)`."""

@@ -67,6 +67,10 @@ class Project:
         found = owner.names.get(name) if owner is not None else None
         return None if owner is None or found is None else (owner, found)
 
+    def has_module(self, path: str) -> bool:
+        """Return True if a dotted path is, or begins with, a module of the checked files."""
+        return any(module == path or module.startswith(f"{path}.") for module in self._modules)
+
     def find_class(self, node: ast.expr, file: FileDeclarations) -> ClassDeclaration | None:
         """Return the class that an expression names, or None if it is not in the checked files."""
         _, found = self.find(node, file) or (file, None)

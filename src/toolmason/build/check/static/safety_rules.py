@@ -1,16 +1,16 @@
-"""Rules about contradictory effects, model-filled secrets and identities, and code execution."""
+"""Rules about contradictory effects, model-filled secrets and identities, instructions, and code execution."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from pydantic import SecretBytes, SecretStr
 
 from toolmason.build.check.rules import Finding
-from toolmason.build.check.static.declared import DeclaredTool, eval_literal
+from toolmason.build.check.static.declared import eval_literal, eval_text
 from toolmason.build.check.static.definition_rules import CheckedTool
 from toolmason.build.check.static.parameters import SourceParameter
 
@@ -22,6 +22,16 @@ _SECRET_TYPES: Final = (SecretStr, SecretBytes)
 _IDENTITY_NAME: Final = re.compile(r"(?:tenant|current_user|auth_user|request_user|session|acting_user)(?:_?id)?")
 _DESTRUCTIVE_NAME: Final = re.compile(
     r"(?:delete|remove|drop|destroy|purge|truncate|wipe|erase|uninstall)(?:_|[A-Z]|$)"
+)
+_INSTRUCTION: Final = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\s+(?:\w+\s+){0,3}(?:instructions?|prompts?|rules|guidelines)\b"
+    r"|\b(?:do\s+not|don't|never)\s+(?:tell|inform|notify|alert|mention|reveal|show|disclose)\b[^.\n]{0,40}\busers?\b"
+    r"|\b(?:without\s+telling|hide\s+(?:\w+\s+){0,3}from|keep\s+(?:\w+\s+){0,3}secret\s+from)\s+(?:the\s+)?users?\b"
+    r"|\byou\s+(?:must|should|have\s+to)\s+(?:always\s+|first\s+)?(?:call|invoke|use|run)\b"
+    r"|\b(?:always|must)\s+(?:call|invoke|use|run)\s+this\s+tool\b"
+    r"|\bbefore\s+(?:calling|using|invoking|running)\s+any\s+other\s+tools?\b"
+    r"|</?(?:system|important|instructions?)>",
+    re.IGNORECASE,
 )
 _CODE_CALLS: Final = frozenset({"eval", "exec", "os.system", "os.popen", "asyncio.create_subprocess_shell"})
 _CODE_MARKERS: Final = ("eval", "exec", "system", "popen", "subprocess")
@@ -38,6 +48,7 @@ def check_safety(tool: CheckedTool, *, has_approver: bool = False) -> Iterator[F
     for parameter in tool.model_parameters:
         yield from _check_private(tool, parameter)
     yield from _check_code(tool)
+    yield from _check_instructions(tool)
     if declaration.inherited_name is None:
         yield from _check_effects(tool, has_approver=has_approver)
 
@@ -60,7 +71,7 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
         yield tool.make_finding("TM301", keywords["destructive"], f"{name!r} is read_only and destructive")
     elif declaration.is_true("skip_permission"):
         yield tool.make_finding("TM304", keywords["skip_permission"], f"{name!r} is destructive and skips permission")
-    elif not has_approver and declaration.has_all_keywords and not _has_approval_or_preview(declaration):
+    elif not has_approver and declaration.has_all_keywords and not declaration.has_approval_or_preview:
         yield tool.make_finding(
             "TM303", keywords["destructive"], f"{name!r} is destructive but has neither approval= nor preview="
         )
@@ -68,13 +79,6 @@ def _check_effects(tool: CheckedTool, *, has_approver: bool) -> Iterator[Finding
     is_retried = isinstance(retry, ast.Call) and declaration.file.imports.get_path(retry.func) == "toolmason.Retry"
     if is_retried and not declaration.is_true("idempotent"):
         yield tool.make_finding("TM308", keywords["retry"], f"{name!r} is destructive, not idempotent, and is retried")
-
-
-def _has_approval_or_preview(declaration: DeclaredTool) -> bool:
-    given = [
-        eval_literal(declaration.get_keyword(word)) for word in ("approval", "preview") if word in declaration.keywords
-    ]
-    return any(value not in (False, None) for value in given)
 
 
 def _check_private(tool: CheckedTool, parameter: SourceParameter) -> Iterator[Finding]:
@@ -92,10 +96,24 @@ def _to_snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
+def _check_instructions(tool: CheckedTool) -> Iterator[Finding]:
+    declaration = tool.declaration
+    given = declaration.get_keyword("description")
+    place = given if given is not None or declaration.node is None else declaration.node.body[0]
+    texts: list[tuple[str, str | None, Any]] = [
+        (declaration.display_name, eval_text(given) if given is not None else declaration.docstring, place)
+    ]
+    texts += [(parameter.name, parameter.description, parameter.node) for parameter in tool.model_parameters]
+    for what, text, node in texts:
+        if text and (match := _INSTRUCTION.search(text)):
+            words = " ".join(match[0].split())
+            yield tool.make_finding("TM310", node, f"the description of {what!r} instructs the model: {words!r}")
+
+
 def _check_code(tool: CheckedTool) -> Iterator[Finding]:
     node = tool.declaration.node
     text = tool.declaration.file.source.text
-    if node is None or _has_approval_or_preview(tool.declaration) or not any(word in text for word in _CODE_MARKERS):
+    if node is None or tool.declaration.has_approval_or_preview or not any(word in text for word in _CODE_MARKERS):
         return
     names = {parameter.name for parameter in tool.model_parameters}
     for call in ast.walk(node):

@@ -18,7 +18,8 @@ from toolmason.build.check.static.declared import (
 )
 from toolmason.build.check.static.project import Project, flatten
 
-_EXPERIMENTAL = "toolmason.experimental"
+_EXPERIMENTAL_MODULE = "toolmason.experimental"
+_EXPERIMENTAL_MARK = "toolmason.extend.experimental"
 
 
 def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Finding]:
@@ -30,8 +31,9 @@ def check_sets(project: Project, *, experimental: bool = False) -> Iterator[Find
             yield from _check_class(project, cls)
         for box in file.toolbox_calls:
             yield from _check_toolbox(project, file, box)
-        if not experimental:
-            yield from _check_experimental(file)
+        if not experimental and not _allows_experimental(file):
+            yield from _check_experimental_module(file)
+            yield from _check_experimental_calls(project, file)
 
 
 def _make_clash_finding(
@@ -123,19 +125,57 @@ def _find_tools(project: Project, file: FileDeclarations, item: ast.expr) -> Ite
     return ()
 
 
-def _check_experimental(file: FileDeclarations) -> Iterator[Finding]:
+def _allows_experimental(file: FileDeclarations) -> bool:
+    if "allow_experimental" not in file.source.text:
+        return False
     paths = file.imports.paths.values()
-    if "experimental" not in file.source.text or any(path.rpartition(".")[2] == "allow_experimental" for path in paths):
-        return
-    for node in ast.walk(file.source.tree):
+    return any(path.rpartition(".")[2] == "allow_experimental" for path in paths) or any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "allow_experimental"
+        and file.imports.get_path(node.value).startswith("toolmason")
+        for node in ast.walk(file.source.tree)
+    )
+
+
+def _check_experimental_module(file: FileDeclarations) -> Iterator[Finding]:
+    for node in ast.walk(file.source.tree) if "experimental" in file.source.text else ():
         names: list[tuple[ast.expr | ast.alias, str]] = []
-        if isinstance(node, ast.ImportFrom) and node.module == _EXPERIMENTAL and not node.level:
+        if isinstance(node, ast.ImportFrom) and node.module == _EXPERIMENTAL_MODULE and not node.level:
             names = [(alias, alias.name) for alias in node.names]
-        elif isinstance(node, ast.Attribute):
-            head = file.imports.get_path(node.value)
-            if node.attr == "allow_experimental" and head.startswith("toolmason"):
-                return
-            names = [(node, node.attr)] if head == _EXPERIMENTAL else []
+        elif isinstance(node, ast.Attribute) and file.imports.get_path(node.value) == _EXPERIMENTAL_MODULE:
+            names = [(node, node.attr)]
         for place, name in names:
             message = f"{name!r} is experimental and not allowed in this file"
             yield make_finding("TM125", file.source.get_location(place), message)
+
+
+def _check_experimental_calls(project: Project, file: FileDeclarations) -> Iterator[Finding]:
+    """Yield the calls of experimental functions and classes, except those in experimental code."""
+    # Few files use experimental code, and walking a tree costs more than parsing it.
+    names = {name for name in (*file.names, *file.imports.paths) if _is_experimental(project, file, ast.Name(name))}
+    modules = {name for name, path in file.imports.paths.items() if project.has_module(path)}
+    for call in _iter_calls(file.source.tree, file) if names or modules else ():
+        root = next((part for part in ast.walk(call.func) if isinstance(part, ast.Name)), None)
+        if root is not None and root.id in names | modules and _is_experimental(project, file, call.func):
+            message = f"{ast.unparse(call.func)!r} is experimental and not allowed in this file"
+            yield make_finding("TM125", file.source.get_location(call), message)
+
+
+def _is_experimental(project: Project, file: FileDeclarations, node: ast.expr) -> bool:
+    owner, found = project.find(node, file) or (file, None)
+    definition = found.node if isinstance(found, ClassDeclaration) else found
+    return isinstance(definition, FunctionNode | ast.ClassDef) and _has_mark(definition, owner)
+
+
+def _has_mark(definition: FunctionNode | ast.ClassDef, file: FileDeclarations) -> bool:
+    marks = (mark.func if isinstance(mark, ast.Call) else mark for mark in definition.decorator_list)
+    return any(file.imports.get_path(mark) == _EXPERIMENTAL_MARK for mark in marks)
+
+
+def _iter_calls(node: ast.AST, file: FileDeclarations) -> Iterator[ast.Call]:
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, FunctionNode | ast.ClassDef) and _has_mark(part, file):
+            continue
+        if isinstance(part, ast.Call):
+            yield part
+        yield from _iter_calls(part, file)
