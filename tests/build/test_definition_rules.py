@@ -598,3 +598,17 @@ def test_a_tool_does_not_return_a_function(folder, words, returns):
 def test_a_blank_description_is_no_description(folder, text):
     folder.agrees(f"{HEAD}@tool(description={text})\ndef ⟦TM102⟧act(): ...\n")
     folder.agrees(f"{HEAD}@tool(description={text})\ndef act():\n    'Do it.'\n")
+
+
+@pytest.mark.row("CO-16")
+@pytest.mark.parametrize(
+    ("words", "parameter"),
+    [
+        ("flatten=True", "⟦TM121⟧x: Annotated[Order, Param(description='It')]"),
+        ("flatten=True", "x: Annotated[Order, 'It']"),
+        ("flatten=True", "x: Order"),
+        ("", "x: Annotated[Order, Param(description='It')]"),
+    ],
+)
+def test_a_flattened_parameter_has_no_metadata(folder, words, parameter):
+    folder.agrees(f"from elsewhere import Order\n{in_tool(parameter, words)}")

@@ -9,9 +9,11 @@ import attrs
 import msgspec
 import pytest
 from pydantic import BaseModel, Field
+from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict
 
 from toolmason import Param, Tool, Toolbox, errors, tool
+from toolmason._core.define.field_metadata import apply_field_metadata
 from toolmason.errors import DefinitionError
 
 
@@ -493,3 +495,35 @@ def test_a_blank_description_of_a_schema_tool_is_its_name_in_words():
     made = Tool.from_schema("count_orders", " ", {"type": "object"}, lambda arguments, context: 1)
 
     assert made.definition.description == Tool.from_schema("count_orders", "", {}, lambda a, c: 1).description
+
+
+@pytest.mark.row("CO-16")
+@pytest.mark.parametrize("param", [Param(description="It"), Param(name="it"), Param(required=True)], ids=repr)
+def test_metadata_on_a_flattened_parameter_is_refused(param):
+    def act(order) -> None: ...
+
+    act.__annotations__["order"] = Annotated[OrderData, param]
+
+    with pytest.raises(DefinitionError, match=r"the fields of 'order' are the arguments, so its `Param\(...\)` has no"):
+        Tool.from_function(act, flatten=True)
+
+
+def test_a_named_tuple_is_described_with_the_core_schema_of_older_pydantic():
+    """Before pydantic 2.14 a NamedTuple was a call of its class."""
+    arguments = [
+        {"name": name, "mode": "positional_or_keyword", "schema": {"type": "int"}} for name in ("width", "height")
+    ]
+    core: typing.Any = {
+        "type": "call",
+        "arguments_schema": {
+            "type": "arguments",
+            "arguments_schema": arguments,
+            "metadata": {"pydantic_js_prefer_positional_arguments": True},
+        },
+        "function": Box,
+    }
+
+    schema = GenerateJsonSchema().generate(apply_field_metadata(core, sets_values=True))
+
+    assert [item["description"] for item in schema["prefixItems"]] == ["How wide", "How high"]
+    assert schema["description"] == "A box."

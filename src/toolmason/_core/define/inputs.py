@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json, to_jsonable_python
 
-from toolmason._core.define.decorators import MISSING
+from toolmason._core.define.decorators import MISSING, Param
 from toolmason._core.define.schema_nodes import (
     EnumNames,
     FieldSpec,
@@ -254,6 +254,11 @@ def _compile_flattened(
             f"got: {names}."
         )
     [parameter] = model_parameters
+    if parameter.param != Param():
+        raise DefinitionError(
+            f"{describe_location(fn)}: the fields of {parameter.name!r} are the arguments, so its `Param(...)` has no "
+            "effect. Describe the fields, or remove flatten=True."
+        )
     try:
         compiled = schema_compiler().compile_type(parameter.hint)
     except UnsupportedType as error:

@@ -144,7 +144,7 @@ RULE_TEXTS: Final[tuple[RuleText, ...]] = (
     ),
     RuleText(
         "TM121 error bad-flatten",
-        "`flatten=True` on a tool without exactly one parameter that the model fills in.",
+        "`flatten=True` on a tool without exactly one parameter that the model fills in, or with `Param` on it.",
         "Flattening turns the fields of one parameter into the arguments; the tool cannot be defined.",
         "Use one Pydantic model, dataclass or TypedDict, or remove `flatten=True`.",
     ),

@@ -287,6 +287,10 @@ def _check_parameters(tool: CheckedTool) -> Iterator[Finding]:
     if declaration.is_true("flatten") and len(tool.model_parameters) != 1:
         message = f"flatten=True needs exactly one parameter that the model fills in, not {len(tool.model_parameters)}"
         yield tool.make_finding("TM121", declaration.keywords["flatten"], message)
+    elif declaration.is_true("flatten") and tool.model_parameters[0].param is not None:
+        parameter = tool.model_parameters[0]
+        message = f"the fields of {parameter.name!r} are the arguments, so its `Param(...)` has no effect"
+        yield tool.make_finding("TM121", parameter.node, message)
 
 
 MAX_DESCRIPTION_CHARS: Final = 1024
