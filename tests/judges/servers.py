@@ -1,7 +1,7 @@
 """Use servers that others wrote, all in one toolbox: `python tests/judges/servers.py`.
 
-Installs them from npm and PyPI into `.judges/servers`, lists them over pipes and over HTTP, calls one tool of each,
-kills one in the middle, and does it all twice: the names must be the same.
+Installs them from npm and PyPI into `.judges/servers`, lists 22 of them at once, lists them over pipes and over HTTP,
+calls one tool of each, kills one in the middle, and does it all twice: the names must be the same.
 """
 
 import asyncio
@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from suite import HOME
@@ -50,9 +52,12 @@ def install() -> None:
         subprocess.run([SCRIPTS / "python", "-m", "pip", "install", "-qq", *PYPI], check=True)
 
 
-def stdio(folder: Path) -> list[McpServer]:
+MANY = 22
+"""Servers of one toolbox that all have to be in its first list, with the default settings, also on two cores."""
+
+
+def stdio(folder: Path, **words: float) -> list[McpServer]:
     """The servers that run as processes."""
-    words = {"connect_timeout": 60.0}
     return [
         McpServer.stdio("everything", NODE, [str(BIN / "mcp-server-everything")], **words),
         McpServer.stdio("files", NODE, [str(BIN / "mcp-server-filesystem"), str(folder)], **words),
@@ -149,6 +154,20 @@ async def used(box: Toolbox, asked: dict[str, dict[str, object]], *, kill: bool)
     return names
 
 
+async def list_many(folder: Path, web: list[McpServer]) -> None:
+    """List many servers at once, some of them twice: the first list has the tools of all of them."""
+    processes = stdio(folder)
+    again = [replace(server, name=f"{server.name}_again") for server in processes]
+    servers = [*processes, *web, *again][:MANY]
+    started = time.perf_counter()
+    async with Toolbox(*servers, on_conflict="prefix") as box:
+        names = [tool.name for tool in await box.list()]
+        seconds = time.perf_counter() - started
+    missing = [server.name for server in servers if not any(name.startswith(f"{server.name}__") for name in names)]
+    assert not missing, f"the first list lacks {', '.join(missing)}"
+    print(f"ok      {len(names)} tools of {len(servers)} servers in the first list, after {seconds:.1f} s")
+
+
 async def _kill_one(box: Toolbox) -> None:
     for pid in _running("mcp-server-memory"):
         os.kill(pid, signal.SIGKILL)
@@ -183,9 +202,10 @@ async def main() -> None:
         folder = Path(place)
         web, page = over_http(stack), _page(stack, folder)
         await asyncio.sleep(3)
+        await list_many(folder, web)
         seen = []
         for kill in (False, True):
-            async with Toolbox(*stdio(folder), *web, on_conflict="prefix") as box:
+            async with Toolbox(*stdio(folder, connect_timeout=60.0), *web, on_conflict="prefix") as box:
                 seen.append(await used(box, calls(folder, page), kill=kill))
     assert seen[0] == seen[1], "the names differ from run to run"
     print(f"{len(seen[0])} tools of 14 servers, each called, the same names twice")
