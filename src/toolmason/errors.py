@@ -152,10 +152,10 @@ class ConfigError(ToolmasonError):
 class UnsupportedProvider(ConfigError, ValueError):
     """The provider or model type is unknown; `known` lists the supported ones."""
 
-    def __init__(self, name: object, known: Iterable[str], advice: str = "") -> None:
+    def __init__(self, name: object, known: Iterable[str], *, example: str = "") -> None:
         self.name, self.known = name, tuple(known)
-        known_names = ", ".join(self.known)
-        super().__init__(f"Unknown provider {clip(str(name))!r}. Available: {known_names}.{advice and f' {advice}'}")
+        advice = f" For a server that speaks Chat Completions, as most do, write {example}." if example else ""
+        super().__init__(f"Unknown provider {clip(str(name))!r}. Available: {', '.join(self.known)}.{advice}")
 
 
 class ModelError(ToolmasonError):

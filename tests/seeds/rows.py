@@ -22,7 +22,7 @@ _FEATURES = {
         Name and description of a tool
         Name, description and default of a parameter
         A null default differs from no default
-        Required if there is no default
+        Required unless the parameter has a default
         Argument, then default, then null
         Empty text, null and lists keep their form
         The project directory never comes from the model
@@ -200,7 +200,7 @@ _FEATURES = {
         A memory keeps the user's message if the history is off
         A failing direct tool goes back to the model
         An augmented direct tool stays direct
-        Bad JSON is told to the model
+        The model reads that its JSON is wrong
         Whether tools replace or extend the defaults is explicit
         A model cannot set the project directory
         Empty text stays empty, null stays null

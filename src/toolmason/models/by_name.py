@@ -92,8 +92,7 @@ def _from_plugin(prefix: str, name: str, model_name: str, options: Mapping[str, 
         if prefix == "local":
             raise ImportError(f"The local model is not installed: {LOCAL_INSTALL}")
         example = f'model("openai-chat:{model_name or "NAME"}", base_url="http://…/v1")'
-        advice = f"For a server that speaks Chat Completions, as most do, write {example}."
-        raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]), advice)
+        raise UnsupportedProvider(name, dict.fromkeys([*PROVIDERS, *sorted(points)]), example=example)
     created: Model = points[prefix].load()(model_name, **options)
     return created
 
